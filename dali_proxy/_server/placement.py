@@ -75,7 +75,7 @@ class Placing:
     def __init__(
         self, wanted: Placement, pipeline: Pipeline, split: Callable[[Graph], Stages] = stages_by_device
     ) -> None:
-        self._wanted = check_placement(wanted, pipeline)
+        wanted = self._wanted = check_placement(wanted, pipeline)
         self._whole: Pipeline | None = pipeline
         self._split = split
         self._choice = Choice("server", "") if wanted == "server" else None
@@ -135,7 +135,7 @@ class Placing:
 
 
 def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
-    """Return `placement` if the pipeline supports it.
+    """Return `placement` if the pipeline supports it; "server" if the pipeline was moved to the CPU.
 
     Raises:
         ArgumentValueError: the placement doesn't exist.
@@ -144,6 +144,8 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
     if placement not in get_args(Placement):
         known = '"server", "cores", "consumer" or "auto"'
         raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
+    if pipeline._internals.on_cpu:  # nothing is left to place
+        return "server"
     if placement != "server" and pipeline.device_id is None:
         raise ArgumentMismatchError(
             f"DALIServer: placement={placement!r} selects where the GPU's part of a pipeline runs, but this pipeline "

@@ -27,7 +27,7 @@ from pipeline import Pipeline
 from pipeline._compiler.partition import stages_by_device
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._definition.serializing import serialize_for_host
+from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
@@ -101,9 +101,13 @@ class DALIServer:
             decodes on its CPU threads and doesn't use a GPU; the process that fetches the results copies the images to
             its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" chooses
             at the first start of the server: "consumer" if enough cores are idle; see `placement` and `stats`.
+        device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
+            `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
+            variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
 
     Raises:
         GraphError: the pipeline has no input, or an operator doesn't support `placement`.
+        DeviceError: the pipeline runs on the CPU, but an operator exists only on the GPU.
         ArgumentMismatchError: the pipeline has no `device_id`, and `placement` isn't "server".
         MissingSizeError: the pipeline has no batch size or no number of threads.
         ArgumentValueError: the value of an argument is invalid.
@@ -130,6 +134,7 @@ class DALIServer:
         timeout: float | None = 300.0,
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
+        device: Literal["cpu"] | None = None,
     ) -> None:
         pipeline = adopt(pipeline) if is_nvidia_pipeline(pipeline) else pipeline
         if not isinstance(pipeline, Pipeline):
@@ -139,6 +144,9 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
+        if device not in ("cpu", None):
+            raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
+        pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         check_sizes(pipeline)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, **sizes)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from pipeline._compiler.per_frame_arguments import may_be_sequence
-from pipeline._declaration.registry import has_implementation, implementation
-from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
+from pipeline._declaration.registry import implementation
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.on_cpu import has_cpu_form
+from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline._operator_api.reader import Reader
 from pipeline.errors import GraphError
 
@@ -56,7 +58,7 @@ def on_cpu_first(graph: Graph) -> Graph:
     nodes: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}
     for node in graph.nodes:
-        copied = _renumbered(node, len(nodes), moved)
+        copied = renumbered(node, len(nodes), moved)
         nodes.append(copied)
         for output in range(node.output_count):
             moved[Edge(node.index, output)] = Edge(copied.index, output)
@@ -75,7 +77,7 @@ def on_cpu_first(graph: Graph) -> Graph:
             )
             nodes.append(copy)
             moved[Edge(node.index, output)] = Edge(copy.index)
-    return _checked(nodes, [moved[edge] for edge in graph.outputs])
+    return checked_graph(nodes, [moved[edge] for edge in graph.outputs])
 
 
 def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
@@ -110,7 +112,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
     for node in graph.nodes:
         if node.index not in late:
             _add(node, host, moved)
-    host_graph = _checked(host, [moved[edge] for edge in crossing])
+    host_graph = checked_graph(host, [moved[edge] for edge in crossing])
 
     names = tuple(f"__crossing_{number}" for number in range(len(crossing)))
     device = [
@@ -122,7 +124,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
             _add(node, device, moved)
     crossed = {number: Edge(len(read) + index) for index, number in enumerate(returned)}
     outputs = [crossed[number] if number in crossed else moved[edge] for number, edge in enumerate(graph.outputs)]
-    return Stages(host_graph, _checked(device, outputs), names)
+    return Stages(host_graph, checked_graph(device, outputs), names)
 
 
 def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
@@ -150,7 +152,7 @@ def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]
 def _brings_data(node: GraphNode) -> bool:
     """Return whether a node takes data from the CPU to the GPU, and a CPU node with a copy can replace it."""
     if node.device == "mixed":
-        if node.operator == "nvidia_pipeline" or not has_implementation(node.operator, "cpu"):
+        if not has_cpu_form(node):
             raise GraphError(f"{node.display} doesn't run on the CPU, device={node.device!r}\n  at {node.location}")
         return True
     return node.device == "gpu" and node.schema.fed
@@ -161,24 +163,6 @@ def _reads_data(node: GraphNode) -> bool:
 
 
 def _add(node: GraphNode, nodes: list[GraphNode], moved: dict[Edge, Edge]) -> None:
-    copied = _renumbered(node, len(nodes), moved)
+    copied = renumbered(node, len(nodes), moved)
     nodes.append(copied)
     moved.update({Edge(node.index, output): Edge(copied.index, output) for output in range(node.output_count)})
-
-
-def _renumbered(node: GraphNode, index: int, moved: dict[Edge, Edge]) -> GraphNode:
-    return replace(
-        node,
-        index=index,
-        inputs=tuple(moved[edge] for edge in node.inputs),
-        argument_inputs={name: moved[edge] for name, edge in node.argument_inputs.items()},
-        branch=tuple((moved[edge], value) for edge, value in node.branch),
-        twin=None,
-        stream=node.random_stream,
-    )
-
-
-def _checked(nodes: list[GraphNode], outputs: list[Edge]) -> Graph:
-    check_names(nodes)
-    check_branches(nodes, outputs)
-    return Graph(tuple(nodes), tuple(outputs))

@@ -36,13 +36,17 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}") from error
+        raise DeviceError(
+            f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}; to use the CPU, set the environment "
+            f"variable DALI_PROXY_DEVICE=cpu"
+        ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, pass device='cpu' to "
-            f"the operators and device_id=None to the pipeline\n  at {node.location}"
+            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, set the environment "
+            f"variable DALI_PROXY_DEVICE=cpu, or pass device='cpu' to the operators and device_id=None to the pipeline"
+            f"\n  at {node.location}"
         ) from error
     if not 0 <= config.device_id < count:
         raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")

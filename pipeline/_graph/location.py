@@ -74,6 +74,11 @@ class SourceLocation:
         text = linecache.getline(code.co_filename, line).strip()
         return cls(code.co_filename, line, code.co_name, text)
 
+    @property
+    def short(self) -> str:
+        """The file's name and the line, as in "train.py:12"."""
+        return f"{os.path.basename(self.file)}:{self.line}"
+
     def __str__(self) -> str:
         if not self.line:
             return ""

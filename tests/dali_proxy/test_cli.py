@@ -27,6 +27,7 @@ def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
         (["demo", "--help"], "--picture"),
         (["bench", "--help"], "--rivals"),
         (["doctor", "--help"], "usage"),
+        (["run", "--help"], "With --device cpu, a script for a GPU runs on a machine without one."),
     ],
 )
 def test_help(words: list[str], expected: str) -> None:
@@ -59,6 +60,7 @@ def test_unknown_device_is_one_line_and_no_traceback() -> None:
     [
         (["demo", "--device", "cuda:99"], 1, "dali-proxy demo: cuda:99 can't be used: "),
         (["demo", "--picture", "nowhere/batch.png"], 1, "dali-proxy demo: the folder for the image nowhere/"),
+        (["run", "--device", "tpu", "x.py"], 2, "dali-proxy run: error: argument --device: invalid choice: 'tpu'"),
         (["run"], 2, "dali-proxy run: error: the following arguments are required: SCRIPT"),
     ],
 )

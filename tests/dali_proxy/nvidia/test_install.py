@@ -264,3 +264,29 @@ print(subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('SE
     )
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     assert output(code, PYTHONPATH=path) == "yes"
+
+
+def test_device_applies_to_this_process_and_its_children() -> None:
+    describe = """
+import warnings
+from nvidia.dali import fn, Pipeline
+with Pipeline(1, 1, device_id=0) as pipe:
+    pipe.set_outputs(fn.external_source(name="x").gpu())
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    print(*pipe.output_devices)
+"""
+    code = f"""
+import dali_proxy, subprocess, sys
+dali_proxy.install_as_nvidia_dali()
+dali_proxy.install_as_nvidia_dali(device="cpu")
+print(subprocess.check_output([sys.executable, "-c", {describe!r}], text=True).strip())
+{describe}
+dali_proxy.install_as_nvidia_dali(device="gpu")
+{describe}
+try:
+    dali_proxy.install_as_nvidia_dali(device="tpu")
+except ValueError as error:
+    print(error)
+"""
+    assert output(code).splitlines() == ["cpu", "cpu", "gpu", 'device must be "cpu" or "gpu", not \'tpu\'']

@@ -129,7 +129,7 @@ class TensorBase:
 class TensorListBase:
     """A batch over arrays of NumPy or CuPy."""
 
-    __slots__ = ()
+    __slots__ = ("_contiguous", "_dense", "_dtype", "_layout", "_ndim", "_packed", "_samples", "_table")
 
     _dense: Any
     _samples: Any

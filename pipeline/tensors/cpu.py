@@ -36,6 +36,8 @@ class TensorCPU(TensorBase):
         [2, 3]
     """
 
+    _array: Array
+
     def __init__(self, data: Any, layout: str | None = None, is_pinned: bool = False, *, source_info: str = "") -> None:
         self._array = as_host_array(data)
         self._source_info = source_info
@@ -106,10 +108,10 @@ class TensorListCPU(TensorListBase):
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = (
-        *("_blocks", "_contiguous", "_dense", "_dtype", "_homes", "_layout", "_ndim", "_samples", "_table"),
-        *("_packed", "owner", "pinned", "sources"),
-    )
+    __slots__ = ("_blocks", "_homes", "owner", "pinned", "sources")
+
+    _dense: Array | None
+    _samples: Sequence[Array] | None
 
     def __init__(
         self, data: Any, layout: str | None = None, is_pinned: bool = False, *, contiguous: bool = True
@@ -124,9 +126,7 @@ class TensorListCPU(TensorListBase):
         self.sources: Sequence[str] = ()
         #: Whether its memory is registered with CUDA, so that a GPU can copy from it directly.
         self.pinned = is_pinned
-        self._dense: Array | None = None
-        self._samples: Sequence[Array] | None = None
-        self._table: Samples | None = None
+        self._dense = self._samples = self._table = None
         self._blocks: Sequence[Array] = ()
         self._homes: Array | None = None
         self._contiguous, self._packed = contiguous, None

@@ -131,10 +131,7 @@ class TensorListGPU(TensorListBase):
         ready: CUDA event after which the data may be read; None if it may be read now.
     """
 
-    __slots__ = (
-        *("_contiguous", "_dense", "_device_id", "_dtype", "_layout", "_memory", "_ndim", "_samples", "_table"),
-        *("_packed", "lenders", "owner", "ready", "sources", "stream"),
-    )
+    __slots__ = ("_device_id", "_memory", "lenders", "owner", "ready", "sources", "stream")
 
     def __init__(
         self,
@@ -156,10 +153,7 @@ class TensorListGPU(TensorListBase):
         self.stream: Any = None if stream is None else existing_stream(stream)
         #: Other streams to whose pools parts of its memory may return, for fed data that the pipeline only forwards.
         self.lenders: tuple[Any, ...] = ()
-        self._dense: Any = None
-        self._samples: Sequence[Any] | None = None
-        self._table: Samples | None = None
-        self._memory: Any = None
+        self._dense = self._samples = self._table = self._memory = None
         self._device_id = 0
         self._contiguous, self._packed = contiguous, None
         if isinstance(data, TensorListGPU):

@@ -34,6 +34,9 @@ class TensorGPU(TensorBase):
         InputError: the data isn't on a GPU.
     """
 
+    #: The CUDA stream that computes the data, or None; ``int()`` of a pipeline's stream is its handle.
+    stream: Any = None
+
     def __init__(
         self,
         data: Any,
@@ -47,9 +50,9 @@ class TensorGPU(TensorBase):
         self._array = data = _own_device_array(data)
         self._source_info = source_info
         self._ready = ready
-        #: The owner, stream and lenders of the `TensorListGPU` that contains it.
+        #: The owner and lenders of the `TensorListGPU` that contains it.
         self.owner: Any = None
-        self.stream: Any = None if stream is None else existing_stream(stream)
+        self.stream = None if stream is None else existing_stream(stream)
         self.lenders: tuple[Any, ...] = ()
         self._dtype = to_dali_type(data.dtype)
         self._layout = check_layout(layout, data.ndim, "TensorGPU")

@@ -19,9 +19,9 @@ def new_stream(priority: int | None = None) -> Any:
     Args:
         priority: priority of the stream; smaller numbers run first. None for CUDA's default.
     """
-    made = _with_handle("Stream")(non_blocking=True, priority=priority)
-    keep_in_child(made)
-    return made
+    stream = _with_handle("Stream")(non_blocking=True, priority=priority)
+    keep_in_child(stream)
+    return stream
 
 
 def existing_stream(stream: Any) -> Any:

@@ -166,15 +166,15 @@ class TensorListCPU(TensorListBase):
             >>> [sample.tolist() for sample in TensorListCPU.from_table(table, [block]).samples]
             [[0, 1], [2, 3, 4, 5]]
         """
-        made = cls.__new__(cls)
-        made.owner, made.sources, made.pinned = None, (), False
-        made._dense = made._samples = made._packed = None
-        made._contiguous = False
-        made._table, made._blocks = table, blocks
-        made._homes = np.zeros(len(table), np.int64) if homes is None else homes
-        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
-        made._layout = check_layout(layout, made._ndim, "TensorListCPU")
-        return made
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.pinned = None, (), False
+        result._dense = result._samples = result._packed = None
+        result._contiguous = False
+        result._table, result._blocks = table, blocks
+        result._homes = np.zeros(len(table), np.int64) if homes is None else homes
+        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
+        result._layout = check_layout(layout, result._ndim, "TensorListCPU")
+        return result
 
     @property
     def homes(self) -> Array | None:

@@ -184,14 +184,14 @@ class TensorListGPU(TensorListBase):
             device_id: number of the GPU.
             layout: names of the dimensions of a sample.
         """
-        made = cls.__new__(cls)
-        made.owner, made.sources, made.ready, made.stream, made.lenders = None, (), None, None, ()
-        made._dense = made._samples = made._packed = None
-        made._contiguous = False
-        made._table, made._memory, made._device_id = table, memory, device_id
-        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
-        made._layout = check_layout(layout, made._ndim, "TensorListGPU")
-        return made
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.ready, result.stream, result.lenders = None, (), None, None, ()
+        result._dense = result._samples = result._packed = None
+        result._contiguous = False
+        result._table, result._memory, result._device_id = table, memory, device_id
+        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
+        result._layout = check_layout(layout, result._ndim, "TensorListGPU")
+        return result
 
     @property
     def samples(self) -> Sequence[Any]:
@@ -322,9 +322,9 @@ class TensorListGPU(TensorListBase):
         with cupy.cuda.Device(device_id):
             dense = batch.dense
             data = cupy.asarray(dense) if dense is not None else [cupy.asarray(sample) for sample in batch.samples]
-            made = cls(data, batch.layout())
-        made.sources = batch.sources
-        return made
+            result = cls(data, batch.layout())
+        result.sources = batch.sources
+        return result
 
     def as_gpu(self) -> TensorListGPU:
         """Return itself: the data is on the GPU already."""
@@ -340,9 +340,11 @@ class TensorListGPU(TensorListBase):
         """Wait until the batch is computed, and return a copy in host memory."""
         _synchronize(self.ready)
         dense = self._dense
-        made = TensorListCPU([sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout)
-        made.sources = self.sources
-        return made
+        result = TensorListCPU(
+            [sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout
+        )
+        result.sources = self.sources
+        return result
 
     def at(self, index: int) -> TensorGPU:
         """Return a sample."""
@@ -370,12 +372,12 @@ class TensorListGPU(TensorListBase):
         extents = ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
         extents[(table.shapes == 0).any(axis=1)] = 0
         columns = (table.pointers, extents, table.shapes, table.strides)
-        made = []
+        result = []
         for pointer, extent, shape, strides in zip(*(column.tolist() for column in columns), strict=True):
             memory = cupy.cuda.UnownedMemory(pointer, extent, self._memory, self._device_id)
             where = cupy.cuda.MemoryPointer(memory, 0)
-            made.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
-        return made
+            result.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
+        return result
 
     def __iter__(self) -> Iterator[TensorGPU]:
         return (self[index] for index in range(len(self)))

@@ -95,6 +95,19 @@ class GraphBuilder:
         """Keep an operator in the graph, even if no output needs it."""
         self._preserved.append(call)
 
+    def finish_call(self, call: OperatorCall, nodes: tuple[DataNode, ...]) -> tuple[DataNode, ...]:
+        """Return the outputs of a call that was added to the graph. Debug mode, which runs it, returns other nodes."""
+        return nodes
+
+    def convert(self, value: Any, label: str) -> DataNode | None:
+        """Return a node for a value that only debug mode accepts as an input, such as a batch; None for others.
+
+        Args:
+            value: the value.
+            label: start of error messages.
+        """
+        return None
+
     def declare_input(self, call: OperatorCall) -> None:
         """Record the declaration of an input."""
         self._declared.append(call)

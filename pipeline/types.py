@@ -221,8 +221,8 @@ class BatchInfo:
 class ScalarConstant:
     """A number of a graph: all samples of all batches have the same value. `Constant` creates it.
 
-    It can be an operand of arithmetic, an input or an argument of an operator, and an output. The methods `bool`, `int8`
-    to `int64`, `uint8` to `uint64` and `float16` to `float64` return it with another dtype.
+    It can be an operand of arithmetic, an input or an argument of an operator, and an output. The methods `bool`,
+    `int8` to `int64`, `uint8` to `uint64` and `float16` to `float64` return it with another dtype.
 
     Args:
         value: the number.
@@ -280,6 +280,11 @@ for _dtype, _numpy in _NUMPY_OF.items():
     setattr(ScalarConstant, _numpy.name, _cast(_numpy.name, _dtype))
 
 
+def _is_tensor(value: Any) -> bool:
+    """Return whether a value is an array of another library than NumPy."""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray)
+
+
 class _NodeFactory:
     """The function that creates the data node of a constant. `pipeline._graph`, which is above this module, sets it."""
 
@@ -320,7 +325,7 @@ def Constant(
         ArgumentOverflowError: an integer needs more than 32 bits, and no dtype was given.
     """
     only_number = shape is None and layout is None and device is None and name is None
-    if only_number and not isinstance(value, list | tuple) and not getattr(value, "ndim", 0):
-        if isinstance(value, str) or not hasattr(value, "__array__") or isinstance(value, np.generic | np.ndarray):
-            return ScalarConstant(value, NO_TYPE if dtype is None else dtype)
+    is_array = isinstance(value, list | tuple) or getattr(value, "ndim", None) or _is_tensor(value)
+    if only_number and not is_array:
+        return ScalarConstant(value, NO_TYPE if dtype is None else dtype)
     return _NodeFactory.create(value, dtype, shape, layout, device, name)

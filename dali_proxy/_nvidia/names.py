@@ -89,6 +89,13 @@ _TABLE = {
     "auto_aug.trivial_augment": Stand("pipeline.auto_aug.trivial_augment"),
     "backend": Stand(names=_TENSORS),
     "backend_impl": Stand(names=_TENSORS),
+    "_autograph": Stand(
+        names={
+            "do_not_convert": "pipeline._definition.conditional:do_not_convert",
+            "is_autograph_artifact": "pipeline._definition.conditional:is_converted",
+        }
+    ),
+    "_conditionals": Stand(),
     "data_node": Stand(names=_from("pipeline", "DataNode")),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}

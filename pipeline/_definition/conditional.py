@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pipeline._graph import conditions
 from pipeline.errors import GraphError
 
-__all__ = ["called", "convert", "do_not_convert"]
+__all__ = ["called", "convert", "do_not_convert", "is_converted"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -87,6 +87,11 @@ def called(function: Any) -> Any:
         except (GraphError, SyntaxError):
             return function
     return _converted[function]
+
+
+def is_converted(function: Any) -> bool:
+    """Return whether a function is a converted copy of a user's function, or was defined in one."""
+    return getattr(function, "__code__", None) in _CODES
 
 
 class _Runtime:
@@ -209,7 +214,7 @@ class _Rewriter(ast.NodeTransformer):
         }
         variables: list[ast.expr] = [_load(name) for name in names]
         variables += [_current(text, _expression(text), node) for text in parts.values()]
-        end = [ast.Return(ast.Tuple(variables, ast.Load()))]
+        end: list[ast.stmt] = [ast.Return(ast.Tuple(variables, ast.Load()))]
         begin = [statement for name, text in parts.items() for statement in _restored(text, name)]
         branches, calls = self._branches(node, [*names, *parts], begin, end, parts)
         value = _call("run_if", calls, node)

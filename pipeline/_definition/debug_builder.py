@@ -169,7 +169,8 @@ class DebugBuilder(GraphBuilder):
             self._last[node.name] = queue.popleft()
         elif node.name not in self._last or not node.argument("repeat_last"):
             raise MissingInputError(
-                f"the input {node.name!r} has no data: call feed_input({node.name!r}, ...) or run({node.name}=...) first"
+                f"the input {node.name!r} has no data: call feed_input({node.name!r}, ...) or run({node.name}=...) "
+                f"first"
             )
         return self._last[node.name]
 
@@ -179,7 +180,7 @@ class DebugBuilder(GraphBuilder):
         elif size != self._size:
             raise GraphError(
                 f"Batch size must be uniform across an iteration. {what} has {size} samples, but the batch has "
-                f"{self._size}\n  at {SourceLocation.of_caller()}"
+                f"{self._size}\n  at {SourceLocation.from_caller()}"
             )
 
     def _constant(self, call: OperatorCall) -> TensorList:

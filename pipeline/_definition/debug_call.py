@@ -72,7 +72,8 @@ class KeptCall:
         if name != first.schema.name:
             raise GraphError(
                 f"Unexpected operator {name!r}. Debug mode does not support changing the order of operators executed "
-                f"within the pipeline. At this position, the first batch had {first.schema.name!r}\n  at {call.location}"
+                f"within the pipeline. At this position, the first batch had {first.schema.name!r}\n"
+                f"  at {call.location}"
             )
         if len(call.inputs) != len(first.inputs):
             raise GraphError(

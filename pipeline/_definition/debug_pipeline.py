@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from pipeline._concurrency.finalizers import Ending
+from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.debug_builder import DebugBuilder
 from pipeline._definition.pipeline import Pipeline
 from pipeline._external_source.data import own_copy, to_batch
@@ -51,7 +51,7 @@ class DebugPipeline(Pipeline):
     @cached_property
     def _builder(self) -> DebugBuilder:
         builder = DebugBuilder(self._internals.arguments, self._conditional)
-        self._finalizer = Ending(self, builder.close)
+        self._finalizer = Finalizer(self, builder.close)
         return builder
 
     def define_graph(self) -> Any:
@@ -69,7 +69,7 @@ class DebugPipeline(Pipeline):
     def close(self) -> None:
         """End all threads. The pipeline can't run afterwards."""
         if "_builder" in vars(self):
-            self._finalizer.now()
+            self._finalizer.run()
 
     def run(self, **inputs: Any) -> Outputs:
         """Call the graph function for one batch, and return its outputs.

@@ -82,7 +82,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
             builder.set_returned(describe(*args, **graph_arguments), fn)
         return pipe
 
-    create._is_pipeline_def = True  # type: ignore[attr-defined] - DALI's mark
+    vars(create)["_is_pipeline_def"] = True  # as in DALI
     return create
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline._graph.constants import is_constant
 from pipeline._graph.current import pop_builder, push_builder
 from pipeline._graph.graph import Graph, calls_behind, check_pipelines
 from pipeline._graph.location import SourceLocation
@@ -173,8 +174,12 @@ class GraphBuilder:
 def _output(number: int, value: Any) -> DataNode:
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
         raise ArgumentTypeError(
-            f"output {number} is a {type(value).__name__} of data nodes, which isn't an output: return each of them as "
-            f"one (*nodes)"
+            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`: it is a "
+            f"{type(value).__name__}; return each node as an output (*nodes)"
+        )
+    if not is_constant(value) and not isinstance(value, DataNode) and not hasattr(type(value), "why_no_node"):
+        raise ArgumentTypeError(
+            f"Illegal output type. The output {number} is a `{type(value)}`, but must be a `DataNode` or a constant"
         )
     return as_node(value, f"output {number}")
 

@@ -173,8 +173,8 @@ def as_node(value: Any, label: str) -> DataNode:
         except GraphError as error:
             raise type(error)(f"{label}: {error}") from error
     if hasattr(type(value), "why_no_node"):
-        error = value.why_no_node()
-        raise type(error)(f"{label}: {error}") if isinstance(error, GraphError) else error
+        why = value.why_no_node()
+        raise type(why)(f"{label}: {why}") if isinstance(why, GraphError) else why
     raise ArgumentTypeError(f"{label} must be a DataNode or a constant, not {type(value).__name__}")
 
 

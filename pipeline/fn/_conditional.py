@@ -1,4 +1,5 @@
 """Conditions without `if`: `split` a batch, process its parts, and `merge` the results."""
+
 from __future__ import annotations
 
 from pipeline._operators.arrays.split import merge, not_, split

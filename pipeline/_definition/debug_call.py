@@ -31,7 +31,7 @@ class KeptCall:
         config: configuration of executors.
 
     Attributes:
-        node: the operator in a graph of its own.
+        node: the operator in its own graph.
     """
 
     def __init__(self, call: OperatorCall, number: int, twin: int | None, config: ExecutorConfig) -> None:

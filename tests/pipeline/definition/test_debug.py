@@ -187,7 +187,7 @@ def test_batch_size_is_one_for_all_operators_of_a_batch() -> None:
         pipe.run()
 
 
-def test_what_needs_a_graph_is_an_error() -> None:
+def test_serialization_needs_a_graph() -> None:
     with debugged(numbers) as pipe:
         pipe.build()
         with pytest.raises(errors.GraphError, match="debug=True has no graph"):

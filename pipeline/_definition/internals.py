@@ -123,6 +123,8 @@ class PipelineInternals:
             self.describe(define_graph, "build(define_graph=...)")
         self.start_workers()
         assert self._sources is not None
+        if self.arguments.enable_checkpointing:
+            self._sources.warn_about_checkpoints()
         try:
             runner = Runner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
             self._close_by(runner.close)

@@ -304,7 +304,8 @@ class Pipeline:
 
         Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
         callable source is called with the next index. An iterable source is read again up to its position, so it must
-        yield the same items. Data that was fed isn't included.
+        yield the same items. A callable without an argument starts from its beginning; data that was fed isn't
+        included.
 
         Args:
             filename: a file to write the checkpoint to, in addition.
@@ -312,7 +313,6 @@ class Pipeline:
 
         Raises:
             PipelineError: the pipeline was created without ``enable_checkpointing=True``.
-            SerializationError: a source can't resume elsewhere.
         """
         arguments = self._internals.arguments
         if not arguments.enable_checkpointing:

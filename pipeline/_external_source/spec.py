@@ -57,6 +57,11 @@ class SourceSpec:
         return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
 
     @property
+    def numbered(self) -> bool:
+        """Whether each request says which data it needs, so that the source has no state that a checkpoint needs."""
+        return not self.iterable and self.takes_info
+
+    @property
     def display(self) -> str:
         """Name of the source in messages, with the file and line of its definition."""
         return display_name(self.source)

@@ -54,7 +54,10 @@ def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
             lists.append(position)
     counts = {len(inputs[position]) for position in lists}
     if len(counts) > 1:
-        raise ArgumentValueError(f"inputs that are lists must have the same length, not {sorted(counts)}")
+        raise ArgumentValueError(
+            "All argument lists for Multiple Input Sets must have the same length, but these have the lengths "
+            f"{sorted(counts)}"
+        )
     return [
         tuple(value[number] if position in lists else value for position, value in enumerate(inputs))
         for number in range(counts.pop() if counts else 1)

@@ -22,7 +22,6 @@ from pipeline.tensors.cpu import Array
 __all__ = ["CocoLoader"]
 
 _INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
-_OLD_NAMES = {"polygon_masks": "masks", "image_ids": "save_img_ids"}
 _MISSING = (
     "preprocessed_annotations",
     "meta_files_path",
@@ -33,13 +32,13 @@ _MISSING = (
 )
 
 
-def _wants(arguments: Mapping[str, Any], name: str) -> bool:
-    return bool(arguments.get(name) or arguments.get(_OLD_NAMES.get(name, "")))
+def _wants_polygons(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments.get("polygon_masks") or arguments.get("masks"))
 
 
 def _outputs(arguments: Mapping[str, Any]) -> int:
-    names = ("polygon_masks", "pixelwise_masks", "image_ids")
-    return 3 + sum(_wants(arguments, name) for name in names) + _wants(arguments, "polygon_masks")
+    others = sum(bool(arguments.get(name)) for name in ("pixelwise_masks", "image_ids"))
+    return 3 + others + 2 * _wants_polygons(arguments)
 
 
 @reads(
@@ -71,8 +70,13 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
             Argument("polygon_masks", Kind.BOOL, "Return polygons and vertices.", False),
             Argument("pixelwise_masks", Kind.BOOL, "Return the label of each pixel.", False),
             Argument("image_ids", Kind.BOOL, "Return the id of each image.", False),
-            Argument("masks", Kind.BOOL, "Deprecated: `polygon_masks`, but counted in coordinates, 2 per vertex."),
-            Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`."),
+            Argument(
+                "masks",
+                Kind.BOOL,
+                "Deprecated: `polygon_masks`, but counted in coordinates, 2 per vertex.",
+                deprecated="Use `polygon_masks` instead. Note that the polygon format has changed: it counts vertices.",
+            ),
+            Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`.", replaced_by="image_ids"),
             *(Argument(name, Kind.OBJECT, "Not supported: use `annotations_file`.") for name in _MISSING),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
@@ -92,9 +96,9 @@ class CocoLoader(Loader):
         for name in ("file_root", "annotations_file"):
             if not given(name):
                 raise ArgumentValueError(f"argument {name!r} is required")
-        self._polygons = _wants(node.arguments, "polygon_masks")
+        self._polygons = _wants_polygons(node.arguments)
         self._pixelwise = bool(given("pixelwise_masks"))
-        self._ids = _wants(node.arguments, "image_ids")
+        self._ids = bool(given("image_ids"))
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
         self._images: list[AnnotatedImage] = []

@@ -41,7 +41,9 @@ def _permutation(node: GraphNode, ndim: int) -> tuple[int, ...]:
     if perm is None:
         return tuple(reversed(range(ndim)))
     if sorted(perm) != list(range(len(perm))):
-        raise ArgumentValueError(f"argument 'perm' must be a permutation of 0 to {len(perm) - 1}, not {list(perm)}")
+        raise ArgumentValueError(
+            f"Invalid permutation: argument 'perm' must be one of 0 to {len(perm) - 1}, not {list(perm)}"
+        )
     if len(perm) != ndim:
         raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, but the samples have {ndim} dimensions")
     return tuple(perm)

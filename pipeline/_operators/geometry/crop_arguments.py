@@ -43,6 +43,7 @@ CROP_ARGUMENTS = (
         "Rounding of the first pixel of the window: 'round' to nearest, halves away from zero, or 'truncate'.",
         "round",
         choices=("round", "truncate"),
+        unknown="``rounding`` value {} is not supported.",
     ),
 )
 

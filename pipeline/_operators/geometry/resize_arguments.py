@@ -51,6 +51,7 @@ RESIZE_ARGUMENTS = (
         "size; 'not_larger' and 'not_smaller' keep the aspect ratio and use the smallest or the largest factor.",
         "default",
         choices=("default", "stretch", "not_larger", "not_smaller"),
+        unknown="Invalid resize mode: {}.",
     ),
     Argument(
         "subpixel_scale",

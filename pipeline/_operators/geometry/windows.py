@@ -57,7 +57,14 @@ def policy_argument(policies: dict[str, str]) -> Argument:
             "; 'edge' (or 'clamp') repeats the last element, 'reflect' (or 'reflect_1001') mirrors the data including "
             "the last element, 'reflect_101' mirrors the data without it, and 'wrap' continues at the other end"
         )
-    return Argument("out_of_bounds_policy", Kind.STRING, doc + ".", "error", choices=tuple(policies))
+    return Argument(
+        "out_of_bounds_policy",
+        Kind.STRING,
+        doc + ".",
+        "error",
+        choices=tuple(policies),
+        unknown="Not supported out_of_bounds_policy: {}.",
+    )
 
 
 def fill_argument() -> Argument:
@@ -104,9 +111,15 @@ def inside(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) ->
 def out_of_bounds_error(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> PipelineError:
     """Return the error for a window that exceeds the data under the policy 'error'."""
     return PipelineError(
-        f"the window from {tuple(start)} of shape {tuple(extent)} exceeds the data of shape {tuple(shape)}; "
+        "Slice can't be placed out of bounds with current policy. Got: "
+        f"input_shape={in_braces(shape)}, slice_anchor={in_braces(start)}, slice_shape={in_braces(extent)}; "
         "use out_of_bounds_policy='pad' or 'trim_to_shape' to allow this"
     )
+
+
+def in_braces(extents: Sequence[int]) -> str:
+    """Return a shape in the form of DALI's messages."""
+    return f"{{{' x '.join(map(str, extents))}}}"
 
 
 def trim(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[list[int], list[int]]:

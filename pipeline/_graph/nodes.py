@@ -252,7 +252,10 @@ def _check_call(
     missing = [name for name in required if name not in constants and name not in argument_inputs]
     if missing:
         names = ", ".join(f'"{name}"' for name in missing)
-        raise ArgumentTypeError(f"Not all required arguments were specified. Please specify values for: {names}")
+        raise ArgumentTypeError(
+            f'Not all required arguments were specified for op "{schema_name(schema.name)}". '
+            f"Please specify values for arguments: {names}"
+        )
     read = (*nodes, *argument_inputs.values())
     branch = current_branch() if read else ()  # operators that read nothing run for all samples
     if not schema.merges:

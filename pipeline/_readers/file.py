@@ -77,12 +77,12 @@ class FileLoader(FilesLoader):
         super().__init__(node, setup)
         given = node.argument
         if given("files") is not None and given("file_list") is not None:
-            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+            raise ArgumentValueError("File paths can be provided through ``files`` or ``file_list`` but not both")
         if given("files") is None:
             if given("labels") is not None:
                 raise ArgumentValueError("argument 'labels' needs 'files'")
             if given("file_list") is None and given("file_root") is None:
-                raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
+                raise ArgumentValueError("``file_root`` argument is required when not using ``files`` or ``file_list``")
         for name in ("files", "file_filters", "dir_filters"):
             if given(name) == ():
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
@@ -97,7 +97,7 @@ class FileLoader(FilesLoader):
             self._paths = [*given("files")]
             labels = given("labels")
             if labels is not None and len(labels) != len(self._paths):
-                raise ArgumentValueError(f"{len(labels)} labels for {len(self._paths)} files")
+                raise ArgumentValueError(f"Provided {len(labels)} labels for {len(self._paths)} files")
             self._set_labels(range(len(self._paths)) if labels is None else labels)
         elif given("file_list") is not None:
             self._list_lines(given("file_list"))

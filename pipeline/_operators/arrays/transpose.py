@@ -45,7 +45,9 @@ def _permutation(node: GraphNode, ndim: int) -> tuple[int, ...]:
             f"Invalid permutation: argument 'perm' must be one of 0 to {len(perm) - 1}, not {list(perm)}"
         )
     if len(perm) != ndim:
-        raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, but the samples have {ndim} dimensions")
+        raise ArgumentValueError(
+            f"Input has different dimensionality ({ndim}) than the length of the permutation ({len(perm)})"
+        )
     return tuple(perm)
 
 

@@ -100,8 +100,9 @@ def _checked_shape(
     shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
     if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:
         raise ArgumentValueError(
-            f"a sample of shape {extents} and dtype {source} can't be reinterpreted as one of shape {shape} and dtype "
-            f"{dtype}: they have different sizes"
+            f"Input and output samples must occupy the same size in bytes; a sample of shape {extents} and dtype "
+            f"{source} "
+            f"can't be reinterpreted as one of shape {shape} and dtype {dtype}"
         )
     return shape
 

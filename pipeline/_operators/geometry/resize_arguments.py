@@ -312,7 +312,7 @@ class ResizeGeometry:
         if start is None and end is None:
             return None
         if start is None or end is None:
-            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
+            raise ArgumentValueError("``roi_start`` and ``roi_end`` must be specified together")
         if not (np.isfinite(start).all() and np.isfinite(end).all()):
             raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be finite numbers")
         return start.tolist(), end.tolist()

@@ -90,7 +90,8 @@ def check_fill_values(values: Sequence[float], channels: int) -> tuple[float, ..
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(
-            f"argument 'fill_values' has {len(values)} values, but needs 1 or as many as channels: {channels}"
+            "Multi-channel fill value does not match the number of channels in the output: 'fill_values' has "
+            f"{len(values)} values for {channels} channels"
         )
     return tuple(values)
 

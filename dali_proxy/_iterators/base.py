@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
 from dali_proxy._iterators.progress import Flat, Progress, Source
+from pipeline._graph.location import warn_caller
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingInputError, PipelineError
 
 __all__ = ["BaseIterator"]
@@ -166,7 +164,7 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         """Begin the next epoch. In the middle of an epoch, only warn: an epoch is always read to its end."""
         if not self._at_end:
             if self._returned:
-                warnings.warn("reset() in the middle of an epoch does nothing", stacklevel=_caller())
+                warn_caller("reset() in the middle of an epoch does nothing")
             return
         if self._progress is not None:
             self._finish()
@@ -255,19 +253,10 @@ class BaseIterator(ABC, Iterator[list[Any]]):
             self._prepared = _Prepared(error, checkpoints)
 
 
-def _caller() -> int:
-    """Return the stack level of the first caller outside of this package, for a warning of the calling function."""
-    here = Path(__file__).parent
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _policy(fill_last_batch: bool | None, policy: LastBatchPolicy) -> LastBatchPolicy:
     if fill_last_batch is None:
         return check_policy(policy)
-    warnings.warn("fill_last_batch is deprecated: use last_batch_policy", DeprecationWarning, stacklevel=_caller())
+    warn_caller("fill_last_batch is deprecated: use last_batch_policy", DeprecationWarning)
     return LastBatchPolicy.FILL if fill_last_batch else LastBatchPolicy.PARTIAL
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from dali_proxy._iterators.progress import Sharded
@@ -63,8 +64,9 @@ class Pipelines:
         for number, pipeline in enumerate(self._all):
             self._ahead[number] = False
             try:
-                batches.append(tuple(pipeline.share_outputs()))
-                pipeline.release_outputs()
+                with _used(pipeline):
+                    batches.append(tuple(pipeline.share_outputs()))
+                    pipeline.release_outputs()
             except Exception as error:  # noqa: BLE001 - the batches of the other pipelines must be taken, too
                 failed = error if failed is None else failed
         if failed is not None:
@@ -78,7 +80,8 @@ class Pipelines:
         for number, pipeline in enumerate(self._all):
             if not self._ahead[number]:
                 try:
-                    pipeline.schedule_run()
+                    with _used(pipeline):
+                        pipeline.schedule_run()
                     self._ahead[number] = True
                 except MissingInputError as error:
                     missing = error
@@ -123,6 +126,10 @@ class Pipelines:
         if any(other != notes[0] for other in notes):
             raise PipelineError("the pipelines' checkpoints weren't made together by one iterator")
         return notes[0]
+
+
+def _used(pipeline: Any) -> AbstractContextManager[None]:
+    return pipeline._internals.used_by_iterator() if isinstance(pipeline, Pipeline) else nullcontext()
 
 
 def _notes(pipeline: Any) -> Mapping[str, int]:

@@ -6,9 +6,19 @@ __all__ = ["class_name", "schema_name"]
 
 #: Classes whose names have capitalized abbreviations in DALI.
 _CLASS_NAMES = {
+    "bbox_paste": "BBoxPaste",
+    "bbox_rotate": "BBoxRotate",
     "coco": "COCO",
+    "coco_reader": "COCOReader",
     "dl_tensor_python_function": "DLTensorPythonFunction",
+    "mfcc": "MFCC",
+    "mxnet": "MXNet",
+    "mxnet_reader": "MXNetReader",
     "random_bbox_crop": "RandomBBoxCrop",
+    "roi_random_crop": "ROIRandomCrop",
+    "ssd_random_crop": "SSDRandomCrop",
+    "tfrecord": "TFRecord",
+    "tfrecord_reader": "TFRecordReader",
 }
 
 

@@ -138,12 +138,12 @@ class Argument:
     def _check_string(self, value: Any) -> str:
         if isinstance(value, os.PathLike) and not self.choices:
             value = os.fsdecode(value)
-        if not isinstance(value, str):
+        if not isinstance(value, str) and not self.unknown:
             raise self._refuse(value)
         if not self.choices or value in self.choices:
-            return value
-        if value.lower() in self.choices:
-            return value.lower()
+            return str(value)
+        if str(value).lower() in self.choices:
+            return str(value).lower()
         if self.unknown:
             raise ArgumentValueError(
                 f"{self.unknown.format(value)} Argument {self.name!r} must be one of {self._listed}"

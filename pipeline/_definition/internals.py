@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pipeline._concurrency.finalizers import Ending
@@ -44,7 +45,8 @@ class PipelineInternals:
         self.checkpoint = checkpoint
         self.builder = GraphBuilder()
         self.checks_api = True
-        self._api: str | None = None  # "run" or "schedule": the first one used
+        self._api: str | None = None  # the first way of running batches that the user chose
+        self._iterator_api = ""  # the way of an iterator while it calls the pipeline's methods
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
         self._sources: SourceGroup | None = None
         self._runner: Runner | None = None
@@ -154,16 +156,28 @@ class PipelineInternals:
                 inputs.feed(name, chunk)
 
     def use_api(self, api: str) -> None:
-        """Record which way of running batches the user chose, "run" or "schedule".
+        """Record which way of running batches the user chose: "BASIC", "SCHEDULED" or "ITERATOR".
 
         Raises:
-            PipelineError: the user chose the other one before: each would take batches that the other scheduled.
+            PipelineError: the user chose another one before: each would take batches that the other scheduled.
         """
+        api = self._iterator_api or api
         if self.checks_api and self._api not in (None, api):
             raise PipelineError(
-                "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
+                f"Mixing pipeline API type. Currently used: PipelineAPIType.{self._api}, but trying to use "
+                f"PipelineAPIType.{api}: run() can't be mixed with schedule_run(), share_outputs() and "
+                "release_outputs() on one pipeline, nor with an iterator"
             )
         self._api = api
+
+    @contextmanager
+    def used_by_iterator(self) -> Iterator[None]:
+        """Let calls of the pipeline's methods within a block be those of an iterator."""
+        self._iterator_api = "ITERATOR"
+        try:
+            yield
+        finally:
+            self._iterator_api = ""
 
     def close(self) -> None:
         """End all threads and worker processes, and free the device."""

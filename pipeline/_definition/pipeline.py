@@ -206,7 +206,7 @@ class Pipeline:
         Raises:
             OperatorError: an operator failed; the pipeline continues with the next batch.
         """
-        self._internals.use_api("run")
+        self._internals.use_api("BASIC")
 
         def feed() -> None:
             for name, data in inputs.items():
@@ -220,7 +220,7 @@ class Pipeline:
         Raises:
             MissingInputError: an input has no data.
         """
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         self._internals.runner.schedule()
 
     def share_outputs(self) -> tuple[TensorList, ...]:
@@ -230,12 +230,12 @@ class Pipeline:
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         return self._internals.runner.take()
 
     def release_outputs(self) -> None:
         """Declare that outputs aren't used any more. Not necessary: dropping them frees their buffers."""
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
 
     def outputs(self) -> tuple[TensorList, ...]:
         """Wait for the oldest batch and return its outputs. Raises the errors of `share_outputs`."""

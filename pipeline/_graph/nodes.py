@@ -30,7 +30,16 @@ from pipeline.types import Constant
 if TYPE_CHECKING:
     from pipeline._graph.builder import GraphBuilder
 
-__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "check_names", "explained"]
+__all__ = [
+    "DataNode",
+    "OperatorCall",
+    "apply_operator",
+    "as_node",
+    "check_call",
+    "check_names",
+    "check_repeated",
+    "explained",
+]
 
 _ORDER = itertools.count()
 
@@ -284,6 +293,18 @@ def check_names(schema: OperatorSchema, arguments: Mapping[str, Any]) -> None:
     unknown = [name for name in arguments if name not in ("device", "name") and schema.argument(name) is None]
     if unknown:
         raise explained(_unknown(schema, unknown[0]), schema, SourceLocation.of_caller())
+
+
+def check_repeated(schema: OperatorSchema, created: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    """Check that the call of an object of `ops` doesn't repeat arguments with which it was created.
+
+    Raises:
+        ArgumentValueError: it repeats one.
+    """
+    for name in called:
+        if name in created:
+            error = ArgumentValueError(f"The argument `{name}` was already specified in __init__.")
+            raise explained(error, schema, SourceLocation.of_caller())
 
 
 def _unknown(schema: OperatorSchema, name: str) -> UnknownArgumentError:

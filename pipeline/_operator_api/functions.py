@@ -5,16 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pipeline._declaration.names import class_name
-from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
 from pipeline._graph.input_sets import call_operator
-from pipeline._graph.location import SourceLocation, warn_caller
-from pipeline._graph.nodes import check_names, explained
-from pipeline.errors import ArgumentValueError
+from pipeline._graph.nodes import check_names, check_repeated
 
 __all__ = ["fill_namespace", "make_class", "make_function"]
 
@@ -25,7 +22,7 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
         return schema.function
 
     def function(*inputs: Any, **arguments: Any) -> Any:
-        return _call(schema, f"fn.{schema.name}", inputs, arguments)
+        return call_operator(schema, inputs, arguments)
 
     function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
     function.__doc__ = _documentation(schema)
@@ -35,9 +32,10 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
 
 def make_class(schema: OperatorSchema) -> type[Any]:
     """Return the class of `ops` for an operator. It is created with constant arguments and called with inputs."""
-    name = class_name(schema.name)
     if schema.function is not None:
-        return _class_of(schema.function, name)
+        return _class_of(schema.function, class_name(schema.name))
+
+    name = class_name(schema.name)
     path = ".".join(["ops", *schema.name.split(".")[:-1], name])
 
     def __init__(self: Any, **arguments: Any) -> None:
@@ -45,22 +43,10 @@ def make_class(schema: OperatorSchema) -> type[Any]:
         self._arguments = arguments
 
     def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
-        for key in arguments:
-            if key in self._arguments:
-                error = ArgumentValueError(f"The argument `{key}` was already specified in __init__.")
-                raise explained(error, schema, SourceLocation.of_caller())
-        return _call(schema, path, inputs, {**self._arguments, **arguments})
+        check_repeated(schema, self._arguments, arguments)
+        return call_operator(schema, inputs, {**self._arguments, **arguments}, path)
 
     return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": _documentation(schema)})
-
-
-def _call(schema: OperatorSchema, path: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
-    """Add an operator to the graph. Several outputs are a list."""
-    if schema.deprecated is not None:
-        warn_caller(f"WARNING: `nvidia.dali.{path}` is now deprecated.{schema.deprecated}", DeprecationWarning)
-    target = schema if schema.alias_of is None else lookup(schema.alias_of)
-    outputs = call_operator(target, inputs, arguments)
-    return list(outputs) if isinstance(outputs, tuple) else outputs
 
 
 def _class_of(function: Callable[..., Any], name: str) -> type[Any]:

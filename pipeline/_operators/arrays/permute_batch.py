@@ -69,7 +69,7 @@ class PermuteBatch(BatchOperator):
             if not 0 <= index < batch.size:
                 raise ArgumentValueError(
                     f"Sample index out of range. {index} is not a valid index for an input batch of {batch.size} "
-                    "tensors"
+                    "tensors."
                 )
         return [type(data)([data.samples[index] for index in indices], data.layout())]
 

@@ -18,6 +18,7 @@ __all__ = [
     "BuildError",
     "DecodeError",
     "DeviceError",
+    "FrameworkArgumentError",
     "GraphError",
     "InputError",
     "InputTypeError",
@@ -60,6 +61,10 @@ class ArgumentMismatchError(ArgumentTypeError, ArgumentValueError):
 
     It is both a `TypeError` and a `ValueError`, because either would fit.
     """
+
+
+class FrameworkArgumentError(ArgumentMismatchError, AssertionError):
+    """An iterator, or a function for tensors of torch, received an argument that it can't use."""
 
 
 class ArgumentOverflowError(ArgumentValueError, OverflowError):

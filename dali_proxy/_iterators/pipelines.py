@@ -10,7 +10,7 @@ from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
 from pipeline import Pipeline
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInputError, PipelineError
+from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
 
 __all__ = ["Outputs", "Pipelines"]
 
@@ -25,20 +25,22 @@ class Pipelines:
         pipelines: one pipeline, or several with the same batch size.
 
     Raises:
-        ArgumentTypeError, ArgumentMismatchError: the argument isn't that.
+        ArgumentTypeError, FrameworkArgumentError: the argument isn't that.
     """
 
     def __init__(self, pipelines: Any) -> None:
+        if pipelines is None:
+            raise FrameworkArgumentError("Number of provided pipelines has to be at least 1, but there is none")
         found = list(pipelines) if isinstance(pipelines, list | tuple) else [pipelines]
         if not found:
-            raise ArgumentMismatchError("an iterator needs at least one pipeline; the list is empty")
+            raise FrameworkArgumentError("Number of provided pipelines has to be at least 1; the list is empty")
         found = [BorrowedPipeline(each) if is_nvidia_pipeline(each) else each for each in found]
         for each in found:
             if not hasattr(each, "share_outputs"):
                 raise ArgumentTypeError(f"an iterator needs pipelines, not {type(each).__name__}")
         sizes = {each.max_batch_size for each in found}
         if len(sizes) > 1:
-            raise ArgumentMismatchError(f"the pipelines of an iterator must have one batch size, not {sorted(sizes)}")
+            raise FrameworkArgumentError(f"All pipelines should have the same batch size set, not {sorted(sizes)}")
         self._all = found
         self._ahead = [False] * len(found)  # whether a batch is scheduled that wasn't requested yet
         self.batch_size: int = sizes.pop()
@@ -98,13 +100,13 @@ class Pipelines:
 
         Raises:
             PipelineError: a pipeline has no such reader.
-            ArgumentMismatchError: the readers don't read shards of the same data set in the same way.
+            FrameworkArgumentError: the readers don't read shards of the same data set in the same way.
         """
         metas = [pipeline.reader_meta(reader) for pipeline in self._all]
         for key in ("epoch_size", "number_of_shards", "pad_last_batch", "stick_to_shard"):
             found = {meta[key] for meta in metas}
             if len(found) > 1:
-                raise ArgumentMismatchError(
+                raise FrameworkArgumentError(
                     f"the readers {reader!r} of an iterator's pipelines must agree on {key}; theirs are {sorted(found)}"
                 )
         meta = metas[0]

@@ -227,6 +227,7 @@ class OperatorSchema:
         keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
         function: handwritten function of `fn`, for calls that do more than add one operator.
         alias_of: operator that this name is an alias of; the function adds that operator to the graph.
+        class_parameters: arguments that the class in `ops` also accepts by position, with the class's defaults.
         deprecated: the end of the warning for users of a deprecated name, such as " Use `...` instead."; None for a
             name that isn't deprecated.
     """
@@ -247,6 +248,7 @@ class OperatorSchema:
     keeps_order: bool = True
     function: Callable[..., Any] | None = None
     alias_of: str | None = None
+    class_parameters: tuple[tuple[str, Any], ...] = ()
     deprecated: str | None = None
 
     @property

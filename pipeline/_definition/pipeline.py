@@ -312,11 +312,14 @@ class Pipeline:
             notes: numbers to store; the new pipeline returns them as `checkpoint_notes`.
 
         Raises:
-            PipelineError: the pipeline was created without ``enable_checkpointing=True``.
+            ArgumentValueError: the pipeline was created without ``enable_checkpointing=True``.
         """
         arguments = self._internals.arguments
         if not arguments.enable_checkpointing:
-            raise PipelineError("checkpoint() needs a pipeline that was created with enable_checkpointing=True")
+            raise ArgumentValueError(
+                "Cannot access checkpoints with checkpointing disabled: checkpoint() needs a pipeline that was created "
+                "with enable_checkpointing=True"
+            )
         data = Checkpoint(arguments.drawn_seed, self._internals.runner.position, notes or {}).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)

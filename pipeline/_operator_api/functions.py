@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pipeline._declaration.names import class_name
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
 from pipeline._graph.input_sets import call_operator
-from pipeline._graph.nodes import check_names, check_repeated
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import check_names, check_repeated, explained
+from pipeline.errors import ArgumentTypeError
 
 __all__ = ["fill_namespace", "make_class", "make_function"]
 
@@ -38,15 +40,34 @@ def make_class(schema: OperatorSchema) -> type[Any]:
     name = class_name(schema.name)
     path = ".".join(["ops", *schema.name.split(".")[:-1], name])
 
-    def __init__(self: Any, **arguments: Any) -> None:
-        check_names(schema, arguments)
-        self._arguments = arguments
+    def __init__(self: Any, *values: Any, **arguments: Any) -> None:
+        self._arguments = bind(schema, values, arguments)
 
     def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
         check_repeated(schema, self._arguments, arguments)
         return call_operator(schema, inputs, {**self._arguments, **arguments}, path)
 
     return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": _documentation(schema)})
+
+
+def bind(schema: OperatorSchema, values: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with which a class of `ops` was created, by name.
+
+    Args:
+        schema: the operator.
+        values: arguments by position, of those that `OperatorSchema.class_parameters` lists.
+        arguments: arguments by name.
+
+    Raises:
+        ArgumentTypeError: there are too many values, or an argument is unknown or given twice.
+    """
+    names = [name for name, _ in schema.class_parameters]
+    twice = [name for name in names[: len(values)] if name in arguments]
+    if len(values) > len(names) or twice:
+        wrong = f"got multiple values for argument {twice[0]!r}" if twice else f"takes {len(names)} values by position"
+        raise explained(ArgumentTypeError(wrong), schema, SourceLocation.of_caller())
+    check_names(schema, arguments)
+    return {**dict(schema.class_parameters), **dict(zip(names, values, strict=False)), **arguments}
 
 
 def _class_of(function: Callable[..., Any], name: str) -> type[Any]:

@@ -16,20 +16,13 @@ from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
+from pipeline._readers.saved_annotations import load_images, save_images
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["CocoLoader"]
 
 _INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
-_MISSING = (
-    "preprocessed_annotations",
-    "meta_files_path",
-    "save_preprocessed_annotations",
-    "save_preprocessed_annotations_dir",
-    "dump_meta_files",
-    "dump_meta_files_path",
-)
 
 
 def _wants_polygons(arguments: Mapping[str, Any]) -> bool:
@@ -77,7 +70,23 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
                 deprecated="Use `polygon_masks` instead. Note that the polygon format has changed: it counts vertices.",
             ),
             Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`.", replaced_by="image_ids"),
-            *(Argument(name, Kind.OBJECT, "Not supported: use `annotations_file`.") for name in _MISSING),
+            Argument(
+                "preprocessed_annotations",
+                Kind.STRING,
+                "Folder with annotations that `save_preprocessed_annotations` wrote, instead of `annotations_file`. "
+                "They "
+                "are read faster. Arguments that select objects have no effect on them.",
+            ),
+            Argument("save_preprocessed_annotations", Kind.BOOL, "Write the selected images and objects.", False),
+            Argument("save_preprocessed_annotations_dir", Kind.STRING, "Folder to write them to."),
+            *(
+                Argument(old, kind, f"Deprecated name of `{new}`.", replaced_by=new)
+                for old, new, kind in (
+                    ("meta_files_path", "preprocessed_annotations", Kind.STRING),
+                    ("dump_meta_files", "save_preprocessed_annotations", Kind.BOOL),
+                    ("dump_meta_files_path", "save_preprocessed_annotations_dir", Kind.STRING),
+                )
+            ),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
@@ -90,12 +99,14 @@ class CocoLoader(Loader):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         given = node.argument
-        for name in _MISSING:
-            if given(name):
-                raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
-        for name in ("file_root", "annotations_file"):
-            if not given(name):
-                raise ArgumentValueError(f"argument {name!r} is required")
+        if not given("file_root"):
+            raise ArgumentValueError("``file_root`` argument is required")
+        if bool(given("annotations_file")) == bool(given("preprocessed_annotations")):
+            raise ArgumentValueError("Either ``annotations_file`` or ``preprocessed_annotations`` must be provided")
+        if given("preprocessed_annotations") and given("images") is not None:
+            raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+        if given("save_preprocessed_annotations") and not given("save_preprocessed_annotations_dir"):
+            raise ArgumentValueError("argument 'save_preprocessed_annotations' needs a folder: pass its '_dir'")
         self._polygons = _wants_polygons(node.arguments)
         self._pixelwise = bool(given("pixelwise_masks"))
         self._ids = bool(given("image_ids"))
@@ -113,7 +124,16 @@ class CocoLoader(Loader):
 
     def open(self) -> int:
         given = self.node.argument
-        path = given("annotations_file")
+        folder = given("preprocessed_annotations")
+        self._images = load_images(folder) if folder else self._selected(given("annotations_file"))
+        if not self._images:
+            raise BuildError(f"the annotations in {folder or given('annotations_file')!r} name no images to read")
+        if given("save_preprocessed_annotations"):
+            save_images(self._images, given("save_preprocessed_annotations_dir"))
+        return len(self._images)
+
+    def _selected(self, path: str) -> list[AnnotatedImage]:
+        given = self.node.argument
         found = read_annotations(
             path,
             remap=not given("avoid_class_remapping"),
@@ -127,10 +147,7 @@ class CocoLoader(Loader):
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in given("images")]
-        self._images = [image for image in found if image.labels or not given("skip_empty")]
-        if not self._images:
-            raise BuildError(f"annotations_file {path!r} names no images to read")
-        return len(self._images)
+        return [image for image in found if image.labels or not given("skip_empty")]
 
     def read(self, entry: int) -> tuple[Array, ...]:
         image = self._images[entry]

@@ -195,7 +195,7 @@ def test_several_pipelines_need_a_size() -> None:
 
 
 def test_batch_sizes_must_agree() -> None:
-    with pytest.raises(errors.ArgumentMismatchError, match="one batch size"):
+    with pytest.raises(errors.ArgumentMismatchError, match="All pipelines should have the same batch size"):
         DALIGenericIterator([seven(), make("pipeline", Numbered(7, 3, True), 3)], ["x"], size=14)
 
 

@@ -242,7 +242,7 @@ def cut_batch(
         data: the batch.
         starts: first elements of the windows, (N, ndim).
         extents: extents of the windows, (N, ndim).
-        policy: as in `cut`, but only "error", "pad" and "trim_to_shape" if windows exceed their samples.
+        policy: as in `cut`.
         fill: as in `cut`.
         channel_axis: as in `cut`.
         dtype: as in `cut`.
@@ -256,9 +256,8 @@ def cut_batch(
     outside = ((starts < 0) | (starts + extents > shapes)).any(axis=1)
     if outside.any():
         if policy in _BORDERS:
-            raise ArgumentValueError(
-                f"out_of_bounds_policy={policy!r} isn't supported on the GPU yet; use the CPU or 'pad'"
-            )
+            source = samples_of(_repeated(stream, data, starts, extents, outside, _BORDERS[policy]))
+            starts = np.where(outside[:, None], 0, starts)
         if policy == "error":
             fail(
                 [
@@ -286,6 +285,28 @@ def cut_batch(
     output, result = allocate(extents, target, layout)
     strided_copy(kernels, stream, source, result, start=starts, channel_axis=axis, fill=padding)
     return output
+
+
+def _repeated(
+    stream: Any,
+    data: TensorListGPU,
+    starts: npt.NDArray[np.int64],
+    extents: npt.NDArray[np.int64],
+    outside: npt.NDArray[np.bool_],
+    border: Callable[[Array, int], Array],
+) -> TensorListGPU:
+    """Return the batch with the windows in place of the samples that they exceed, filled by repetition."""
+    import cupy
+
+    samples = list(data.samples)
+    with stream:
+        for index in np.flatnonzero(outside).tolist():
+            window = samples[index]
+            for axis, (first, count) in enumerate(zip(starts[index], extents[index], strict=True)):
+                positions = border(np.arange(first, first + count), window.shape[axis])
+                window = cupy.take(window, cupy.asarray(positions), axis=axis)
+            samples[index] = window
+    return TensorListGPU(samples, data.layout())
 
 
 def _allocate_scratch(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:

@@ -65,6 +65,17 @@ def test_a_class_checks_its_arguments_when_it_is_created() -> None:
         crop(images(), crop=(3, 3))
 
 
+def test_a_class_of_a_python_function_takes_it_by_position() -> None:
+    with Pipeline(batch_size=1, num_threads=1, device_id=None):
+        assert len(ops.PythonFunction(lambda x: (x, x), 2)(images())) == 2
+        assert not argument(ops.PythonFunction(abs, batch_processing=False)(images()), "batch_processing")
+        assert argument(ops.DLTensorPythonFunction(abs)(images()), "batch_processing")
+    with pytest.raises(TypeError, match="multiple values for argument 'function'"):
+        ops.PythonFunction(abs, function=abs)
+    with pytest.raises(TypeError, match="takes 0 values by position"):
+        ops.Crop(3)
+
+
 def test_several_outputs_are_a_list() -> None:
     assert isinstance(fn.readers.file(files=["a"]), list)
     assert isinstance(ops.readers.File(files=["a"])(), list)

@@ -66,6 +66,22 @@ def epoch(pictures: Any, device: str, mode: str, placement: Any = "server", **ar
         return [(images.cpu(), indices, images.device.type) for images, indices in held]
 
 
+def which_images(found: list[Any], expected: list[Any]) -> str:
+    """Describe each wrong image by the expected image that is nearest to it: is it another sample, or none of them?"""
+    images, others = (torch.cat([batch for batch, *_ in epoch]) for epoch in (expected, found))
+    lines = []
+    for position, image in enumerate(others):
+        differences = (images - image).abs().mean(dim=(1, 2, 3)) * 60
+        if differences[position] > 1:
+            nearest = int(differences.argmin())
+            lines.append(
+                f"image {position % BATCH} of batch {position // BATCH}: mean {image.mean():.2f}, differs by "
+                f"{differences[position]:.1f}, from image {nearest % BATCH} of batch {nearest // BATCH} by "
+                f"{differences[nearest]:.1f}"
+            )
+    return "\n".join(lines)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
 @pytest.mark.parametrize("random", [False, True])
@@ -80,7 +96,7 @@ def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool
         difference = (images - other).abs() * 60  # in levels of 255
         worst, mean = max(worst, float(difference.max())), max(mean, float(difference.mean()))
     print(f"\n{mode}, random={random}: largest difference {worst:.2f} of 255, largest mean of a batch {mean:.4f}")
-    assert worst <= 4
+    assert worst <= 4, which_images(found, expected)
     assert mean < 0.5
 
 

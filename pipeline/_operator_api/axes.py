@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentIndexError, ArgumentValueError
 
 __all__ = ["AXES", "AXIS_NAMES", "axes_by_name", "check_axes", "chosen_axes"]
 
@@ -49,7 +49,8 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """Return axes with non-negative indices.
 
     Raises:
-        ArgumentValueError: an axis doesn't exist or is repeated.
+        ArgumentIndexError: an axis doesn't exist.
+        ArgumentValueError: an axis is repeated.
 
     Example:
         >>> check_axes([-1, 0], 3)
@@ -57,7 +58,7 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """
     for axis in axes:
         if not -ndim <= axis < ndim:
-            raise ArgumentValueError(
+            raise ArgumentIndexError(
                 f"Axis {axis} out of range. Expected range is [{-ndim}, {ndim - 1}] for a {ndim}D input"
             )
     positive = tuple(axis % ndim for axis in axes)

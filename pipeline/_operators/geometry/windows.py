@@ -253,7 +253,7 @@ def cut_batch(
     """
     source = samples_of(data)
     shapes = source.shapes
-    outside = ((starts < 0) | (starts + extents > shapes)).any(axis=1)
+    outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
     if outside.any():
         if policy in _BORDERS:
             source = samples_of(_repeated(stream, data, starts, extents, outside, _BORDERS[policy]))

@@ -215,7 +215,7 @@ def test_an_iterator_refuses_a_pipeline_that_is_run_in_another_way() -> None:
     pipe = seven()
     pipe.run()
     with pytest.raises(RuntimeError, match=r"Currently used: PipelineAPIType\.BASIC, but trying to use"):
-        DALIGenericIterator(pipe, ["x"], size=7)
+        next(DALIGenericIterator(pipe, ["x"], size=7))
     pipe.close()
 
 

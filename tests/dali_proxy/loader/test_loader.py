@@ -66,12 +66,14 @@ def test_drop_last(server: DALIServer, num_workers: int) -> None:
     assert indices_of(DataLoader(server, dataset, 8, num_workers=num_workers, drop_last=True)) == list(range(16))
 
 
-def test_ensure_server_listening_starts_the_server(server: DALIServer) -> None:
-    server.stop()
+def test_ensure_server_listening_starts_the_server() -> None:
+    server = DALIServer(affine(), mode="thread")
     loader = DataLoader(server, [0], batch_size=1)
+    assert not server.running
     loader.ensure_server_listening()
     loader.ensure_server_listening()
     assert server.running
+    server.stop()
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -98,18 +98,18 @@ class CocoLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        if not given("file_root"):
+        argument = node.argument
+        if not argument("file_root"):
             raise ArgumentValueError("``file_root`` argument is required")
-        if bool(given("annotations_file")) == bool(given("preprocessed_annotations")):
+        if bool(argument("annotations_file")) == bool(argument("preprocessed_annotations")):
             raise ArgumentValueError("Either ``annotations_file`` or ``preprocessed_annotations`` must be provided")
-        if given("preprocessed_annotations") and given("images") is not None:
+        if argument("preprocessed_annotations") and argument("images") is not None:
             raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
-        if given("save_preprocessed_annotations") and not given("save_preprocessed_annotations_dir"):
+        if argument("save_preprocessed_annotations") and not argument("save_preprocessed_annotations_dir"):
             raise ArgumentValueError("argument 'save_preprocessed_annotations' needs a folder: pass its '_dir'")
         self._polygons = _wants_polygons(node.arguments)
-        self._pixelwise = bool(given("pixelwise_masks"))
-        self._ids = bool(given("image_ids"))
+        self._pixelwise = bool(argument("pixelwise_masks"))
+        self._ids = bool(argument("image_ids"))
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
         self._images: list[AnnotatedImage] = []
@@ -123,31 +123,31 @@ class CocoLoader(Loader):
         )
 
     def open(self) -> int:
-        given = self.node.argument
-        folder = given("preprocessed_annotations")
-        self._images = load_images(folder) if folder else self._selected(given("annotations_file"))
+        argument = self.node.argument
+        folder = argument("preprocessed_annotations")
+        self._images = load_images(folder) if folder else self._selected(argument("annotations_file"))
         if not self._images:
-            raise BuildError(f"the annotations in {folder or given('annotations_file')!r} name no images to read")
-        if given("save_preprocessed_annotations"):
-            save_images(self._images, given("save_preprocessed_annotations_dir"))
+            raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
+        if argument("save_preprocessed_annotations"):
+            save_images(self._images, argument("save_preprocessed_annotations_dir"))
         return len(self._images)
 
     def _selected(self, path: str) -> list[AnnotatedImage]:
-        given = self.node.argument
+        argument = self.node.argument
         found = read_annotations(
             path,
-            remap=not given("avoid_class_remapping"),
-            crowds=given("include_iscrowd"),
-            smallest=given("size_threshold"),
+            remap=not argument("avoid_class_remapping"),
+            crowds=argument("include_iscrowd"),
+            smallest=argument("size_threshold"),
             outlines=self._polygons or self._pixelwise,
         )
-        if given("images") is not None:
+        if argument("images") is not None:
             named = {image.path: image for image in found}
-            unknown = [name for name in given("images") if name not in named]
+            unknown = [name for name in argument("images") if name not in named]
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
-            found = [named[name] for name in given("images")]
-        return [image for image in found if image.labels or not given("skip_empty")]
+            found = [named[name] for name in argument("images")]
+        return [image for image in found if image.labels or not argument("skip_empty")]
 
     def read(self, entry: int) -> tuple[Array, ...]:
         image = self._images[entry]

@@ -107,7 +107,7 @@ def test_server_ends_on_sigterm_though_its_parent_blocks_signals_and_files(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interpreter_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_interpreter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setattr(sys, "exec_prefix", "/nowhere")
     monkeypatch.setattr("multiprocessing.spawn._python_exe", None)

@@ -62,7 +62,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 7])
-def test_a_pipeline_goes_on_exactly_where_another_was(parallel: bool, before: int) -> None:
+def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int) -> None:
     first = make(parallel, seed=5)
     take(first, before)
     saved = first.checkpoint()
@@ -75,7 +75,7 @@ def test_a_pipeline_goes_on_exactly_where_another_was(parallel: bool, before: in
     second.close()
 
 
-def test_a_pipeline_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_pipeline_resumes_in_another_process(tmp_path: Path) -> None:
     first = make(False)
     take(first, 4)
     first.checkpoint(tmp_path / "checkpoint")
@@ -172,6 +172,6 @@ def test_a_checkpoint_needs_the_argument_of_the_pipeline() -> None:
         (b"dali-proxy checkpoint\n\x81\xa7version\x63", "format 99"),
     ],
 )
-def test_what_is_no_checkpoint_is_refused(data: Any, message: str) -> None:
+def test_invalid_checkpoint_is_refused(data: Any, message: str) -> None:
     with pytest.raises(errors.SerializationError, match=message):
         Pipeline(batch_size=1, num_threads=1, device_id=None, checkpoint=data)

@@ -184,9 +184,6 @@ _VIDEO = "python -m benchmarks.video measures videos"
 #: Operators that both libraries have and that aren't measured, with the reasons.
 LEFT_OUT = {
     "decoders.video": _VIDEO,
-    "experimental.decoders.video": _VIDEO,
-    "experimental.equalize": "the old name of equalize",
-    "experimental.filter": "the old name of filter",
     "experimental.inputs.video": _VIDEO,
     "experimental.readers.video": _VIDEO,
     "per_frame": "marks an argument, and has no work to measure",

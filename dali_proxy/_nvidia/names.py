@@ -95,7 +95,7 @@ _TABLE = {
             "is_autograph_artifact": "pipeline._definition.conditional:is_converted",
         }
     ),
-    "_conditionals": Stand(),
+    "_conditionals": Stand("pipeline._graph.conditions"),
     "data_node": Stand(names=_from("pipeline", "DataNode")),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}

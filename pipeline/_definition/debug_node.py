@@ -45,7 +45,7 @@ class DebugNode(DataNode):
         """Return the shapes of the samples, as a list of tuples."""
         return [] if self._data is None else self._data.shape()
 
-    def source_info(self) -> list[str]:
+    def source_info(self, *, device: str = "cpu") -> Any:
         """Return where each sample lies in its data set; empty strings for samples that don't come from a reader."""
         return [] if self._data is None else [sample.source_info() for sample in self._data]
 

@@ -14,6 +14,7 @@ from pipeline._external_source.data import own_copy, to_batch
 from pipeline._external_source.reader import EndOfData
 from pipeline._graph import DataNode
 from pipeline._operator_api.request import TensorList
+from pipeline._operator_api.waiting import waited_by
 from pipeline._rng import BatchKey
 from pipeline.errors import GraphError, PipelineError
 
@@ -71,37 +72,41 @@ class DebugPipeline(Pipeline):
         if "_builder" in vars(self):
             self._finalizer.run()
 
-    def run(self, **inputs: Any) -> Outputs:
+    def run(self, cuda_stream: Any = None, /, **inputs: Any) -> Outputs:
         """Call the graph function for one batch, and return its outputs.
 
         Args:
+            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
             **inputs: a batch for inputs of the graph function, by name.
 
         Raises:
             StopIteration: the data has ended.
             PipelineError: an operator failed.
         """
-        self._internals.use_api("run")
+        self._internals.use_api("BASIC")
         for name, data in inputs.items():
             self.feed_input(name, data)
-        return self._take() if self._ahead else self._run_one()
+        return waited_by(cuda_stream, self._take() if self._ahead else self._run_one())
 
     def schedule_run(self) -> None:
         """Call the graph function for one batch; take the outputs or its error with `share_outputs`."""
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         self._schedule()
 
-    def share_outputs(self) -> Outputs:
+    def share_outputs(self, cuda_stream: Any = None) -> Outputs:
         """Return the outputs of the oldest batch.
+
+        Args:
+            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
 
         Raises:
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         if not self._ahead:
             raise StopIteration("no batch was scheduled: call schedule_run() or run() first")
-        return self._take()
+        return waited_by(cuda_stream, self._take())
 
     def feed_input(
         self,

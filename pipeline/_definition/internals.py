@@ -208,7 +208,6 @@ class PipelineInternals:
         """
         api = self._iterator_api or api
         if self.checks_api and self._api not in (None, api):
-            kinds = {"run": "BASIC", "schedule": "SCHEDULED"}
             raise PipelineError(
                 f"Mixing pipeline API type. Currently used: PipelineAPIType.{self._api}, but trying to use "
                 f"PipelineAPIType.{api}: run() can't be mixed with schedule_run(), share_outputs() and "

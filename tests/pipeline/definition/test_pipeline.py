@@ -61,7 +61,7 @@ def test_outputs_that_are_not_data_nodes_are_refused() -> None:
     def graph() -> Any:
         return "text"
 
-    with pytest.raises(errors.ArgumentTypeError, match="output 0 must be a DataNode"):
+    with pytest.raises(errors.ArgumentTypeError, match=r"The output 0 is a .*must be a .DataNode."):
         graph()
 
 

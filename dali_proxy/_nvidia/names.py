@@ -79,7 +79,13 @@ _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
 _FORMATS = _from("pipeline.tensors.formatting", "format_batch", "format_tensor")
 
-_OLD_TYPES = {"CPU_ONLY_DEVICE_ID": None, "NFCHW": "FCHW", "NFHWC": "FHWC", "SAME": "", "dali_type_converters": []}
+_OLD_TYPES: dict[str, Any] = {
+    "CPU_ONLY_DEVICE_ID": None,
+    "NFCHW": "FCHW",
+    "NFHWC": "FHWC",
+    "SAME": "",
+    "dali_type_converters": [],
+}
 _TYPES = {
     **_from("dali_proxy._nvidia.types", "CUDAStream", "PipelineAPIType", "TensorLayout"),
     "ConstantNode": "dali_proxy._nvidia.types:constant_node",

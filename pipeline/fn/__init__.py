@@ -12,14 +12,14 @@ from typing import Any
 
 from pipeline._catalog import all_schemas, fill_namespace, make_function
 
-globals().update(
-    fill_namespace(
-        __name__,
-        [schema for schema in all_schemas() if not schema.hidden],
-        make_function,
-        lambda path: path.rpartition(".")[2],
-    )
+_operators = fill_namespace(
+    __name__,
+    [schema for schema in all_schemas() if not schema.hidden],
+    make_function,
+    lambda path: path.rpartition(".")[2],
 )
+globals().update(_operators)
+__all__ = sorted(_operators)
 
 
 def __getattr__(name: str) -> Any:

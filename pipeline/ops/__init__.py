@@ -12,9 +12,9 @@ from typing import Any
 from pipeline._catalog import all_schemas, class_name, fill_namespace, make_class
 from pipeline.ops.compose import Compose as Compose
 
-globals().update(
-    fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
-)
+_operators = fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
+globals().update(_operators)
+__all__ = sorted([*_operators, "Compose"])
 
 
 def __getattr__(name: str) -> Any:

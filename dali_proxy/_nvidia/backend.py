@@ -105,14 +105,32 @@ def SetCUDACurrentDevice(device_id: int) -> None:
     load_cupy().cuda.Device(device_id).use()
 
 
-def Stream(device_id: int | None = None) -> Any:
-    """Return a new CUDA stream, which has a `handle` and a `device_id`.
+class Stream:
+    """A new CUDA stream.
 
     Args:
         device_id: number of the GPU; None for the current one.
     """
-    with load_cupy().cuda.Device(device_id):
-        return new_stream()
+
+    def __init__(self, device_id: int | None = None) -> None:
+        self._device_id = GetCUDACurrentDevice() if device_id is None else device_id
+        with load_cupy().cuda.Device(self._device_id):
+            self._stream = new_stream()
+
+    @property
+    def device_id(self) -> int:
+        """Number of the GPU."""
+        return self._device_id
+
+    @property
+    def handle(self) -> int:
+        """The handle of the stream in CUDA."""
+        return int(self._stream.ptr)
+
+    ptr = handle
+
+    def __int__(self) -> int:
+        return self.handle
 
 
 def CUDAStreamSynchronize(stream: Any) -> None:
@@ -122,7 +140,7 @@ def CUDAStreamSynchronize(stream: Any) -> None:
 
 def GetCUDAStreamDevice(stream: Any) -> int:
     """Return the number of the GPU to which a stream belongs."""
-    found = getattr(existing_stream(stream), "device_id", -1)
+    found = getattr(stream, "device_id", -1)
     return GetCUDACurrentDevice() if found is None or found < 0 else int(found)
 
 

@@ -28,12 +28,12 @@ def existing_stream(stream: Any) -> Any:
     """Return a stream as a `cupy.cuda.Stream` or `cupy.cuda.ExternalStream`.
 
     Args:
-        stream: a stream of CuPy or torch, a handle, or a `ctypes.c_void_p`.
+        stream: a stream of CuPy, torch or DALI, a handle, or a `ctypes.c_void_p`.
     """
-    if hasattr(stream, "ptr"):
+    if hasattr(stream, "wait_event") and hasattr(stream, "ptr"):
         return stream
-    handle = getattr(stream, "cuda_stream", getattr(stream, "value", stream))
-    return _with_handle("ExternalStream")(int(handle or 0))
+    handles = (getattr(stream, name) for name in ("ptr", "cuda_stream", "value") if hasattr(stream, name))
+    return _with_handle("ExternalStream")(int(next(handles, stream) or 0))
 
 
 @cache

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pipeline._declaration.names import class_name, schema_name
-from pipeline._declaration.registry import all_schemas, has_implementation, implementation
+from pipeline._declaration.registry import all_schemas
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._operator_api.op_spec import OpSpec
-from pipeline._operator_api.reader import Reader
 from pipeline.errors import UnknownArgumentError
 from pipeline.types import DALIDataType
 
@@ -175,7 +174,8 @@ class OpSchema:
             actual_device: device of the data, or None.
             operator_device: device of the operator, or None.
         """
-        if self._schema.inputs[min(index, len(self._schema.inputs) - 1)].any_device:
+        declared = self._schema.inputs[min(index, len(self._schema.inputs) - 1)]
+        if declared.any_device and not (index and operator_device == "cpu"):
             return actual_device or operator_device
         return "cpu" if operator_device == "mixed" else operator_device
 
@@ -251,6 +251,4 @@ class OpSchema:
         return argument
 
     def _is_reader(self) -> bool:
-        name = self._schema.alias_of or self._schema.name
-        devices = [device for device in self._schema.devices if has_implementation(name, device)]
-        return any(issubclass(implementation(name, device), Reader) for device in devices)
+        return "readers" in (self._schema.alias_of or self._schema.name).split(".")[:-1]

@@ -13,14 +13,14 @@ from typing import Any
 from pipeline._catalog import all_schemas, fill_namespace, make_function
 from pipeline.fn import _conditional as _conditional
 
-globals().update(
-    fill_namespace(
-        __name__,
-        [schema for schema in all_schemas() if not schema.hidden],
-        make_function,
-        lambda path: path.rpartition(".")[2],
-    )
+_operators = fill_namespace(
+    __name__,
+    [schema for schema in all_schemas() if not schema.hidden],
+    make_function,
+    lambda path: path.rpartition(".")[2],
 )
+globals().update(_operators)
+__all__ = sorted(_operators)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,9 @@ from pipeline._catalog import all_schemas, fill_namespace, make_class
 from pipeline._declaration.names import class_name
 from pipeline.ops.compose import Compose as Compose
 
-globals().update(
-    fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
-)
+_operators = fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
+globals().update(_operators)
+__all__ = sorted([*_operators, "Compose"])
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from pipeline.types import NO_TYPE, DALIDataType, to_dali_type, to_numpy_type
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Dimensions", "TensorBase", "TensorListBase", "dlpack_arrays", "sample_arrays"]
+__all__ = ["Dimensions", "TensorBase", "TensorListBase", "check_count", "dlpack_arrays", "sample_arrays"]
 
 
 class Dimensions(int):
@@ -273,6 +273,12 @@ def sample_arrays(samples: Sequence[Any], convert: Any, target: str) -> tuple[li
                 f"{array.ndim} dimensions, expected to have {ndim}."
             )
     return arrays, to_dali_type(dtype), ndim
+
+
+def check_count(num_samples: int) -> None:
+    """Raise an InputError if a number of samples is negative."""
+    if num_samples < 0:
+        raise InputError(f"a batch can't have {num_samples} samples")
 
 
 def dlpack_arrays(objects: Sequence[Any]) -> list[Any]:

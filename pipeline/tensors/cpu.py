@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
-from pipeline.tensors.base import TensorBase, TensorListBase, dlpack_arrays, sample_arrays
+from pipeline.tensors.base import TensorBase, TensorListBase, check_count, dlpack_arrays, sample_arrays
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import to_dali_type
@@ -275,8 +275,12 @@ class TensorListCPU(TensorListBase):
         Args:
             sample: the sample.
             num_samples: number of samples of the batch.
+
+        Raises:
+            InputError: the number is negative.
         """
-        batch = cls([sample] * num_samples, sample.layout(), contiguous=False)
+        check_count(num_samples)
+        batch = cls([sample] * num_samples, contiguous=False)
         batch._dtype, batch._ndim, batch._layout = sample.dtype, int(sample.ndim), sample.layout()
         return batch
 

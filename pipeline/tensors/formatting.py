@@ -11,8 +11,9 @@ __all__ = ["format_batch", "format_tensor"]
 
 #: Number of elements above which only the edges of the data are shown.
 _MOST_ELEMENTS = 1000
-#: Number of samples above which only the first and last shapes are shown.
+#: Numbers of samples and of extents above which only the first and last shapes are shown.
 _MOST_SHAPES = 16
+_MOST_EXTENTS = 100
 #: Largest number of characters of shapes in one line.
 _LINE = 75
 #: Number of items at each edge.
@@ -37,7 +38,7 @@ def format_tensor(obj: Any, show_data: bool = True) -> str:
             device="cpu",
             shape=(3,))
     """
-    data = _text(np.asarray(obj.as_cpu())) if show_data else None
+    data = _text(np.asarray(obj.as_cpu()), _INDENT) if show_data else None
     return _joined(obj, data, [f"shape={tuple(obj.shape())}"])
 
 
@@ -49,7 +50,7 @@ def format_batch(obj: Any, show_data: bool = True, indent: str = "") -> str:
         show_data: whether the text contains the data; data on a GPU is copied for it.
         indent: start of all lines but the first.
     """
-    data = _samples_text(obj.as_cpu()) if show_data else None
+    data = _samples_text(obj.as_cpu(), indent + _INDENT) if show_data else None
     lines = [f"num_samples={len(obj)}", f"shape={_shapes_text(obj.shape(), indent)}"]
     return _joined(obj, data, lines, indent)
 
@@ -57,7 +58,7 @@ def format_batch(obj: Any, show_data: bool = True, indent: str = "") -> str:
 def _joined(obj: Any, data: str | None, lines: Iterable[str], indent: str = "") -> str:
     name, layout = type(obj).__name__, obj.layout()
     described = [
-        *([] if data is None else [_indented(data, indent + _INDENT)]),
+        *([] if data is None else [data]),
         f"dtype={obj.dtype}",
         *([f'layout="{layout}"'] if layout else []),
         f'device="{"gpu" if name.endswith("GPU") else "cpu"}"',
@@ -66,31 +67,27 @@ def _joined(obj: Any, data: str | None, lines: Iterable[str], indent: str = "") 
     return f"{name}(\n{indent}{_INDENT}" + f",\n{indent}{_INDENT}".join(described) + ")"
 
 
-def _text(sample: Any) -> str:
-    return np.array2string(sample, threshold=_MOST_ELEMENTS, edgeitems=_EDGE)
+def _text(sample: Any, indent: str) -> str:
+    return np.array2string(sample, threshold=_MOST_ELEMENTS, edgeitems=_EDGE, prefix=indent)
 
 
-def _samples_text(batch: Any) -> str:
+def _samples_text(batch: Any, indent: str) -> str:
     count = len(batch)
     summarize = sum(sample.size for sample in batch.samples) > _MOST_ELEMENTS
-    texts = _edges([_text(np.asarray(batch.samples[index])) for index in _shown(count, summarize)], count)
+    texts = _edges([_text(np.asarray(batch.samples[index]), indent) for index in _shown(count, summarize)], count)
     ndim = batch.ndim
-    separator = "," + "\n" * ndim if ndim else ", "
+    separator = "," + "\n" * ndim + indent if ndim else ", "
     return f"[{separator.join(texts)}]"
 
 
 def _shapes_text(shapes: Sequence[tuple[int, ...]], indent: str) -> str:
-    texts = _edges([str(shapes[index]) for index in _shown(len(shapes), len(shapes) > _MOST_SHAPES)], len(shapes))
+    count = len(shapes)
+    summarize = count > _MOST_SHAPES or sum(map(len, shapes)) > _MOST_EXTENTS
+    texts = _edges([str(shapes[index]) for index in _shown(count, summarize)], count)
     separator = ", "
     if len(separator.join(texts)) > _LINE:
         separator = f", \n{indent}{_INDENT}       "
     return f"[{separator.join(texts)}]"
-
-
-def _indented(text: str, indent: str) -> str:
-    """Indent all lines but the first and empty ones."""
-    first, *others = text.split("\n")
-    return "\n".join([first, *(indent + line if line else "" for line in others)])
 
 
 def _shown(count: int, summarize: bool) -> Sequence[int]:

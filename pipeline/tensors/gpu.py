@@ -10,7 +10,7 @@ import numpy as np
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.streams import existing_stream
 from pipeline.errors import InputError, RaggedError
-from pipeline.tensors.base import TensorBase, TensorListBase, dlpack_arrays, sample_arrays
+from pipeline.tensors.base import TensorBase, TensorListBase, check_count, dlpack_arrays, sample_arrays
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
@@ -257,8 +257,12 @@ class TensorListGPU(TensorListBase):
         Args:
             sample: the sample.
             num_samples: number of samples of the batch.
+
+        Raises:
+            InputError: the number is negative.
         """
-        batch = cls([sample] * num_samples, sample.layout(), contiguous=False, ready=sample.ready)
+        check_count(num_samples)
+        batch = cls([sample] * num_samples, contiguous=False, ready=sample.ready)
         batch._dtype, batch._ndim, batch._layout = sample.dtype, int(sample.ndim), sample.layout()
         batch.owner, batch.stream, batch.lenders = sample.owner, sample.stream, sample.lenders
         return batch

@@ -50,7 +50,7 @@ def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
         row[0] = start
         row[1:] = shape
         start += nbytes if dense else _aligned(nbytes)
-    output = Output(dtype.name, batch.layout(), dense, batch.ndim, table.tobytes())
+    output = Output(dtype.name, batch.layout(), dense, int(batch.ndim), table.tobytes())
     return output, _aligned(start)
 
 

@@ -30,8 +30,8 @@ def test_tensors_go_to_the_gpu_and_back(cupy: Any) -> None:
     ragged = TensorListCPU([np.zeros((0, 3)), np.ones((2, 3))]).as_gpu()
     assert ragged.shape() == [(0, 3), (2, 3)]
     assert not ragged.is_dense_tensor()
-    with pytest.raises(errors.RaggedError, match="aren't contiguous"):
-        ragged.data_ptr()
+    assert ragged.as_reshaped_tensor([6]).as_cpu().as_array().tolist() == [1.0] * 6
+    assert ragged.data_ptr() == ragged[1].data_ptr()
     with pytest.raises(errors.RaggedError, match="ragged"):
         ragged.as_tensor()
     assert TensorCPU(np.float32(3)).as_gpu().as_cpu().as_array() == 3
@@ -56,7 +56,28 @@ def test_copies_and_representations(cupy: Any) -> None:
     target = cupy.zeros(DATA.shape, np.float32)
     batch.copy_to_external(ctypes.c_void_p(target.data.ptr))
     np.testing.assert_array_equal(target.get(), DATA)
-    assert "11." in repr(batch)
-    assert "[0. 1. 2.]" in repr(batch.at(0))
+    assert "11." in str(batch)
+    assert "[0. 1. 2.]" in str(batch.at(0))
     with pytest.raises(errors.SampleIndexError, match="sample 2 doesn't exist"):
         batch.at(2)
+
+
+def test_shapes_and_dtypes_change_in_place(cupy: Any) -> None:
+    tensor = TensorGPU(cupy.ones((1, 3, 1), np.int32), "ABC")
+    assert (tensor.squeeze(0), tensor.shape(), tensor.layout(), tensor.ndim()) == (True, [3, 1], "BC", 2)
+    tensor.reinterpret(types.FLOAT)
+    assert tensor.dtype == types.FLOAT
+    batch = TensorListGPU.broadcast(tensor, 2)
+    assert (batch.shape(), batch.layout(), batch[0].data_ptr()) == ([(3, 1)] * 2, "BC", tensor.data_ptr())
+    batch.reset()
+    assert (len(batch), batch.shape(), batch.dtype) == (0, [], types.NO_TYPE)
+    with pytest.raises(RuntimeError, match="cuda array interface"):
+        TensorGPU(DATA)
+    with pytest.raises(TypeError, match="position 1 cannot be converted to TensorGPU"):
+        TensorListGPU([tensor, TensorCPU(DATA)])
+
+
+def test_streams_convert_to_their_handles(cupy: Any) -> None:
+    stream = cupy.cuda.Stream()
+    tensor = TensorGPU(cupy.ones(3), stream=stream.ptr)
+    assert int(tensor.stream) == stream.ptr

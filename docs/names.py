@@ -1,0 +1,88 @@
+"""Names of NVIDIA DALI's modules that don't exist here, with the reasons: `python -m docs.names` writes the page.
+
+tests/docs/test_names.py compares the lists with the installed DALI.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["HELPERS", "MISSING", "MODULES", "PAGE", "page"]
+
+PAGE = Path(__file__).resolve().parent / "differences.md"
+
+#: Modules below `nvidia.dali` whose names are compared. Operators are compared in docs/operators.md.
+MODULES = (
+    *("", "auto_aug.augmentations", "auto_aug.auto_augment", "auto_aug.core", "auto_aug.rand_augment"),
+    *("auto_aug.trivial_augment", "backend", "data_node", "external_source", "math", "ops", "pipeline"),
+    *("plugin.base_iterator", "plugin.pytorch", "plugin.pytorch.fn", "plugin.pytorch.loader_evaluator"),
+    *("plugin.pytorch.torch_utils", "plugin_manager", "sysconfig", "tensors", "tfrecord", "types"),
+)
+
+#: Public names that are missing or don't work, by module, and the reasons.
+MISSING = {
+    "backend": {
+        "ExternalContextCheckpoint": "an internal part of checkpoints: use `Pipeline.checkpoint`",
+        "OpSchema.AppendKwargsSection, CalculateOutputDType, CalculateOutputLayout, CalculateOutputNDim, "
+        "CanUseAutoInputDox, DeprecatedArgInfo, GetCallDox, GetCallSignatureInputs, GetSupportedLayouts, HasCallDox, "
+        "SupportsInPlace, SupportsVolumetric": "operators don't declare this",
+        "OpSpec.AddArgEmptyList, InferOutputMetadata, InputDesc, OutputDesc": "operators don't declare this",
+        "Pipeline, PipelineDebug": "the executor in C++: use `nvidia.dali.Pipeline`",
+        "SharedMem": "an internal part of parallel external sources",
+    },
+    "experimental": {"dynamic, torchvision": "not implemented yet"},
+    "ops": {
+        "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
+        "steps of the operator",
+        "Reload, register_cpu_op, register_gpu_op, python_op_factory": "for plugins in C++: declare operators as in "
+        "[A new operator](new-operator.md)",
+    },
+    "plugin.pytorch": {"TorchPythonFunction.torch_wrapper": "an internal step of the operator"},
+    "plugin_manager": {"load_library, load_directory": "exist, but raise an error: a plugin needs DALI's executor"},
+    "sysconfig": {"get_compile_flags, get_include_dir, get_include_flags, get_link_flags": "exist, but raise an "
+        "error: there is no C++ interface"},
+    "tensors": {"PipelineBatchAdapter, PipelineTensorAdapter": "internal parts of `format_batch` and `format_tensor`"},
+    "types": {"ScalarConstant": "use `Constant`"},
+}  # fmt: skip
+
+#: Names without a meaning for users: modules and helpers that DALI's modules happen to import.
+HELPERS = frozenset(
+    (
+        *("Any", "Callable", "Dict", "Enum", "Iterable", "List", "Optional", "Tuple", "TypeVar", "Union"),
+        *("WorkerPool", "_Augmentation", "a", "annotations", "b", "backend_impl", "check_cuda_runtime", "count"),
+        *("cuda_checked", "dali_pickle", "deprecation_warning", "fn", "initialized", "internal", "not_iterable"),
+        *("nvidia", "ops", "overload", "pipeline_tls", "python_function_plugin", "reducers", "tensors", "tfrec"),
+        *("tls", "types", "unique"),
+    )
+)
+
+
+def page() -> str:
+    """Return the page, as Markdown."""
+    rows = [
+        f"| `{module}` | {', '.join(f'`{name}`' for name in names.split(', '))} | {reason} |"
+        for module, reasons in MISSING.items()
+        for names, reason in reasons.items()
+    ]
+    return "\n".join(
+        (
+            "# Names that NVIDIA DALI has in addition",
+            "",
+            "`python -m docs.names` writes this page. [Migrating](migrating.md#differences) and "
+            "[Operators](operators.md) have the",
+            "other differences.",
+            "",
+            "With `install_as_nvidia_dali()`, all public names of NVIDIA DALI 2.4 exist, except for missing operators, "
+            "for modules",
+            "and helpers that DALI's modules only import, and for these:",
+            "",
+            "| below `nvidia.dali` | name | reason |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        )
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -254,3 +254,25 @@ def coord_transform(draw: Draw) -> None:
     fold(draw, "MT", columns + 1)
     fold(draw, "M", columns)
     draw.maybe("dtype", lambda: Type("FLOAT"))
+
+
+@case("grid_mask")
+def grid_mask(draw: Draw) -> None:
+    draw.pictures(dtypes=("uint8", "int16", "float32"))  # DALI ignores the layout
+    draw.argument("tile", lambda: draw.integer(2, 9), np.int32)
+    draw.argument("ratio", lambda: draw.real(0.2, 0.8))
+    draw.argument("angle", lambda: draw.real(-3, 3) + 0.01)
+    draw.argument("shift_x", lambda: draw.real(-5, 5) + 0.01)
+    draw.argument("shift_y", lambda: draw.real(-5, 5) + 0.02)
+
+
+@case("water", "sphere")
+def displacement(draw: Draw, operator: str) -> None:
+    draw.pictures(dtypes=("uint8", "float32"), least=2)
+    for kind, most in (("ampl", 5), ("freq", 1), ("phase", 3)):
+        for axis in "xy" if operator == "water" else "":
+            draw.maybe(f"{kind}_{axis}", lambda most=most: draw.real(0, most) + 0.01)
+    if draw.flag():
+        draw.per_sample("mask", [draw.integer(0, 1) for _ in range(draw.count)], np.int32)
+    draw.maybe("fill_value", lambda: draw.integer(0, 255))
+    draw.maybe("interp_type", lambda: Type(draw.one("INTERP_NN", "INTERP_LINEAR")))

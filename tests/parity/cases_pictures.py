@@ -102,6 +102,30 @@ def gaussian_blur(draw: Draw) -> None:
         draw.maybe("dtype", lambda: Type("FLOAT"))
 
 
+@case("laplacian")
+def laplacian(draw: Draw) -> None:
+    layout, samples = draw.pictures(
+        ("HWC", "CHW", "FHWC", "DHWC", "HW", "FCHW", "CDHW", "FDHWC"),
+        ("uint8", "int16", "uint16", "int32", "float32"),
+        named=True,
+        least=9,
+    )
+    axes = sum(letter in "DHW" for letter in layout)
+    per_axis = draw.flag()
+
+    def widths(*choices: int) -> list[int]:
+        return [draw.one(*choices) for _ in range(axes if per_axis else 1)]
+
+    draw.argument("window_size", lambda: widths(3, 5, 7), np.int32)
+    draw.argument("smoothing_size", lambda: widths(1, 3, 5), np.int32)
+    if draw.flag():
+        draw.argument("scale", lambda: [draw.real(-2, 2) for _ in range(axes if per_axis else 1)], always=True)
+    else:
+        draw.give(normalized_kernel=True)
+    if samples[0].dtype != np.float32:
+        draw.maybe("dtype", lambda: Type("FLOAT"))
+
+
 def crop_window(draw: Draw, layout: str, most: int) -> None:
     depth = "D" in layout
     if draw.flag():

@@ -40,6 +40,11 @@ EXCEPTIONS = {
     "readers.sequence": _OWN.format("readers/test_parity.py"),
     "readers.video": _OWN.format("readers/test_video.py"),
     "readers.video_resize": _OWN.format("readers/test_video.py"),
+    "jitter": _RANDOM.format("operators/geometry/test_displacements.py"),
+    "roi_random_crop": _RANDOM.format("operators/geometry/test_roi_random_crop.py"),
+    "segmentation.random_mask_pixel": _RANDOM.format("operators/boxes/test_segmentation.py"),
+    "segmentation.random_object_bbox": _RANDOM.format("operators/boxes/test_segmentation.py"),
+    "ssd_random_crop": _RANDOM.format("operators/boxes/test_ssd_random_crop.py"),
     "readers.webdataset": _OWN.format("readers/test_webdataset.py"),
 }
 

@@ -47,8 +47,10 @@ from pipeline._operators.boxes import (
 )
 from pipeline._operators.color import (
     brightness_contrast,
+    clahe,
     color_space_conversion,
     color_twist_hsv,
+    debayer,
     equalize,
     lookup_table,
 )
@@ -62,6 +64,8 @@ from pipeline._operators.effects import (
     grid_mask,
     jpeg_compression_distortion,
     laplacian,
+    median_blur,
+    morphology,
     noise,
 )
 from pipeline._operators.geometry import (
@@ -74,12 +78,14 @@ from pipeline._operators.geometry import (
     paste,
     random_crop_generator,
     random_resized_crop,
+    remap,
     resize,
     resize_crop_mirror,
     roi_random_crop,
     rotate,
     slice,
     warp_affine,
+    warp_perspective,
 )
 from pipeline._operators.random import beta, choice, coin_flip, normal, uniform
 from pipeline._operators.user_code import external_source, nvidia_pipeline, python_function
@@ -103,6 +109,7 @@ FAMILIES = (
     cast,
     cat_stack,
     choice,
+    clahe,
     coco_reader,
     coin_flip,
     color_space_conversion,
@@ -115,6 +122,7 @@ FAMILIES = (
     copy_to_device,
     crop,
     crop_mirror_normalize,
+    debayer,
     displacements,
     element_extract,
     equalize,
@@ -135,7 +143,9 @@ FAMILIES = (
     jpeg_compression_distortion,
     laplacian,
     lookup_table,
+    median_blur,
     merge,
+    morphology,
     multi_paste,
     noise,
     normal,
@@ -158,6 +168,7 @@ FAMILIES = (
     random_resized_crop,
     reductions,
     reinterpret,
+    remap,
     reshape,
     resize,
     resize_crop_mirror,
@@ -179,6 +190,7 @@ FAMILIES = (
     video_reader,
     video_resize_reader,
     warp_affine,
+    warp_perspective,
     webdataset_reader,
     zeros,
 )

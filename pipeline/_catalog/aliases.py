@@ -19,6 +19,7 @@ __all__ = ["ALIASES", "register_aliases"]
 ALIASES = {
     "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
+    "experimental.debayer": "debayer",
     "experimental.decoders.image": "decoders.image",
     "experimental.decoders.image_crop": "decoders.image_crop",
     "experimental.decoders.image_random_crop": "decoders.image_random_crop",

@@ -261,3 +261,24 @@ def resize_crop_mirror(draw: Draw) -> None:
 def jpeg_compression_distortion(draw: Draw) -> None:
     draw.pictures(("HWC", "FHWC"), channels=(3,), most=40)
     draw.argument("quality", lambda: draw.integer(-5, 110), np.int32)
+
+
+@case("clahe")
+def clahe(draw: Draw) -> None:
+    draw.pictures(most=40)
+    draw.give(tiles_x=draw.integer(1, 5), tiles_y=draw.integer(1, 5), clip_limit=draw.real(0, 4))
+    draw.maybe("luma_only", draw.flag)
+
+
+@case("debayer")
+def debayer(draw: Draw) -> None:
+    layout, dtype = draw.one("HW", "HWC", "FHW", "FHWC"), draw.one("uint8", "uint16")
+    samples = []
+    for _ in range(draw.count):
+        height, width = 2 * draw.integer(2, 6), 2 * draw.integer(2, 6)
+        shape = [{"H": height, "W": width, "C": 1, "F": draw.integer(1, 3)}[letter] for letter in layout]
+        samples.append(draw.noise(shape, dtype))
+    draw.call.inputs.append((samples, layout))
+    draw.argument("blue_position", lambda: [draw.integer(0, 1), draw.integer(0, 1)], np.int32, always=True)
+    algorithms = ("bilinear_ocv", "edgeaware_ocv", "gray_ocv", "vng_ocv")
+    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8")]))

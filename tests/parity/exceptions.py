@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
+_REFERENCE = "not on DALI's CPU: compared with a reference in tests/pipeline/{}"
 _OWN = "compared with DALI in tests/pipeline/{}"
 
 #: Operators without a case. Each reason ends with the file that tests the operator.
@@ -19,6 +20,10 @@ EXCEPTIONS = {
     "experimental.filter": _OWN.format("operators/effects/test_filter.py"),
     "experimental.inputs.video": _OWN.format("operators/decoding/test_video_input.py"),
     "experimental.readers.video": _OWN.format("readers/test_video_experimental.py"),
+    "experimental.dilate": _REFERENCE.format("operators/effects/test_morphology.py"),
+    "experimental.erode": _REFERENCE.format("operators/effects/test_morphology.py"),
+    "experimental.median_blur": _REFERENCE.format("operators/effects/test_median_blur.py"),
+    "experimental.remap": _REFERENCE.format("operators/geometry/test_remap.py"),
     "external_source": _OWN.format("external_source/test_parity.py"),
     "filter": _OWN.format("operators/effects/test_filter.py"),
     "inputs.video": _OWN.format("operators/decoding/test_video_input.py"),

@@ -15,9 +15,10 @@ from pipeline._kernels import blur_axes
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.effects.filtered_axes import FilteredAxes, filtered_dtype
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
@@ -62,7 +63,7 @@ def _windows(arguments: Arguments, axes: int, size: int) -> list[list[Array] | A
 
 @dataclass(frozen=True)
 class _State:
-    axes: FilteredAxes
+    axes: ImageAxes
     windows: list[list[Array] | ArgumentValueError]
 
 
@@ -73,8 +74,8 @@ class GaussianBlurCpu(SampleOperator[_State]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        axes = FilteredAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
-        dtype = None if data.dtype is None else filtered_dtype(self.node, data.dtype)
+        axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
+        dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
         windows = _windows(batch.arguments(self.node), axes.count, batch.size)
         return _State(axes, windows), [describe(data.layout, known, dtype)]
 
@@ -84,7 +85,7 @@ class GaussianBlurCpu(SampleOperator[_State]):
         if isinstance(windows, ArgumentValueError):
             raise windows
         if out is None:
-            out = np.empty(data.shape, filtered_dtype(self.node, data.dtype))
+            out = np.empty(data.shape, own_or_float(self.node, data.dtype))
         for image, target in axes.images(data, out):
             blur(image, windows, target)
         return out
@@ -97,8 +98,8 @@ class GaussianBlurGpu(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
-        axes = FilteredAxes.from_layout(data.layout(), data.ndim)
-        dtype = filtered_dtype(self.node, source.dtype)
+        axes = ImageAxes.from_layout(data.layout(), data.ndim)
+        dtype = own_or_float(self.node, source.dtype)
         windows: list[list[Array]] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, weights in enumerate(_windows(batch.arguments(self.node), axes.count, batch.size)):

@@ -12,9 +12,10 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.effects.filtered_axes import FilteredAxes, filtered_dtype
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -107,7 +108,7 @@ def _check_widths(name: str, widths: Array, least: int) -> None:
 
 @dataclass(frozen=True)
 class _State:
-    axes: FilteredAxes
+    axes: ImageAxes
     derivatives: list[_Derivatives]
 
 
@@ -118,15 +119,15 @@ class LaplacianCpu(SampleOperator[_State]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        axes = FilteredAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
-        dtype = None if data.dtype is None else filtered_dtype(self.node, data.dtype)
+        axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
+        dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
         filters = _derivatives(batch.arguments(self.node), axes.count, batch.size)
         return _State(axes, filters), [describe(data.layout, known, dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
         if out is None:
-            out = np.empty(data.shape, filtered_dtype(self.node, data.dtype))
+            out = np.empty(data.shape, own_or_float(self.node, data.dtype))
         for image, target in state.axes.images(data, out):
             laplacian(image, state.derivatives[sample], target)
         return out

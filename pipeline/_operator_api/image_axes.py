@@ -1,38 +1,38 @@
-"""The dimensions that filters process, and the dtypes of their results."""
+"""The dimensions of images and volumes inside of samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
-from pipeline.types import FLOAT, to_numpy_type
 
-__all__ = ["FilteredAxes", "filtered_dtype"]
+__all__ = ["IMAGE_LAYOUTS", "ImageAxes"]
+
+#: Layouts of images and sequences. Samples without a layout get the first one of their number of dimensions.
+IMAGE_LAYOUTS = ("HWC", "HW", "FHWC", "CHW", "FCHW")
 
 _MAX_AXES = 3
 
 
 @dataclass(frozen=True)
-class FilteredAxes:
-    """Dimensions to filter.
+class ImageAxes:
+    """Dimensions of the images or volumes of a sample.
 
     Attributes:
         outer: number of dimensions before them: frames, and channels if they come first.
-        count: number of dimensions to filter. Only channels may follow.
+        count: number of dimensions of an image: 1 to 3. Only channels may follow.
     """
 
     outer: int
     count: int
 
     @classmethod
-    def from_layout(cls, layout: str, ndim: int) -> FilteredAxes:
-        """Return the dimensions to filter: all except frames and channels.
+    def from_layout(cls, layout: str, ndim: int) -> ImageAxes:
+        """Return the dimensions of images: all except frames and channels; without a layout, all.
 
         Raises:
             ArgumentValueError: The layout has the wrong number of such dimensions, or channels between them.
@@ -60,19 +60,3 @@ class FilteredAxes:
         shape = (*data.shape[self.outer : end], *(data.shape[end:] or (1,)))
         for index in np.ndindex(*data.shape[: self.outer]):
             yield data[index].reshape(shape), out[index].reshape(shape)
-
-
-def filtered_dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of the output: the input's, or FLOAT if the argument `dtype` says so.
-
-    Raises:
-        ArgumentValueError: The argument is another dtype, or the samples are BOOL.
-    """
-    dtype = node.argument("dtype")
-    if source == np.bool_:
-        raise ArgumentValueError("samples of BOOL can't be filtered; use fn.cast")
-    if dtype is None or dtype == FLOAT:
-        return source if dtype is None else np.dtype(np.float32)
-    if to_numpy_type(dtype) != source:
-        raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {dtype!r}")
-    return source

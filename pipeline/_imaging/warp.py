@@ -71,7 +71,7 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
         image = image.astype(np.float32)
     moved = np.array(matrix, np.float64)  # in OpenCV, pixel centers are integers
     moved[:, 2] += moved[:, :2].sum(axis=1) * 0.5 - 0.5
-    made: Array = cv2.warpAffine(
+    result: Array = cv2.warpAffine(
         np.ascontiguousarray(image),
         moved,
         (int(size[1]), int(size[0])),
@@ -80,7 +80,7 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
         borderValue=(fill or 0.0,) * 4,
         hint=cv2.ALGO_HINT_ACCURATE,
     )
-    return made.reshape(*size, image.shape[-1])
+    return result.reshape(*size, image.shape[-1])
 
 
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:

@@ -60,7 +60,7 @@ def select_masks(draw: Draw) -> None:
 
 @case("multi_paste")
 def multi_paste(draw: Draw) -> None:
-    draw.pictures(dtypes=("uint8", "int16", "int32", "float32"), channels=(3,), least=4, most=8)
+    draw.images(dtypes=("uint8", "int16", "int32", "float32"), channels=(3,), least=4, most=8)
     images = draw.call.inputs[0][0]
     by_number = draw.flag()
     if not by_number:

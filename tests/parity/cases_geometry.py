@@ -12,7 +12,7 @@ MOVED = tuple(dtype for dtype in ALL if dtype not in ("bool", "float64"))  # DAL
 
 @case("flip")
 def flip(draw: Draw) -> None:
-    draw.pictures(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC", "FCDHW"), (*INTEGERS, "float32"), low=0)
+    draw.images(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC", "FCDHW"), (*INTEGERS, "float32"), low=0)
     for name in ("horizontal", "vertical", "depthwise"):
         draw.argument(name, lambda: draw.integer(0, 1), np.int32)
 
@@ -44,7 +44,7 @@ def pad(draw: Draw) -> None:
 
 @case("paste")
 def paste(draw: Draw) -> None:
-    _, samples = draw.pictures(channels=(1, 3, 4))
+    _, samples = draw.images(channels=(1, 3, 4))
     channels = samples[0].shape[2]
     draw.argument("ratio", lambda: draw.real(1, 3), always=True)
     draw.argument("paste_x", lambda: draw.real(0, 1))
@@ -55,7 +55,7 @@ def paste(draw: Draw) -> None:
 
 @case("erase")
 def erase(draw: Draw) -> None:
-    layout, samples = draw.pictures(("HWC", "CHW", "FHWC"), MOVED, least=4, high=100, named=True)
+    layout, samples = draw.images(("HWC", "CHW", "FHWC"), MOVED, least=4, high=100, named=True)
     letters = draw.some("HW")
     if draw.flag():
         draw.give(axis_names="".join(letters))
@@ -81,7 +81,7 @@ def erase(draw: Draw) -> None:
 
 def interpolated(draw: Draw) -> str:
     layouts = ("HWC", "FHWC", "DHWC", "FDHWC")
-    layout, samples = draw.pictures(layouts, ("uint8", "int16", "int32", "float32"), least=3)
+    layout, samples = draw.images(layouts, ("uint8", "int16", "int32", "float32"), least=3)
     draw.maybe("interp_type", lambda: Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
     if draw.call.constants.get("interp_type") == Type("INTERP_NN"):
         draw.call.ties = 0.12  # the central pixel of 3 x 3
@@ -258,7 +258,7 @@ def coord_transform(draw: Draw) -> None:
 
 @case("grid_mask")
 def grid_mask(draw: Draw) -> None:
-    draw.pictures(dtypes=("uint8", "int16", "float32"))  # DALI ignores the layout
+    draw.images(dtypes=("uint8", "int16", "float32"))  # DALI ignores the layout
     draw.argument("tile", lambda: draw.integer(2, 9), np.int32)
     draw.argument("ratio", lambda: draw.real(0.2, 0.8))
     draw.argument("angle", lambda: draw.real(-3, 3) + 0.01)
@@ -268,7 +268,7 @@ def grid_mask(draw: Draw) -> None:
 
 @case("water", "sphere")
 def displacement(draw: Draw, operator: str) -> None:
-    draw.pictures(dtypes=("uint8", "float32"), least=2)
+    draw.images(dtypes=("uint8", "float32"), least=2)
     for kind, most in (("ampl", 5), ("freq", 1), ("phase", 3)):
         for axis in "xy" if operator == "water" else "":
             draw.maybe(f"{kind}_{axis}", lambda most=most: draw.real(0, most) + 0.01)
@@ -280,7 +280,7 @@ def displacement(draw: Draw, operator: str) -> None:
 
 @case("experimental.warp_perspective")
 def warp_perspective(draw: Draw) -> None:
-    layout, samples = draw.pictures(
+    layout, samples = draw.images(
         ("HWC", "HW", "FHWC", "CHW", "FCHW"), ("uint8", "uint16", "int16", "float32"), least=2, channels=(1, 2, 3, 4)
     )
 

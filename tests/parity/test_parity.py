@@ -20,7 +20,7 @@ from tests.parity import (  # noqa: F401 - they register themselves
     cases_boxes,
     cases_files,
     cases_geometry,
-    cases_pictures,
+    cases_images,
 )
 from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
 from tests.parity.machine import CASES, compare, documented, draw_call, record, run_here, run_there
@@ -44,7 +44,7 @@ options = settings(
 @pytest.mark.parity
 @pytest.mark.timeout(180 + EXAMPLES)
 @pytest.mark.parametrize("operator", sorted(CASES))
-def test_like_dali(operator: str) -> None:
+def test_operators_equal_dali(operator: str) -> None:
     found: dict[str, float] = {}
     drawn: set[str] = set()
 
@@ -66,7 +66,7 @@ def test_like_dali(operator: str) -> None:
     record("cpu", operator, found)
 
 
-def test_every_operator_has_a_case_or_a_reason() -> None:
+def test_operators_all_have_a_case_or_a_reason() -> None:
     operators = {schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None}
     assert operators - set(CASES) - set(EXCEPTIONS) == set(), "add a case in tests/parity, or a reason in exceptions.py"
     assert not set(CASES) & set(EXCEPTIONS)
@@ -76,6 +76,6 @@ def test_every_operator_has_a_case_or_a_reason() -> None:
         assert (ROOT / reason.split()[-1]).is_file(), f"{operator}: {reason}"
 
 
-def test_what_is_not_drawn_is_documented() -> None:
+def test_undrawn_arguments_are_documented() -> None:
     for operator, arguments in UNDRAWN.items():
         assert arguments & documented(lookup(operator))

@@ -80,8 +80,8 @@ class SSDRandomCrop(BatchOperator):
             moved = (all_boxes[sample][kept] - np.tile(anchor, 2)) / np.tile(shape, 2)
             cropped = image[top : max(bottom, top + 1), left : max(right, left + 1)]
             outputs.append((cropped, np.clip(moved, 0, 1).astype(np.float32), all_labels[sample][kept]))
-        pictures, boxes, labels = (list(column) for column in zip(*outputs, strict=True))
-        return [TensorListCPU(pictures, inputs[0].layout() or "HWC"), TensorListCPU(boxes), TensorListCPU(labels)]
+        cropped_images, boxes, labels = (list(column) for column in zip(*outputs, strict=True))
+        return [TensorListCPU(cropped_images, inputs[0].layout() or "HWC"), TensorListCPU(boxes), TensorListCPU(labels)]
 
 
 def _check(image: Array, boxes: Array, labels: Array) -> None:

@@ -55,7 +55,7 @@ from pipeline._operators.color import (
     lookup_table,
 )
 from pipeline._operators.decoding import image as image_decoder
-from pipeline._operators.decoding import inputs_video, io_file_read, numpy_file, peek_image_shape
+from pipeline._operators.decoding import dump_image, inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import video as video_decoder
 from pipeline._operators.effects import (
     erase,
@@ -69,6 +69,7 @@ from pipeline._operators.effects import (
     noise,
 )
 from pipeline._operators.geometry import (
+    bbox_rotate,
     crop,
     crop_mirror_normalize,
     displacements,
@@ -103,6 +104,7 @@ FAMILIES = (
     arithmetic,
     bb_flip,
     bbox_paste,
+    bbox_rotate,
     beta,
     box_encoder,
     brightness_contrast,
@@ -124,6 +126,7 @@ FAMILIES = (
     crop_mirror_normalize,
     debayer,
     displacements,
+    dump_image,
     element_extract,
     equalize,
     erase,

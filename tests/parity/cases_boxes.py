@@ -29,6 +29,27 @@ def bbox_paste(draw: Draw) -> None:
     draw.maybe("ltrb", draw.flag)
 
 
+@case("bbox_rotate")
+def bbox_rotate(draw: Draw) -> None:
+    samples = boxes(draw)
+    if draw.flag():
+        draw.call.inputs.append(([draw.noise((len(sample),), "int32", 1, 9) for sample in samples], None))
+    draw.argument("angle", lambda: draw.real(-180, 180) + 0.01, always=True)
+    layout = draw.one("HW", "WH", "HWC")
+    draw.argument(
+        "input_shape", lambda: [draw.integer(50, 90) for _ in "HW"] + [3] * (len(layout) > 2), np.int32, always=True
+    )
+    draw.give(shape_layout=layout)
+    if draw.flag():
+        draw.argument("size", lambda: [draw.integer(50, 90), draw.integer(50, 90)], always=True)
+    else:
+        draw.maybe("keep_size", draw.flag)
+    draw.maybe("bbox_layout", lambda: draw.one("xyXY", "xyWH"))
+    draw.maybe("bbox_normalized", draw.flag)
+    draw.maybe("mode", lambda: draw.one("expand", "fixed", "halfway"))
+    draw.maybe("remove_threshold", lambda: draw.real(0, 0.875))
+
+
 @case("box_encoder")
 def box_encoder(draw: Draw) -> None:
     samples = boxes(draw)

@@ -13,6 +13,7 @@ EXCEPTIONS = {
     "batch_permutation": _RANDOM.format("operators/arrays/test_arrays.py"),
     "decoders.image_random_crop": _RANDOM.format("operators/geometry/test_random_crops.py"),
     "decoders.video": _OWN.format("operators/decoding/test_video_decoder.py"),
+    "dump_image": _REFERENCE.format("operators/decoding/test_dump_image.py"),
     "dl_tensor_python_function": _OWN.format("operators/user_code/test_python_function.py"),
     "equalize": _OWN.format("operators/color/test_byte_map.py"),
     "experimental.decoders.video": _OWN.format("operators/decoding/test_video_decoder.py"),

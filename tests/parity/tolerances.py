@@ -43,6 +43,7 @@ TOLERANCES = {
     "cast": Tolerance(0, 0, "DALI converts wide integers to FLOAT16 through FLOAT, which rounds twice"),
     "color_space_conversion": Tolerance(1, 0, "DALI rounds its factors; one value of 300 differs"),
     "bbox_paste": Tolerance(0, 1e-6, _ORDER),
+    "bbox_rotate": Tolerance(0, 2e-6, _ORDER),
     "box_encoder": Tolerance(0, 2e-6, _ROUNDING),
     "laplacian": Tolerance(1, 1e-5, _FILTERS),
     "sphere": Tolerance(1, 2e-4, _INTERPOLATED),

@@ -85,6 +85,7 @@ from pipeline._operators.geometry import (
     roi_random_crop,
     rotate,
     slice,
+    tensor_resize,
     warp_affine,
     warp_perspective,
 )
@@ -186,6 +187,7 @@ FAMILIES = (
     ssd_random_crop,
     subscript,
     table_row,
+    tensor_resize,
     transforms,
     transpose,
     uniform,

@@ -282,3 +282,35 @@ def debayer(draw: Draw) -> None:
     draw.argument("blue_position", lambda: [draw.integer(0, 1), draw.integer(0, 1)], np.int32, always=True)
     algorithms = ("bilinear_ocv", "edgeaware_ocv", "gray_ocv", "vng_ocv")
     draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8")]))
+
+
+@case("tensor_resize")
+def tensor_resize(draw: Draw) -> None:
+    ndim = draw.integer(1, 4)
+    layout = "ABCD"[:ndim]
+    draw.arrays(ndim, ("uint8", "int16", "float32"), layout=layout, least=2, most=9, empty=False, low=0, high=255)
+    count = min(ndim, 3)
+    first = draw.integer(0, ndim - count)  # DALI resizes up to three axes beside each other
+    axes = list(range(first, first + count))
+    if draw.flag():
+        draw.give(axis_names="".join(layout[axis] for axis in axes))
+    elif ndim > 3 or draw.flag():
+        draw.give(axes=[axis - ndim * draw.integer(0, 1) for axis in axes])
+    if draw.flag():
+        draw.argument("sizes", lambda: [draw.real(0 if draw.nothing() else 1, 14) for _ in axes], always=True)
+        mode = draw.one("default", "stretch", "not_larger", "not_smaller")
+        draw.give(mode=mode)
+        if draw.flag():
+            draw.give(max_size=[draw.real(2, 12) for _ in axes])
+    else:
+        draw.argument("scales", lambda: [draw.real(0.25, 3) for _ in axes], always=True)
+    draw.maybe("size_rounding", lambda: draw.one("round", "truncate", "ceil"))
+    draw.argument("alignment", lambda: [draw.real(0, 1) for _ in axes])
+    draw.maybe("subpixel_scale", draw.flag)
+    if draw.flag():
+        draw.argument("roi_start", lambda: [draw.real(0, 0.25) for _ in axes], always=True)
+        draw.argument("roi_end", lambda: [draw.real(0.5, 1) for _ in axes], always=True)
+        draw.give(roi_relative=True)
+    draw.maybe("antialias", draw.flag)
+    filters(draw, nearest=False)
+    draw.maybe("dtype", lambda: Type("FLOAT"))

@@ -54,8 +54,8 @@ from pipeline._operators.color import (
     equalize,
     lookup_table,
 )
-from pipeline._operators.decoding import image as image_decoder
 from pipeline._operators.decoding import dump_image, inputs_video, io_file_read, numpy_file, peek_image_shape
+from pipeline._operators.decoding import image as image_decoder
 from pipeline._operators.decoding import video as video_decoder
 from pipeline._operators.effects import (
     erase,

@@ -334,6 +334,4 @@ def sequence_rearrange(draw: Draw) -> None:
     samples = draw.arrays(ndim, layout=draw.one(None, "FHWC"[:ndim]), least=2)
     length = draw.integer(1, 4)
     frames = min(map(len, samples))
-    draw.argument(
-        "new_order", lambda: [draw.integer(0, frames - 1) for _ in range(length)], np.int32, always=True
-    )
+    draw.argument("new_order", lambda: [draw.integer(0, frames - 1) for _ in range(length)], np.int32, always=True)

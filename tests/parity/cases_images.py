@@ -297,7 +297,7 @@ def tensor_resize(draw: Draw) -> None:
     elif ndim > 3 or draw.flag():
         draw.give(axes=[axis - ndim * draw.integer(0, 1) for axis in axes])
     if draw.flag():
-        draw.argument("sizes", lambda: [draw.real(0 if draw.nothing() else 1, 14) for _ in axes], always=True)
+        draw.argument("sizes", lambda: [0.0 if draw.nothing() else draw.real(1, 14) for _ in axes], always=True)
         mode = draw.one("default", "stretch", "not_larger", "not_smaller")
         draw.give(mode=mode)
         if draw.flag():

@@ -150,9 +150,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         names = {*node.arguments, *node.argument_inputs}
-        if node.argument("ignore_class") and (
-            names & {"classes", "class_weights"} or node.argument("output_class")
-        ):
+        if node.argument("ignore_class") and (names & {"classes", "class_weights"} or node.argument("output_class")):
             raise ArgumentValueError(
                 "argument 'ignore_class' can't be used together with 'classes', 'class_weights' and 'output_class'"
             )
@@ -165,7 +163,9 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         outputs = _outputs({name: self.node.argument(name) for name in ("format", "output_class")})
         return choices, [OutputSpec(dtype=np.dtype(np.int32))] * outputs
 
-    def run(self, state: _Choices, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...] | Array:
+    def run(
+        self, state: _Choices, sample: int, inputs: Sequence[Array], out: Array | None
+    ) -> tuple[Array, ...] | Array:
         (labels,) = inputs
         if labels.dtype.kind not in "iub":
             raise ArgumentTypeError(f"labels must be integers, not {labels.dtype}; use fn.cast")

@@ -99,9 +99,8 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         assert positions is not None
         wrong = ((positions < 0) | (positions > 1)).any(axis=1)
         if wrong.any():
-            raise ArgumentValueError(
-                f"argument 'blue_position' must be a position in a 2 x 2 tile, not {tuple(positions[wrong][0].tolist())}"
-            )
+            found = tuple(positions[wrong][0].tolist())
+            raise ArgumentValueError(f"argument 'blue_position' must be a position in a 2 x 2 tile, not {found}")
         algorithm = self.node.argument("algorithm") or "bilinear_ocv"
         codes = [_CODES[algorithm][2 * row + column] for row, column in positions.tolist()]
         sequence = layout[0] == "F"

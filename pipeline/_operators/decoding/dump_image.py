@@ -53,7 +53,9 @@ class DumpImage(SampleOperator[None]):
         (image,) = inputs
         check_samples(image.dtype, (UINT8,))
         if image.ndim != 3 or image.shape[2] not in (1, 3):
-            raise PipelineError(f"images must be HWC with 1 or 3 channels, but the shape of the sample is {image.shape}")
+            raise PipelineError(
+                f"images must be HWC with 1 or 3 channels, but the shape of the sample is {image.shape}"
+            )
         height, width, channels = image.shape
         header = f"P{6 if channels == 3 else 5}\n{width} {height}\n255\n"
         Path(f"{sample}-{self.node.argument('suffix')}-0.ppm").write_bytes(header.encode() + image.tobytes())

@@ -109,7 +109,7 @@ class _Displacement(SampleOperator[_State]):
         if not state.moved[sample] or not image.size:
             np.copyto(out, image)
             return out
-        positions = self.positions(*image.shape[:2], state, sample)
+        positions = self.positions(image.shape[0], image.shape[1], state, sample)
         fill = float(saturate(np.array([self.node.argument("fill_value")], np.float32), image.dtype)[0])
         sampled = nearest_at if self.node.argument("interp_type") == DALIInterpType.INTERP_NN else linear_at
         return convert(sampled(image, positions, fill), image.dtype, out)

@@ -107,7 +107,8 @@ class _Regions:
         if fractions is None:
             return None
         scaled = fractions * extents.astype(np.float32)
-        return (np.ceil if name == "shapes" else np.floor)(scaled).astype(np.int64)
+        rounded: Array = np.ceil(scaled) if name == "shapes" else np.floor(scaled)
+        return rounded.astype(np.int64)
 
 
 @implements(MULTI_PASTE, "cpu")
@@ -173,10 +174,10 @@ def _paste(
     for name, first, limits in (("image", starts, extents), ("canvas", targets, zeros + np.array(size))):
         wrong = ((first < 0) | (shapes < 0) | (first + shapes > limits)).any(axis=1)
         if wrong.any():
-            region = int(np.argmax(wrong))
+            number = int(np.argmax(wrong))
             raise PipelineError(
-                f"region {region} from {tuple(first[region].tolist())} of shape {tuple(shapes[region].tolist())} "
-                f"exceeds the {name}, whose extents are {tuple(limits[region].tolist())}"
+                f"region {number} from {tuple(first[number].tolist())} of shape {tuple(shapes[number].tolist())} "
+                f"exceeds the {name}, whose extents are {tuple(limits[number].tolist())}"
             )
     for image, source, shape, target in zip(images, starts.tolist(), shapes.tolist(), targets.tolist(), strict=True):
         region = _window(image, source, shape)

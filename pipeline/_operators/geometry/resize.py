@@ -64,7 +64,9 @@ def _declare(name: str, doc: str) -> OperatorSchema:
         OperatorSchema(
             name=name,
             doc=doc,
-            inputs=(Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
+            inputs=(
+                Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),
+            ),
             arguments=(
                 *RESIZE_ARGUMENTS,
                 *FILTER_ARGUMENTS,

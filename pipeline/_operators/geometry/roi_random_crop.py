@@ -33,9 +33,7 @@ for each axis of `crop_shape`.""",
             Argument("roi_start", Kind.INTS, "First element of the region.", REQUIRED, per_sample=True),
             Argument("roi_end", Kind.INTS, "End of the region.", None, per_sample=True),
             Argument("roi_shape", Kind.INTS, "Extents of the region; instead of `roi_end`.", None, per_sample=True),
-            Argument(
-                "in_shape", Kind.INTS, "Extents of the data; can't be used together with an input.", None, True
-            ),
+            Argument("in_shape", Kind.INTS, "Extents of the data; can't be used together with an input.", None, True),
         ),
     )
 )

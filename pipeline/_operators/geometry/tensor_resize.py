@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ __all__ = ["TENSOR_RESIZE"]
 _SHARED = ("max_size", "mode", "subpixel_scale", "roi_start", "roi_end", "roi_relative")
 # The size of an axis is at least this when its region is adapted, as in `resize`.
 _MIN_SIZE = 0.1
-_ROUNDINGS = {"round": round_half_away, "truncate": math.trunc, "ceil": math.ceil}
+_ROUNDINGS: dict[str, Callable[[float], int]] = {"round": round_half_away, "truncate": math.trunc, "ceil": math.ceil}
 
 TENSOR_RESIZE = register(
     OperatorSchema(

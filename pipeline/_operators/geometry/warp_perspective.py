@@ -146,7 +146,7 @@ class _Warps:
                 raise ArgumentValueError(f"argument 'matrix' needs 9 values, but has {len(row)}")
             matrix = row.astype(np.float64).reshape(3, 3)
         if not node.argument("inverse_map"):
-            matrix = cv2.invert(matrix)[1]  # zeros for a singular matrix, as in warpPerspective
+            matrix = np.asarray(cv2.invert(matrix)[1], np.float64)  # zeros for a singular matrix, as in warpPerspective
         if node.argument("pixel_origin") == "corner":
             shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
             back = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])

@@ -73,7 +73,10 @@ def test_blobs_of_volumes_are_connected() -> None:
 def test_masks_with_several_polygons_are_complete() -> None:
     polygons, vertices = np.array([[1, 0, 3], [0, 3, 6], [1, 6, 9]], np.int32), np.arange(18).reshape(9, 2)
     outputs = run_ours(
-        lambda fn, types, *inputs: fn.segmentation.select_masks(*inputs), [np.array([1], np.int32)], [polygons], [vertices]
+        lambda fn, types, *inputs: fn.segmentation.select_masks(*inputs),
+        [np.array([1], np.int32)],
+        [polygons],
+        [vertices],
     )
     assert outputs[0].samples[0].tolist() == [[1, 0, 3], [1, 3, 6]]
     assert outputs[1].samples[0].tolist() == [*vertices[:3].tolist(), *vertices[6:].tolist()]

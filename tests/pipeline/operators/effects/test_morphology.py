@@ -21,9 +21,7 @@ BORDERS = {
 
 
 def run(name: str, image: Array, layout: str, **arguments: Any) -> Array:
-    (output,) = run_ours(
-        lambda fn, types, x: getattr(fn.experimental, name)(x, **arguments), [image], layouts=[layout]
-    )
+    (output,) = run_ours(lambda fn, types, x: getattr(fn.experimental, name)(x, **arguments), [image], layouts=[layout])
     assert output.layout == layout
     return output.samples[0]
 

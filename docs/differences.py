@@ -60,6 +60,18 @@ DIFFERENCES = {
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't an integer is rounded.",
+    "box_encoder": "Labels may have any integer dtype. No anchors, and a scale of 0, are errors.",
+    "dump_image": "Files are binary PPM and PGM; DALI writes the values as text.",
+    "experimental.dilate, experimental.erode, experimental.median_blur, experimental.remap, jitter": "They run on the "
+    "CPU; DALI's run on the GPU only. `median_blur` accepts odd sizes only.",
+    "experimental.warp_perspective": "Planar images may have a fill value for each channel, and images more than 4 "
+    "channels.",
+    "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
+    "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
+    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last one. Negative class weights are errors.",
+    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that lie beside each other.",
+    "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
+    "`fill_value` is clamped; DALI's wraps around.",
     "transforms.rotation": "An axis of length zero is an error.",
 }
 

@@ -70,6 +70,8 @@ FLOAT = Type("FLOAT")
 WINDOW = (224, 224)
 FACTOR, ANGLE, FLAG = PerSample("factors"), PerSample("angles"), PerSample("flags")
 MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
+ANCHORS = [edge for x in range(20) for y in range(20) for edge in (x / 20, y / 20, x / 20 + 0.1, y / 20 + 0.1)]
+PERSPECTIVE = [1.1, 0.1, -20.0, 0.05, 0.9, 10.0, 0.0002, -0.0001, 1.0]
 _REDUCTIONS = ("max", "mean", "mean_square", "min", "rms", "sum")
 
 CASES: tuple[Case, ...] = (
@@ -175,6 +177,24 @@ CASES: tuple[Case, ...] = (
     _case("transpose", "images", perm=[2, 0, 1]),
     _case("warp_affine", "images", matrix=PerSample("matrices"), variant="linear"),
     _case("warp_affine", "images", matrix=PerSample("matrices"), interp_type=Type("INTERP_NN"), variant="nearest"),
+    _case("bbox_paste", "boxes", ratio=1.5, ltrb=True),
+    _case("bbox_rotate", "boxes", angle=ANGLE, input_shape=(480, 640)),
+    _case("box_encoder", "boxes", "class_ids", anchors=ANCHORS),
+    _case("clahe", "thumbnails", tiles_x=8, tiles_y=8, clip_limit=2.0),
+    _case("debayer", "mosaics", blue_position=(0, 0)),
+    _case("experimental.warp_perspective", "thumbnails", matrix=PERSPECTIVE),
+    _case("grid_mask", "images", tile=60, angle=0.3),
+    _case("laplacian", "thumbnails"),
+    _case("multi_paste", "thumbnails", "thumbnails", output_size=(240, 320)),
+    _case("roi_random_crop", crop_shape=(100, 100), roi_start=(50, 60), roi_end=(80, 90), random=True),
+    _case("segmentation.random_mask_pixel", "images", foreground=1, random=True),
+    _case("segmentation.random_object_bbox", "blobs", random=True),
+    _case("segmentation.select_masks", "mask_ids", "polygons", "vertices"),
+    _case("sequence_rearrange", "clips", new_order=(7, 5, 3, 1)),
+    _case("sphere", "thumbnails"),
+    _case("ssd_random_crop", "images", "boxes", "class_ids", random=True),
+    _case("tensor_resize", "planes", sizes=(112, 112), axes=(1, 2)),
+    _case("water", "thumbnails"),
     _case("zeros", shape=(100, 100)),
     _case("zeros_like", "vectors"),
 )  # fmt: skip
@@ -184,6 +204,13 @@ _VIDEO = "python -m benchmarks.video measures videos"
 #: Operators that both libraries have and that aren't measured, with the reasons.
 LEFT_OUT = {
     "decoders.video": _VIDEO,
+    "dump_image": "writes files",
+    "experimental.dilate": "not on DALI's CPU",
+    "experimental.erode": "not on DALI's CPU",
+    "experimental.median_blur": "not on DALI's CPU",
+    "experimental.remap": "not on DALI's CPU",
+    "experimental.resize": "the same as resize",
+    "jitter": "not on DALI's CPU",
     "experimental.inputs.video": _VIDEO,
     "experimental.readers.video": _VIDEO,
     "per_frame": "marks an argument, and has no work to measure",

@@ -12,6 +12,7 @@ __all__ = ["ALIASES", "register_aliases"]
 ALIASES = {
     "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
+    "experimental.debayer": "debayer",
     "experimental.decoders.image": "decoders.image",
     "experimental.decoders.image_crop": "decoders.image_crop",
     "experimental.decoders.image_random_crop": "decoders.image_random_crop",
@@ -20,6 +21,7 @@ ALIASES = {
     "experimental.equalize": "equalize",
     "experimental.filter": "filter",
     "experimental.peek_image_shape": "peek_image_shape",
+    "experimental.tensor_resize": "tensor_resize",
     "file_reader": "readers.file",
     "image_decoder": "decoders.image",
     "image_decoder_crop": "decoders.image_crop",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
-from pipeline._imaging.warp import prepare_fill
+from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments

@@ -26,11 +26,15 @@ DIFFERENCES = {
     "numbers the files; DALI refuses it. `image_type` may be BGR and GRAY as well.",
     "expand_dims, squeeze": "Axes that don't exist are refused; DALI's `squeeze` ignores them, and negative axes.",
     "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 for values up to 100.",
+    "mel_filter_bank, mfcc, power_spectrum, spectrogram, to_decibels": "All dtypes are accepted, and computed in "
+    "float32; DALI needs FLOAT.",
     "hue, saturation, hsv, color_twist": "Images without 3 channels are refused; DALI's results are undefined.",
     "jpeg_compression_distortion": "The GPU makes the same pixels as a file that libjpeg writes and reads, as the CPU "
     "does.",
     "noise.*": "The distributions are DALI's, the numbers differ. `salt_val` and `pepper_val` are clamped; DALI's "
     "wrap around. `noise.shot` with factor=0 changes nothing, as DALI documents; DALI's CPU version returns zeros.",
+    "nonsilent_region": "Sums are precise, so `reset_interval` has no effect; DALI's moving sum in single precision "
+    "may miss the end of a region.",
     "normalize": "Negative axes are accepted, and means and deviations without dimensions count as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are "
     "accepted.",
@@ -39,6 +43,9 @@ DIFFERENCES = {
     "letter of a layout; DALI also accepts CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one image for a "
     "sequence of matrices.",
     "permute_batch": "Samples lose their `source_info`.",
+    "power_spectrum": "Negative axes count from the end; in DALI, all of them are the last axis.",
+    "preemphasis_filter": 'With "reflect", the predecessor of an only element is this element; DALI reads beyond it. '
+    "Samples without elements are accepted; they end DALI's process.",
     "random.*, batch_permutation": "The distributions are DALI's, the numbers differ: they are Philox numbers, "
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.coco": "Annotations are read from their JSON file. Arguments that write or read preprocessed annotations, "

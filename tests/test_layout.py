@@ -178,14 +178,14 @@ def test_package_is_typed(package: str) -> None:
 #: it, so import cycles between packages are impossible.
 FLOORS = (
     "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
-    "pipeline.types pipeline._imaging pipeline._concurrency",
+    "pipeline.types pipeline._imaging pipeline._concurrency pipeline._audio",
     "pipeline._declaration pipeline._kernels",
     "pipeline._graph pipeline.tensors pipeline._codecs",
     "pipeline._ipc pipeline._bulk pipeline._video pipeline.math",
     "pipeline._operator_api",
     "pipeline._external_source",
     "pipeline._external_source.parallel",
-    "pipeline._operators.boxes pipeline._operators.random pipeline._operators.user_code",
+    "pipeline._operators.audio pipeline._operators.boxes pipeline._operators.random pipeline._operators.user_code",
     "pipeline._operators.geometry",
     "pipeline._operators.arrays pipeline._operators.color pipeline._operators.decoding pipeline._operators.effects",
     "pipeline._readers pipeline._compiler",

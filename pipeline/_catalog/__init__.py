@@ -31,6 +31,15 @@ from pipeline._operators.arrays import (
     transpose,
     zeros,
 )
+from pipeline._operators.audio import (
+    mel_filter_bank,
+    mfcc,
+    nonsilent_region,
+    power_spectrum,
+    preemphasis_filter,
+    spectrogram,
+    to_decibels,
+)
 from pipeline._operators.boxes import bb_flip, coord_flip, coord_transform, random_bbox_crop, transforms
 from pipeline._operators.color import (
     brightness_contrast,
@@ -106,8 +115,11 @@ FAMILIES = (
     io_file_read,
     jpeg_compression_distortion,
     lookup_table,
+    mel_filter_bank,
     merge,
+    mfcc,
     noise,
+    nonsilent_region,
     normal,
     normalize,
     numpy_file,
@@ -120,6 +132,8 @@ FAMILIES = (
     peek_image_shape,
     per_frame,
     permute_batch,
+    power_spectrum,
+    preemphasis_filter,
     python_function,
     random_bbox_crop,
     random_crop_generator,
@@ -133,9 +147,11 @@ FAMILIES = (
     sequence_reader,
     shapes,
     slice,
+    spectrogram,
     squeeze,
     subscript,
     table_row,
+    to_decibels,
     transforms,
     transpose,
     uniform,

@@ -32,6 +32,7 @@ from pipeline._operators.arrays import (
     zeros,
 )
 from pipeline._operators.audio import (
+    audio_resample,
     mel_filter_bank,
     mfcc,
     nonsilent_region,
@@ -48,6 +49,7 @@ from pipeline._operators.color import (
     equalize,
     lookup_table,
 )
+from pipeline._operators.decoding import audio as audio_decoder
 from pipeline._operators.decoding import image as image_decoder
 from pipeline._operators.decoding import inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import video as video_decoder
@@ -80,6 +82,8 @@ from pipeline._readers import webdataset as webdataset_reader
 #: Modules whose import fills the registry.
 FAMILIES = (
     arithmetic,
+    audio_decoder,
+    audio_resample,
     bb_flip,
     beta,
     brightness_contrast,

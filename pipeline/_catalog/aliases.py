@@ -17,8 +17,10 @@ __all__ = ["ALIASES", "register_aliases"]
 
 #: Names of operators by their deprecated names.
 ALIASES = {
+    "audio_decoder": "decoders.audio",
     "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
+    "experimental.audio_resample": "audio_resample",
     "experimental.decoders.image": "decoders.image",
     "experimental.decoders.image_crop": "decoders.image_crop",
     "experimental.decoders.image_random_crop": "decoders.image_random_crop",

@@ -17,7 +17,12 @@ __all__ = ["fill_namespace", "make_class", "make_function"]
 _CLASS_NAMES = {
     "coco": "COCO",
     "dl_tensor_python_function": "DLTensorPythonFunction",
+    "mfcc": "MFCC",
+    "mxnet": "MXNet",
+    "mxnet_reader": "MXNetReader",
     "random_bbox_crop": "RandomBBoxCrop",
+    "tfrecord": "TFRecord",
+    "tfrecord_reader": "TFRecordReader",
 }
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+from functools import cache
+
 import numpy as np
+import soundfile
 
 from tests.parity.drawing import Array, Draw, Type
 from tests.parity.machine import case
@@ -95,3 +99,55 @@ def nonsilent_region(draw: Draw) -> None:
     draw.maybe("cutoff_db", lambda: draw.one(-60.0, -10.0, -3.0))
     draw.give(window_length=draw.integer(1, 20))
     draw.maybe("reference_power", lambda: draw.one(1.0, 1000.0))
+
+
+@case("audio_resample")
+def audio_resample(draw: Draw) -> None:
+    dtype = draw.one("float32", "int16", "uint8", "int8", "uint16")
+    high = 1 if dtype == "float32" else float(np.iinfo(dtype).max)
+    shape = draw.integer(1, 2)
+    draw.arrays(shape, [dtype], layout=draw.one(None, "tc"[:shape]), least=2, most=60, low=-high, high=high)
+    if not all(len(sample) for sample in draw.call.inputs[0][0]):
+        draw.give(scale=1.5)
+    elif draw.flag():
+        draw.argument("in_rate", lambda: draw.one(8000, 16000, 44100), always=True)
+        draw.argument("out_rate", lambda: draw.one(8000, 16000, 22050), always=True)
+    elif draw.flag():
+        draw.argument("out_length", lambda: draw.integer(0, 90), np.int64, always=True)
+    else:
+        draw.argument("scale", lambda: draw.real(0, 3), always=True)
+    draw.maybe("quality", lambda: draw.real(0, 100))
+    # One unit in the last place of 8 bits is a larger part of the range of a wider dtype.
+    draw.maybe("dtype", lambda: Type(draw.one("FLOAT", "INT16", "UINT8", "INT8", "UINT16")))
+    wide = draw.call.constants.get("dtype", Type({"int16": "INT16", "uint16": "UINT16"}.get(dtype, "")))
+    draw.call.ends = 3e-3 if wide.name in ("INT16", "UINT16") else 0
+
+
+#: The drawn kinds of audio files: container, encoding.
+KINDS = (
+    *(("WAV", encoding) for encoding in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
+    *(("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS")),
+)
+
+
+@cache
+def encoded(kind: tuple[str, str], channels: int, number: int) -> Array:
+    """Return an audio file of a few tones, 100 to 400 samples long."""
+    rng = np.random.default_rng(number)
+    times = np.arange(int(rng.integers(100, 400)))[:, None]
+    tones = 0.7 * np.sin(times * rng.uniform(0.01, 0.5, channels)) + rng.uniform(-0.05, 0.05, (len(times), channels))
+    file = io.BytesIO()
+    soundfile.write(file, tones, 16_000, format=kind[0], subtype=kind[1])
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+@case("decoders.audio")
+def decode_audio(draw: Draw) -> None:
+    files = [encoded(draw.one(*KINDS), draw.integer(1, 2), draw.integer(0, 9)) for _ in range(draw.count)]
+    draw.call.inputs.append((files, None))
+    draw.maybe("dtype", lambda: Type(draw.one("FLOAT", "INT16", "INT32")))
+    draw.maybe("downmix", draw.flag)
+    draw.maybe("quality", lambda: draw.real(0, 100))
+    draw.argument("sample_rate", lambda: draw.one(8000, 16000, 22050, 0))
+    if "sample_rate" in draw.call.names:
+        draw.call.ends = 3e-3  # as audio_resample

@@ -55,6 +55,9 @@ DIFFERENCES = {
     "refuses both. Frame rates may vary; DALI often fails with such a video, also with `skip_vfr_check`. In a "
     "`file_list`, a start at the exact time of a frame selects that frame; DALI, which calculates in float32, often "
     "selects the next one.",
+    "readers.mxnet, readers.tfrecord": "Without `index_path`, files are scanned.",
+    "readers.tfrecord": "Missing values are zeros; in DALI, they are undefined. Values of another type than requested "
+    "are an error. A missing string is an empty array.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are accepted. The minimum of infinities and NaN, or of an empty set, is "
     "infinity; DALI returns the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond "
     "it.",

@@ -74,6 +74,7 @@ from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
 from pipeline._readers import numpy_files as numpy_reader
 from pipeline._readers import sequence as sequence_reader
+from pipeline._readers import tfrecord as tfrecord_reader
 from pipeline._readers import video as video_reader
 from pipeline._readers import video_experimental as experimental_video_reader
 from pipeline._readers import video_resize as video_resize_reader
@@ -155,6 +156,7 @@ FAMILIES = (
     squeeze,
     subscript,
     table_row,
+    tfrecord_reader,
     to_decibels,
     transforms,
     transpose,

@@ -34,6 +34,7 @@ ALIASES = {
     "normal_distribution": "random.normal",
     "numpy_reader": "readers.numpy",
     "sequence_reader": "readers.sequence",
+    "tfrecord_reader": "readers.tfrecord",
     "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
     "video_reader": "readers.video",

@@ -19,7 +19,7 @@ from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.upload import upload
 from pipeline._readers.arguments import ReaderArguments
 from pipeline._readers.loader import Loader
-from pipeline._readers.order import BufferShuffled, EpochShuffled, Order, Sequential
+from pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
 from pipeline._readers.reading_ahead import Column, ReadAhead, Reading
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import SerializationError
@@ -46,7 +46,7 @@ class DataReader(Reader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._arguments = ReaderArguments.from_node(node)
+        self._arguments = ReaderArguments.from_node(node, shuffles_files=not self.loader.random_access)
         self._loader = self.loader(node, setup)
         self._lock = new_lock(Level.READER, "reader")  # guards `_open`: any thread may read `meta`
         self._opened: tuple[Sharding, ReadAhead] | None = None
@@ -143,12 +143,15 @@ class DataReader(Reader):
             return self._opened
 
     def _order(self, sharding: Sharding) -> Order:
-        given = self._arguments
+        given, sizes = self._arguments, self._loader.file_sizes
+        own = self.node.argument("seed")
+        seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
+        if given.shuffle_after_epoch and sizes is not None:
+            buffer = given.initial_fill if given.random_shuffle else 1
+            return FilesShuffled(sharding, sizes, given.shuffle_after_epoch_seed, buffer, seed, stream)
         if given.shuffle_after_epoch:
             return EpochShuffled(sharding, given.shuffle_after_epoch_seed)
         if given.random_shuffle:
-            own = self.node.argument("seed")
-            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
             return BufferShuffled(sharding, given.initial_fill, seed, stream, self._loader.random_access)
         return Sequential(sharding)
 

@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),
+    "readers.tfrecord": _OWN.format("readers/test_tfrecord.py"),
     "readers.video": _OWN.format("readers/test_video.py"),
     "readers.video_resize": _OWN.format("readers/test_video.py"),
     "readers.webdataset": _OWN.format("readers/test_webdataset.py"),

@@ -75,7 +75,7 @@ def outputs(side: str, root: Path, features: Features, batches: int = 3, **argum
         lambda of: {"number": of.FixedLenFeature((), of.int64, -1)},
         lambda of: {
             "number": of.FixedLenFeature([1], of.int64, -1),
-            "numbers": of.FixedLenFeature([2, 3], of.int64, 7),
+            "numbers": of.FixedLenFeature([4], of.int64, 7),
         },
         lambda of: {"numbers": of.VarLenFeature(of.int64, 0), "reals": of.VarLenFeature([3], of.float32, 0.0)},
         lambda of: {"reals": of.VarLenFeature([2, 3], of.float32, 0.0)},

@@ -70,6 +70,8 @@ from pipeline._operators.geometry import (
 )
 from pipeline._operators.random import beta, choice, coin_flip, normal, uniform
 from pipeline._operators.user_code import external_source, nvidia_pipeline, python_function
+from pipeline._readers import caffe as caffe_reader
+from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
 from pipeline._readers import numpy_files as numpy_reader
@@ -88,6 +90,8 @@ FAMILIES = (
     bb_flip,
     beta,
     brightness_contrast,
+    caffe2_reader,
+    caffe_reader,
     cast,
     cat_stack,
     choice,

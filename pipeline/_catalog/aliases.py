@@ -18,6 +18,8 @@ __all__ = ["ALIASES", "register_aliases"]
 #: Names of operators by their deprecated names.
 ALIASES = {
     "audio_decoder": "decoders.audio",
+    "caffe2_reader": "readers.caffe2",
+    "caffe_reader": "readers.caffe",
     "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
     "experimental.audio_resample": "audio_resample",

@@ -124,7 +124,7 @@ class DataReader(Reader):
             if self._opened is None:
                 given = self._arguments
                 sharding = Sharding(
-                    self._loader.open(),
+                    self._list_entries(),
                     given.shard_id,
                     given.num_shards,
                     given.stick_to_shard or given.shuffle_after_epoch,
@@ -141,6 +141,13 @@ class DataReader(Reader):
                 self._seek(sharding, ahead)
                 self._opened = sharding, ahead
             return self._opened
+
+    def _list_entries(self) -> int:
+        try:
+            return self._loader.open()
+        except BaseException:
+            self._loader.close()  # `close` isn't called for a reader that couldn't be created
+            raise
 
     def _order(self, sharding: Sharding) -> Order:
         given, sizes = self._arguments, self._loader.file_sizes

@@ -35,6 +35,8 @@ EXCEPTIONS = {
     "random_bbox_crop": _RANDOM.format("operators/boxes/test_random_bbox_crop.py"),
     "random_crop_generator": _RANDOM.format("operators/geometry/test_random_crops.py"),
     "random_resized_crop": _RANDOM.format("operators/geometry/test_random_crops.py"),
+    "readers.caffe": _OWN.format("readers/test_caffe.py"),
+    "readers.caffe2": _OWN.format("readers/test_caffe.py"),
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),

@@ -53,3 +53,26 @@ def write_tfrecord(path: Path, examples: Sequence[bytes]) -> Path:
     path.write_bytes(content)
     path.with_suffix(".idx").write_text(index)
     return path.with_suffix(".idx")
+
+
+def datum(data: bytes, label: int | None = None, shape: tuple[int, int, int] | None = None) -> bytes:
+    """Encode a `Datum` of Caffe: an encoded image, or pixels with their channels, height and width."""
+    extents = b"".join(field(number, extent) for number, extent in enumerate(shape or (), 1))
+    return extents + field(4, data) + (b"" if label is None else field(5, label)) + field(7, int(shape is None))
+
+
+def tensor(values: Any, shape: Sequence[int] = ()) -> bytes:
+    """Encode a `TensorProto` of Caffe2: a string, a bytearray with a shape, or real numbers or integers."""
+    extents = b"".join(field(1, extent) for extent in shape or [1 if isinstance(values, bytes) else len(values)])
+    if isinstance(values, bytearray):
+        return extents + field(2, 3) + field(5, bytes(values))
+    if isinstance(values, bytes):
+        return extents + field(2, 4) + field(6, values)
+    if isinstance(values[0], float):
+        return extents + field(2, 1) + field(3, struct.pack(f"<{len(values)}f", *values))
+    return extents + field(2, 2) + field(4, b"".join(map(varint, values)))
+
+
+def tensors(*values: bytes) -> bytes:
+    """Encode a `TensorProtos` of Caffe2."""
+    return b"".join(field(1, each) for each in values)

@@ -74,6 +74,7 @@ from pipeline._readers import caffe as caffe_reader
 from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
+from pipeline._readers import mxnet as mxnet_reader
 from pipeline._readers import numpy_files as numpy_reader
 from pipeline._readers import sequence as sequence_reader
 from pipeline._readers import tfrecord as tfrecord_reader
@@ -127,6 +128,7 @@ FAMILIES = (
     mel_filter_bank,
     merge,
     mfcc,
+    mxnet_reader,
     noise,
     nonsilent_region,
     normal,

@@ -39,6 +39,7 @@ EXCEPTIONS = {
     "readers.caffe2": _OWN.format("readers/test_caffe.py"),
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
+    "readers.mxnet": _OWN.format("readers/test_mxnet.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),
     "readers.tfrecord": _OWN.format("readers/test_tfrecord.py"),
     "readers.video": _OWN.format("readers/test_video.py"),

@@ -76,3 +76,27 @@ def tensor(values: Any, shape: Sequence[int] = ()) -> bytes:
 def tensors(*values: bytes) -> bytes:
     """Encode a `TensorProtos` of Caffe2."""
     return b"".join(field(1, each) for each in values)
+
+
+MAGIC = 0xCED7230A
+
+
+def image_record(label: float | list[float], data: bytes) -> bytes:
+    """Encode an image with one or several labels, as MXNet does."""
+    many = label if isinstance(label, list) else []
+    first = 0.0 if isinstance(label, list) else label
+    return struct.pack(f"<IfQQ{len(many)}f", len(many), first, 0, 0, *many) + data
+
+
+def write_recordio(path: Path, records: Sequence[bytes | tuple[bytes, ...]]) -> Path:
+    """Write a RecordIO file; a tuple is a record of several parts. Return the path of its index."""
+    index, content = "", b""
+    for number, record in enumerate(records):
+        index += f"{number}\t{len(content)}\n"
+        parts = record if isinstance(record, tuple) else (record,)
+        flags = [0] if len(parts) == 1 else [1, *[2] * (len(parts) - 2), 3]
+        for flag, part in zip(flags, parts, strict=True):
+            content += struct.pack("<II", MAGIC, flag << 29 | len(part)) + part + bytes(-len(part) % 4)
+    path.write_bytes(content)
+    path.with_suffix(".idx").write_text(index)
+    return path.with_suffix(".idx")

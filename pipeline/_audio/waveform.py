@@ -52,7 +52,7 @@ def decode(encoded: bytes | Array, wanted: Decoding, rate: float = 0.0) -> tuple
 
     Returns:
         the samples, of shape (samples, channels) or (samples,), not rounded unless they have the requested dtype; and
-        the sample rate.
+        the sample rate of the file.
 
     Raises:
         DecodeError: the file is damaged, or isn't an audio file.
@@ -76,4 +76,4 @@ def decode(encoded: bytes | Array, wanted: Decoding, rate: float = 0.0) -> tuple
         signal = resample(signal, scale, int(np.ceil(frames * scale)), wanted.quality)
     if read != wanted.dtype:
         signal = to_range(signal, wanted.dtype)
-    return (signal[:, 0] if wanted.downmix else signal), (rate if rate > 0 else own)
+    return (signal[:, 0] if wanted.downmix else signal), own

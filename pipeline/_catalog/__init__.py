@@ -75,6 +75,7 @@ from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
 from pipeline._readers import mxnet as mxnet_reader
+from pipeline._readers import nemo_asr as nemo_asr_reader
 from pipeline._readers import numpy_files as numpy_reader
 from pipeline._readers import sequence as sequence_reader
 from pipeline._readers import tfrecord as tfrecord_reader
@@ -129,6 +130,7 @@ FAMILIES = (
     merge,
     mfcc,
     mxnet_reader,
+    nemo_asr_reader,
     noise,
     nonsilent_region,
     normal,

@@ -34,6 +34,7 @@ ALIASES = {
     "image_decoder_random_crop": "decoders.image_random_crop",
     "image_decoder_slice": "decoders.image_slice",
     "mxnet_reader": "readers.mxnet",
+    "nemo_asr_reader": "readers.nemo_asr",
     "normal_distribution": "random.normal",
     "numpy_reader": "readers.numpy",
     "sequence_reader": "readers.sequence",

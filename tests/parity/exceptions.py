@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.mxnet": _OWN.format("readers/test_mxnet.py"),
+    "readers.nemo_asr": _OWN.format("readers/test_nemo_asr.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),
     "readers.tfrecord": _OWN.format("readers/test_tfrecord.py"),
     "readers.video": _OWN.format("readers/test_video.py"),

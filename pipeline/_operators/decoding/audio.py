@@ -86,5 +86,6 @@ class AudioDecoder(SampleOperator[Array]):
 
     def run(self, state: Array, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
         encoded = flat_bytes(inputs[0])
-        signal, rate = decode(encoded, self._decoding, float(state[sample]))
-        return convert(signal, self._decoding.dtype), np.array(rate, np.float32)
+        wanted = float(state[sample])
+        signal, rate = decode(encoded, self._decoding, wanted)
+        return convert(signal, self._decoding.dtype), np.array(wanted if wanted > 0 else rate, np.float32)

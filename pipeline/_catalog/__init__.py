@@ -74,6 +74,7 @@ from pipeline._readers import caffe as caffe_reader
 from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
+from pipeline._readers import fits as fits_reader
 from pipeline._readers import mxnet as mxnet_reader
 from pipeline._readers import nemo_asr as nemo_asr_reader
 from pipeline._readers import numpy_files as numpy_reader
@@ -117,6 +118,7 @@ FAMILIES = (
     external_source,
     file_reader,
     filter,
+    fits_reader,
     flip,
     full,
     gaussian_blur,

@@ -42,8 +42,8 @@ Each line of a manifest is a JSON object with the path of an audio file as "audi
 "duration" in seconds and its "text". Other lines are skipped with a warning. Whole files are read.
 
 The outputs are the signal, of shape (samples,), or (samples, channels) without `downmix`; the sample rate of the file,
-float32 without dimensions; the text in UTF-8, 1-D uint8; and the index of the entry in its manifest, int64 of shape (1,).
-Entries that `min_duration` and `max_duration` exclude aren't counted.""",
+float32 without dimensions; the text in UTF-8, 1-D uint8; and the index of the entry in its manifest, int64 of
+shape (1,). Entries that `min_duration` and `max_duration` exclude aren't counted.""",
         arguments=(
             Argument("manifest_filepaths", Kind.STRINGS, "Paths of the manifests.", REQUIRED),
             Argument("read_sample_rate", Kind.BOOL, "Return sample rates.", True),

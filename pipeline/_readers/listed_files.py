@@ -1,0 +1,75 @@
+"""Readers of files without labels: from a folder, a list, or a text file."""
+
+from __future__ import annotations
+
+import os
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import Setup
+from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
+from pipeline._readers.loader import Loader
+from pipeline.errors import ArgumentValueError, BuildError
+
+__all__ = ["ListedFilesLoader", "listing_arguments"]
+
+
+def listing_arguments(file_filter: str) -> tuple[Argument, ...]:
+    """Return the arguments that select the files, given the default pattern of their names."""
+    return (
+        Argument(
+            "file_root",
+            Kind.STRING,
+            "Folder of the files; or the folder that `files` and `file_list` are relative to.",
+        ),
+        Argument("files", Kind.STRINGS, "Paths of the files."),
+        Argument(
+            "file_list",
+            Kind.STRING,
+            "Text file with a path on each line. Paths are relative to `file_root`, by default to the folder of this "
+            "text file.",
+        ),
+        Argument("file_filter", Kind.STRING, "Glob pattern of file names in `file_root`.", file_filter),
+    )
+
+
+class ListedFilesLoader(Loader):
+    """Lists the files that the arguments of `listing_arguments` select."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        if given("files") is not None and given("file_list") is not None:
+            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+        if given("files") is None and given("file_list") is None and given("file_root") is None:
+            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
+        self._root = ""
+        self._paths: list[str] = []  # relative to the root where they aren't absolute
+
+    def open(self) -> int:
+        given = self.node.argument
+        self._root = given("file_root") or ""
+        if given("files") is not None:
+            self._paths = [*given("files")]
+        elif given("file_list") is not None:
+            self._list_lines(given("file_list"))
+        else:
+            fits = matcher([given("file_filter")], True)
+            for folder in (".", *list_folders(self._root)):
+                names = list_files(os.path.join(self._root, folder), fits)
+                self._paths += [f"{folder}{os.sep}{name}" for name in names]
+        if not self._paths:
+            raise BuildError(f"no files to read in {given('file_list') or self._root or 'files'!r}")
+        return len(self._paths)
+
+    def path(self, entry: int) -> str:
+        """Return the path of a file."""
+        return os.path.join(self._root, self._paths[entry])
+
+    def source_info(self, entry: int) -> str:
+        return self._paths[entry]
+
+    def _list_lines(self, path: str) -> None:
+        lines = read_file_list(path)
+        self._root = self._root or os.path.dirname(path)
+        self._paths = [line for line in lines if line.strip()]

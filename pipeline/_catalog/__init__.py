@@ -51,7 +51,7 @@ from pipeline._operators.color import (
 )
 from pipeline._operators.decoding import audio as audio_decoder
 from pipeline._operators.decoding import image as image_decoder
-from pipeline._operators.decoding import inputs_video, io_file_read, numpy_file, peek_image_shape
+from pipeline._operators.decoding import inflate, inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import video as video_decoder
 from pipeline._operators.effects import erase, filter, gaussian_blur, jpeg_compression_distortion, noise
 from pipeline._operators.geometry import (
@@ -124,6 +124,7 @@ FAMILIES = (
     gaussian_blur,
     get_property,
     image_decoder,
+    inflate,
     inputs_video,
     io_file_read,
     jpeg_compression_distortion,

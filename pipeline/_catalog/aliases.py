@@ -27,6 +27,7 @@ ALIASES = {
     "experimental.decoders.image_crop": "decoders.image_crop",
     "experimental.decoders.image_random_crop": "decoders.image_random_crop",
     "experimental.decoders.image_slice": "decoders.image_slice",
+    "experimental.inflate": "decoders.inflate",
     "experimental.peek_image_shape": "peek_image_shape",
     "file_reader": "readers.file",
     "image_decoder": "decoders.image",

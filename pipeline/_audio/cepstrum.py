@@ -49,7 +49,7 @@ def cosine_matrix(length: int, count: int, kind: int, *, orthonormal: bool, lift
             matrix[0] /= np.sqrt(2)
     if lifter:
         matrix *= 1 + lifter / 2 * np.sin(np.pi / lifter * (row + 1))
-    result = matrix.astype(np.float32)
+    result: Array = matrix.astype(np.float32)
     result.flags.writeable = False
     return result
 

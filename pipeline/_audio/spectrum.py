@@ -17,7 +17,8 @@ _BLOCK = 1 << 20
 
 def hann_window(length: int) -> Array:
     """Return a symmetric Hann window without zeros at its ends, float32 of shape (length,)."""
-    return (0.5 - 0.5 * np.cos(2 * np.pi / length * (np.arange(length) + 0.5))).astype(np.float32)
+    phases = 2 * np.pi / length * (np.arange(length) + 0.5)
+    return np.asarray(0.5 - 0.5 * np.cos(phases), np.float32)
 
 
 def power_spectrum(signal: Array, size: int, power: int, axis: int = -1) -> Array:

@@ -42,11 +42,11 @@ class Decoding:
     quality: float = 50.0
 
 
-def decode(encoded: bytes | Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, float]:
+def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, float]:
     """Decode an audio file: WAV, FLAC, Ogg Vorbis, Ogg Opus, MP3 and others.
 
     Args:
-        encoded: content of the file, as bytes or 1-D uint8.
+        encoded: content of the file, 1-D uint8.
         wanted: dtype and channels of the result.
         rate: sample rate to resample to, in hertz; 0 or less for that of the file.
 
@@ -59,7 +59,7 @@ def decode(encoded: bytes | Array, wanted: Decoding, rate: float = 0.0) -> tuple
     """
     soundfile = load_decoder()
     try:
-        with soundfile.SoundFile(io.BytesIO(encoded)) as file:
+        with soundfile.SoundFile(io.BytesIO(encoded.data)) as file:
             own, frames = float(file.samplerate), file.frames
             mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
             # What is computed from several samples is computed in float32, and rounded once.

@@ -68,7 +68,7 @@ class FitsLoader(ListedFilesLoader):
         path = self.path(entry)
         content = read_file(path)
         try:
-            with self._fits.open(io.BytesIO(content), memmap=False) as units:
+            with self._fits.open(io.BytesIO(content.data), memmap=False) as units:
                 arrays = [self._image(units, number) for number in self._units]
         except (OSError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
             raise InputError(f"the file {path!r} can't be read: {error}") from error

@@ -101,7 +101,7 @@ class NemoAsrLoader(Loader):
             signal, rate = decode(read_file(found.path), self._decoding, self.node.argument("sample_rate"))
         except DecodeError as error:
             raise DecodeError(f"{found.path!r}: {error}") from error
-        others = (
+        others: tuple[Array, ...] = (
             np.array(rate, np.float32),
             np.frombuffer(found.text.encode(), np.uint8),
             np.array([self._indices[entry]], np.int64),

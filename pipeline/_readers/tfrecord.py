@@ -28,7 +28,7 @@ __all__ = ["TfrecordLoader", "tfrecord"]
 
 # A record is its length (8 bytes), a checksum of this (4), the data, and its checksum (4).
 _HEAD, _TAIL = 12, 4
-_DTYPES = {
+_DTYPES: dict[FeatureType, np.dtype[Any]] = {
     FeatureType.int64: np.dtype(np.int64),
     FeatureType.float32: np.dtype(np.float32),
     FeatureType.string: np.dtype(np.uint8),

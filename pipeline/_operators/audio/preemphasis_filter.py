@@ -45,7 +45,7 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
 def _filter(data: Array, coefficient: np.floating[Any], border: str) -> Array:
     """Return the filtered elements, 1-D, in the dtype of the data."""
     flat = data.reshape(-1)
-    result = flat.copy()
+    result: Array = flat.copy()
     if flat.size:
         result[1:] -= coefficient * flat[:-1]
         if border != "zero":

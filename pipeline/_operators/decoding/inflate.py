@@ -77,7 +77,9 @@ class _State:
         sizes = None if self.sizes is None else self.sizes[sample].tolist()
         if offsets is None and sizes is None:
             return [(0, total)]
+        bounds: list[tuple[int, int]]
         if offsets is None:
+            assert sizes is not None
             ends = np.cumsum(sizes, dtype=np.int64).tolist()
             bounds = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
         elif sizes is None:

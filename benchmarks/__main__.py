@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Time loaders in turn on the same pictures; print tables, save JSON and a picture of the ratios.",
+        description="Time loaders in turn on the same images; print tables, save JSON and a plot of the ratios.",
     )
     # With these, everything takes nine minutes on two otherwise idle cores.
     add_options(made, rounds=5, seconds=2.0)

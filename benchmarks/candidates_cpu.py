@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Set before NumPy is imported: a candidate may use one core only.
+# Set before NumPy is imported, so that each candidate uses one core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cv2
@@ -24,10 +24,10 @@ import simplejpeg
 from PIL import Image
 
 from benchmarks.crop import random_window
-from benchmarks.workload import IMAGE_SIZE, MEAN, STD, prepare_pictures
+from benchmarks.workload import IMAGE_SIZE, MEAN, STD, prepare_images
 from pipeline._imaging import crop_mirror_normalize, decode, resize
 
-PICTURES = 200
+IMAGES = 200
 ROUNDS = 3
 SIDE = (IMAGE_SIZE, IMAGE_SIZE)
 GAIN = np.array([1 / value for value in STD], np.float32)
@@ -42,15 +42,15 @@ class Workload:
 
     def __init__(self) -> None:
         random.seed(0)
-        paths = sorted(prepare_pictures().glob("*.jpg"))[:PICTURES]
+        paths = sorted(prepare_images().glob("*.jpg"))[:IMAGES]
         self.encoded = [path.read_bytes() for path in paths]
-        self.pictures = [simplejpeg.decode_jpeg(data) for data in self.encoded]
-        self.windows = [random_window(picture.shape[1], picture.shape[0]) for picture in self.pictures]
+        self.images = [simplejpeg.decode_jpeg(data) for data in self.encoded]
+        self.windows = [random_window(image.shape[1], image.shape[0]) for image in self.images]
         self.crops = [
-            picture[y : y + h, x : x + w] for picture, (x, y, w, h) in zip(self.pictures, self.windows, strict=True)
+            image[y : y + h, x : x + w] for image, (x, y, w, h) in zip(self.images, self.windows, strict=True)
         ]
         self.small = [resize(crop, SIDE) for crop in self.crops]
-        self.outputs = np.zeros((PICTURES, 3, *SIDE), np.float32)
+        self.outputs = np.zeros((IMAGES, 3, *SIDE), np.float32)
 
 
 def decoders(work: Workload) -> dict[str, Candidate]:
@@ -213,11 +213,11 @@ def seconds_alone(candidate: Candidate) -> float:
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        for index in range(PICTURES):
+        for index in range(IMAGES):
             candidate(index)
         best = min(best, time.perf_counter() - start)
     os.sched_setaffinity(0, CORES)
-    return best / PICTURES
+    return best / IMAGES
 
 
 def seconds_on_two_threads(candidate: Candidate) -> float:
@@ -225,7 +225,7 @@ def seconds_on_two_threads(candidate: Candidate) -> float:
         os.sched_setaffinity(0, {core})
         candidate(half)
         ready.wait()
-        for index in range(half * PICTURES // 2, (half + 1) * PICTURES // 2):
+        for index in range(half * IMAGES // 2, (half + 1) * IMAGES // 2):
             candidate(index)
 
     best = float("inf")
@@ -239,7 +239,7 @@ def seconds_on_two_threads(candidate: Candidate) -> float:
         for thread in threads:
             thread.join()
         best = min(best, time.perf_counter() - start)
-    return best / PICTURES
+    return best / IMAGES
 
 
 CORES = os.sched_getaffinity(0)

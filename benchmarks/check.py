@@ -13,11 +13,11 @@ from benchmarks.rivals.base import Batch
 from benchmarks.workload import ARRAY_SHAPES, EPOCH, IMAGE_SIZE, READER_KIND, Setup
 
 BATCHES = 8
-PICTURES = 256
-"""At least as many are looked at: means of a few say nothing, as crops differ."""
+IMAGES = 256
+"""Minimum number of images to check: crops differ, so means of fewer vary too much."""
 
 TOLERANCE = 0.15
-"""By how much means and deviations of two rivals may differ, in units of a normalised pixel: their crops differ."""
+"""Largest difference of two rivals' means and deviations, in units of a normalised pixel: their crops differ."""
 
 
 class WrongOutputError(RuntimeError):
@@ -34,7 +34,7 @@ class Statistics:
 
 def batches_looked_at(setup: Setup) -> int:
     """Return how many batches of a stream are checked."""
-    return max(BATCHES, -(-PICTURES // setup.batch_size))
+    return max(BATCHES, -(-IMAGES // setup.batch_size))
 
 
 def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
@@ -58,7 +58,7 @@ def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
         if setup.kind in ARRAY_SHAPES:
             _check_arrays(images, indices, setup.kind)
         else:
-            taken.append(_check_pictures(images, setup.batch_size))
+            taken.append(_check_images(images, setup.batch_size))
     if not taken:
         return None
     pixels = torch.cat(taken)
@@ -84,7 +84,7 @@ def _check_arrays(images: torch.Tensor, indices: torch.Tensor, kind: str) -> Non
         raise WrongOutputError("the arrays arrived changed")
 
 
-def _check_pictures(images: torch.Tensor, batch_size: int) -> torch.Tensor:
+def _check_images(images: torch.Tensor, batch_size: int) -> torch.Tensor:
     shape = (batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
     if tuple(images.shape) != shape or images.dtype != torch.float32:
         raise WrongOutputError(f"a batch is {images.dtype} {tuple(images.shape)}, not float32 {shape}")

@@ -1,4 +1,4 @@
-"""Measure in separate processes: one that hangs can be ended, and none disturbs another."""
+"""Measure in separate processes: one that hangs can be ended, and none affects another."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
 GRACE = 60.0
-"""Seconds that a process may take to start, and to give an answer beyond what it measures."""
+"""Seconds that a process may take to start, and to answer after its measurement."""
 
 ENDING = 20.0
-"""Seconds that it may take to end by itself."""
+"""Seconds that it may take to end before it is killed."""
 
 
 class RivalError(RuntimeError):
     """A process failed, or didn't answer in time.
 
     Attributes:
-        told: Whether the process reported the error itself: then it still runs and may accept further calls.
+        reported: Whether the process reported the error. Then it still runs and may accept further calls.
     """
 
-    told = False
+    reported = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Helper:
             raise RivalError(f"the process of {self.name} died") from None
         if isinstance(answer, Failure):
             error = RivalError(f"{self.name} failed:\n{answer.traceback}")
-            error.told = True
+            error.reported = True
             raise error
         return answer
 

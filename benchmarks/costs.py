@@ -1,4 +1,4 @@
-"""Measure the costs per start and per batch, whatever the batch holds: start-up, and the server's own work."""
+"""Measure the costs per start and per batch that don't depend on the batch: start-up, and the server's own work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.measurement import WARM_UP
 from benchmarks.workload import Setup
 
 PATIENCE = 120.0
-"""Seconds that one start may take before something is wrong."""
+"""Seconds after which a start counts as failed."""
 
 START_UPS = {
     "first-batch": ("first_batch_seconds",),
     "workers-ours": ("workers_start_seconds", "workers_start_later_seconds"),
     "workers-torch": ("workers_start_torch_seconds", "workers_start_later_torch_seconds"),
 }
-"""What ``benchmarks.startup`` measures, each in an interpreter of its own, and what its figures are."""
+"""The measurements of ``benchmarks.startup``, each in a separate interpreter, and the names of their figures."""
 
 
 def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str], None]) -> dict[str, list[float]]:

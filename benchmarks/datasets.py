@@ -16,7 +16,7 @@ Transform = Callable[[np.ndarray], Any]
 DISTINCT_ARRAYS = 16
 
 
-class PictureDataset(Dataset[tuple[Any, int]]):
+class ImageDataset(Dataset[tuple[Any, int]]):
     """``EPOCH`` pairs of an image and its index, from few files, which fit into the page cache.
 
     Args:
@@ -65,6 +65,6 @@ def expected_arrays(kind: str) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]), np.uint8)
 
 
-def make_dataset(setup: Setup, transform: Transform) -> PictureDataset | ArrayDataset:
+def make_dataset(setup: Setup, transform: Transform) -> ImageDataset | ArrayDataset:
     """Create the dataset of a kind."""
-    return ArrayDataset(setup, transform) if setup.kind in ARRAY_SHAPES else PictureDataset(setup, transform)
+    return ArrayDataset(setup, transform) if setup.kind in ARRAY_SHAPES else ImageDataset(setup, transform)

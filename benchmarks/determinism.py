@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from benchmarks.workload import prepare_pictures
+from benchmarks.workload import prepare_images
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._demo.pipes import training_pipe
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--workers", default=2, type=int, help="(%(default)s)")
     parser.add_argument("--threads", default=2, type=int, help="(%(default)s)")
     options = parser.parse_args()
-    folder = prepare_pictures(64)
+    folder = prepare_images(64)
     seconds: dict[bool, list[float]] = {True: [], False: []}
     loaders = {}
     servers = []

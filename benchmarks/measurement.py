@@ -14,19 +14,19 @@ import torch
 from benchmarks.rivals.base import Batch
 
 WARM_UP = 10
-"""Batches that are taken before the clock starts: what was prefetched while another rival ran isn't speed."""
+"""Number of batches to discard before the clock starts: batches that were prefetched while another rival ran."""
 
 GLANCE = 0.05
-"""Seconds between two looks at what a loader uses of the CPU, which is counted in steps of 0.01."""
+"""Seconds between two readings of the CPU time, which is counted in steps of 0.01."""
 
 GLANCES = 3
-"""Looks in a row that find it resting: it has filled its queues."""
+"""Number of consecutive idle readings after which a loader counts as idle: it has filled its queues."""
 
 IDLE = 0.02
-"""Seconds of the CPU, between two looks, that many idle processes use by looking whether there is work."""
+"""CPU seconds between two readings that many idle processes use for polling."""
 
 PATIENCE = 4.0
-"""Seconds after which it is taken to be one that never rests."""
+"""Seconds after which the wait for idle processes ends."""
 
 
 @dataclass(frozen=True)

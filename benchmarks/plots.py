@@ -149,5 +149,5 @@ def title_of(document: dict[str, Any]) -> str:
 def missing_matplotlib() -> str | None:
     """Return why nothing can be drawn, or None if matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        return "No picture: matplotlib is not installed (extra: bench)."
+        return "No plot: matplotlib is not installed (extra: bench)."
     return None

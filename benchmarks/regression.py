@@ -16,10 +16,10 @@ from benchmarks.session import RESULTS, add_options, device_id, measure_all
 from benchmarks.targets import Figure, figure_of
 
 MARGIN = 0.05
-"""Share of a ratio that it may lose whatever the ranges say: less is not worth a word."""
+"""Fraction of a ratio that may be lost without a report, for any ranges."""
 
 COST_RATIOS = ("workers_start_ratio", "workers_start_later_ratio")
-"""The costs that are ratios. The others are absolute times, which say nothing about another day."""
+"""The costs that are ratios. The others are absolute times, which can't be compared with those of another day."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 
 def last_committed(folder: Path, device: str) -> dict[str, Any] | None:
-    """Read the newest committed results of a kind of device from git, whatever the working tree holds.
+    """Read the newest committed results of a kind of device from git, independent of the working tree.
 
     Args:
         folder: Folder with results.
@@ -120,7 +120,7 @@ def main() -> int:
         return 2
     suspects = {(change.kind, change.name) for change in changes if change.worse}
     if suspects:
-        print("Measuring once more what looks worse.\n")
+        print("Measuring again the ratios that look worse.\n")
         options.kinds = [kind for kind in options.kinds if any(kind == suspect for suspect, _ in suspects)]
         options.costs = any(kind == "costs" for kind, _ in suspects)
         again = {(change.kind, change.name): change for change in compare(old, measure_all(options))}

@@ -17,14 +17,14 @@ TITLES = {
     "reader": "the pipeline's own reader",
     "paths": "file paths",
     "bytes": "encoded bytes",
-    "decoded": "decoded pictures",
-    "decoded-one-worker": "decoded pictures, one worker",
+    "decoded": "decoded images",
+    "decoded-one-worker": "decoded images, one worker",
     "arrays-60KB": "transport alone, 60 KB arrays",
     "arrays-562KB": "transport alone, 562 KB arrays",
 }
 
 NOT_IN_SETUP = ("kind", "folder", "dtype", "layout")
-"""What the JSON doesn't repeat of a setup: what all rivals of all kinds have in common, and a path."""
+"""Fields of a setup that the JSON omits: those that all rivals of all kinds share, and a path."""
 
 NOISE = 0.15
 """Cores that the rest of the machine may use before the table warns of it."""
@@ -54,7 +54,7 @@ def table(result: KindResult, reference: str) -> str:
     for name, reason in result.failures.items():
         lines.append(f"  {name:<30} left out: {reason.strip().splitlines()[-1]}")
     if (noise := result.other_cores()) > NOISE:
-        lines.append(f"  Something else used {noise:.1f} cores of this machine meanwhile: take these with care.")
+        lines.append(f"  Something else used {noise:.1f} cores of this machine: these results are less reliable.")
     return "\n".join(lines)
 
 
@@ -63,7 +63,7 @@ def as_json(
     costs: Mapping[str, Sequence[float]],
     reference: str,
     command: str,
-    picture_bytes: float,
+    image_bytes: float,
 ) -> dict[str, Any]:
     """Return all measurements as one JSON object, whose fields ``results/README.md`` explains."""
     return {
@@ -71,7 +71,7 @@ def as_json(
         "command": command,
         "machine": describe_machine(),
         "versions": describe_versions(),
-        "picture_bytes_mean": round(picture_bytes),
+        "picture_bytes_mean": round(image_bytes),
         "reference": reference,
         "kinds": {result.setup.kind: _kind_as_json(result, reference) for result in results},
         "costs": costs,

@@ -18,11 +18,11 @@ from benchmarks.rivals import RIVALS
 from benchmarks.runner import run_kind
 from benchmarks.session import RESULTS
 from benchmarks.steadiness import cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
-from benchmarks.workload import FILES, Setup, prepare_pictures
+from benchmarks.workload import FILES, Setup, prepare_images
 
 ARRAYS = {"arrays-10KB": 10_000, "arrays-100KB": 100_000, "arrays-1MB": 1_000_000, "arrays-10MB": 10_000_000}
 BATCH_OF_ARRAYS = 8
-"""Samples in a batch where sizes of samples are compared: 80 MB a batch at most."""
+"""Samples in a batch for the comparison of sample sizes: 80 MB per batch at most."""
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 512)
 LENGTHS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -35,7 +35,7 @@ def main() -> int:
         1 if the cost of a sample grew, else 0.
     """
     options = parser().parse_args()
-    folder = prepare_pictures(options.files)
+    folder = prepare_images(options.files)
     setups = {name: points for name, points in throughput_setups(folder).items() if name in options.series}
     document: dict[str, Any] = {
         "date": date.today().isoformat(),
@@ -132,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
-        description="Throughput against threads, workers and sizes; the cost of a sample as work goes on; on the CPU.",
+        description="Throughput against threads, workers and sizes; the cost of a sample over time; on the CPU.",
     )
     series = ["threads", "workers", "sample size", "batch size", "dataset length", "epoch", "batch"]
     add = made.add_argument

@@ -12,7 +12,7 @@ from benchmarks.costs import measure_costs
 from benchmarks.report import as_json, table
 from benchmarks.rivals import RIVALS
 from benchmarks.runner import run_kind
-from benchmarks.workload import FILES, KINDS, ONE_WORKER_KIND, Setup, prepare_pictures
+from benchmarks.workload import FILES, KINDS, ONE_WORKER_KIND, Setup, prepare_images
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -26,7 +26,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     Returns:
         The document of results.
     """
-    folder = prepare_pictures(options.files)
+    folder = prepare_images(options.files)
     sizes = [path.stat().st_size for path in folder.iterdir()]
     mean_size = sum(sizes) / len(sizes)
     print(
@@ -76,7 +76,13 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     """
     names = list(RIVALS)
     add = parser.add_argument
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what the datasets hand over (default: all)")
+    add(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=list(KINDS),
+        help="what the datasets pass to the loader (default: all)",
+    )
     add("--rivals", nargs="+", choices=names, default=names, help="who takes part (default: all)")
     add("--reference", choices=names, default=names[0], help="who is compared with the others (default: %(default)s)")
     add("--seconds", type=float, default=seconds, help="length of one measurement (default: %(default)s)")

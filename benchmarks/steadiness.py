@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 Point = dict[str, Any]
 
 TICK = 0.01
-"""Seconds of processor time that the system counts in."""
+"""Resolution of the system's CPU times, in seconds."""
 
 GROWTH = 1.1
-"""How much more a sample may cost at the end than at the beginning before it is called growth."""
+"""Largest ratio of a sample's cost at the end to that at the beginning that doesn't count as growth."""
 
 PIECES = 4
-"""Two loaders that are compared take turns so often."""
+"""Number of turns of two loaders that are compared."""
 
 
 class Tiny(Dataset[Any]):
@@ -48,7 +48,7 @@ class Tiny(Dataset[Any]):
 
 
 def cost_by_length(setup: Setup, lengths: Iterable[int], rounds: int, seconds: float) -> list[Point]:
-    """Measure CPU time per sample in datasets of several lengths, in turn; short ones restart meanwhile."""
+    """Measure CPU time per sample in datasets of several lengths, in turn; short ones restart during a turn."""
     points: list[Point] = []
     with ExitStack() as stack:
         streams = []

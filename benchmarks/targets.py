@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REFERENCE = "dali-proxy"
-"""Whose targets these are: only ratios that compare it with others are looked at."""
+"""The rival with these targets: only ratios that compare it with others count."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Figure:
     high: float
 
     @classmethod
-    def of(cls, rounds: Sequence[float]) -> Figure:
+    def from_rounds(cls, rounds: Sequence[float]) -> Figure:
         """Summarize rounds."""
         return cls(statistics.median(rounds), min(rounds), max(rounds))
 
@@ -56,8 +56,8 @@ TARGETS = (
     Target("encoded bytes / DALI's proxy", 1.3, "bytes", "nvidia-proxy"),
     Target("encoded bytes / torch with pillow", 1.8, "bytes", "torch-pillow"),
     Target("encoded bytes / torch at its best", 1.15, "bytes", "torch-best"),
-    Target("decoded pictures / DALI's proxy", 3.0, "decoded", "nvidia-proxy"),
-    Target("decoded pictures / workers' own decoding", 0.9, "decoded", "decode-only"),
+    Target("decoded images / DALI's proxy", 3.0, "decoded", "nvidia-proxy"),
+    Target("decoded images / workers' own decoding", 0.9, "decoded", "decode-only"),
     Target("decoded, one worker / its own decoding", 0.9, "decoded-one-worker", "decode-only"),
     Target("60 KB arrays / torch", 1.5, "arrays-60KB", "torch-pillow"),
     Target("60 KB arrays / memcpy", 0.3, "arrays-60KB", "memcpy"),
@@ -83,7 +83,7 @@ def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
     """
     if kind == "costs":
         rounds = document.get("costs", {}).get(name)
-        return Figure.of(rounds) if rounds else None
+        return Figure.from_rounds(rounds) if rounds else None
     entry = document["kinds"].get(kind, {}).get("rivals", {}).get(name, {})
     if document["reference"] != REFERENCE or "reference_ratio" not in entry:
         return None

@@ -1,7 +1,7 @@
 """Compare ways to read videos on the CPU: ``python -m benchmarks.video``.
 
 Read sequences of 8 frames of 640 by 360 pixels as uint8 RGB, in order and at random. The rivals of `readers.video`
-are PyAV by hand (as decord and others read: seek to the key frame, decode up to the frame, convert with swscale),
+are plain PyAV (as decord and others read: seek to the key frame, decode up to the frame, convert with swscale),
 torchcodec and NVIDIA DALI, each if installed. torchcodec's wheels on PyPI need a CUDA build of torch and FFmpeg's
 libraries. `docs/performance.md` describes the results.
 """

@@ -20,17 +20,17 @@ CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
 MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
 STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
-PICTURE_KINDS = ("paths", "bytes", "decoded")
-"""What a dataset hands over: a file's path, its bytes, or the picture that it decoded."""
+IMAGE_KINDS = ("paths", "bytes", "decoded")
+"""What a dataset passes to the loader: a file's path, its bytes, or the decoded image."""
 
 ONE_WORKER_KIND = "decoded-one-worker"
-"""Pictures that a single worker decodes, so that another core is free for what follows: against its own decode rate."""
+"""Images that a single worker decodes, so that another core is free for later steps; compared with its decode rate."""
 
 DECODED_KINDS = ("decoded", ONE_WORKER_KIND)
 """Kinds whose dataset decodes."""
 
 TRANSPORT_KINDS = ("arrays-60KB", "arrays-562KB")
-"""Arrays that are handed over as they are: the transport alone."""
+"""Arrays that the pipeline returns unchanged: the transport alone."""
 
 ARRAY_SHAPES = {
     "arrays-64B": (64,),
@@ -41,20 +41,20 @@ ARRAY_SHAPES = {
     "arrays-1MB": (1_000_000,),
     "arrays-10MB": (10_000_000,),
 }
-"""Shapes of uint8 arrays. Those that are no transport kinds are for the scaling and for costs."""
+"""Shapes of uint8 arrays. Those outside of `TRANSPORT_KINDS` serve the scaling and the costs."""
 
 READER_KIND = "reader"
-"""No dataset at all: the pipeline reads the files itself."""
+"""Without a dataset: the pipeline reads the files."""
 
-DATASET_KINDS = (*PICTURE_KINDS, ONE_WORKER_KIND, *TRANSPORT_KINDS)
+DATASET_KINDS = (*IMAGE_KINDS, ONE_WORKER_KIND, *TRANSPORT_KINDS)
 KINDS = (READER_KIND, *DATASET_KINDS)
 
 EPOCH = 1 << 22
-"""Samples in an epoch: more than any measurement takes, so that none meets the end of an epoch."""
+"""Samples in an epoch: more than any measurement takes, so that epochs never end."""
 
 FILES = 512
 WIDTHS = (400, 640)
-"""Between these, in pixels, pictures are wide; they are three quarters as high."""
+"""Smallest and largest width of the images in pixels; their height is three quarters of it."""
 
 JPEG_QUALITY = 90
 
@@ -97,7 +97,7 @@ class Setup:
         return "cpu" if self.device_id is None else f"cuda:{self.device_id}"
 
 
-def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
+def prepare_images(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
     """Create the JPEGs once, below the temporary directory of this machine.
 
     They are cut from a dozen photographs; those of 400 x 300 to 640 x 480 pixels have about 60 KB each.
@@ -125,14 +125,14 @@ def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Pa
 
     def write(number: int) -> None:
         photograph, size, box = cuts[number]
-        picture = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
-        picture.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+        image = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
+        image.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow releases the GIL
         list(pool.map(write, range(files)))
     try:
         unfinished.rename(folder)
-    except OSError:  # another process created them meanwhile
+    except OSError:  # another process created them in the meantime
         shutil.rmtree(unfinished)
     return folder
 

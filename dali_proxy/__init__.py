@@ -105,7 +105,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    from importlib import metadata  # it takes its time to import, and hardly anybody asks
+    from importlib import metadata  # its import is slow, and the version is rarely read
 
     try:
         return metadata.version("dali-proxy")

@@ -12,6 +12,14 @@ from pathlib import Path
 
 import dali_proxy
 
+_RUN = """\
+Run a script that was written for NVIDIA DALI, unchanged: its `import nvidia.dali` gets dali-proxy's modules, also in
+processes that it starts.
+
+With --device cpu, a script for a GPU runs on a machine without one. Operators with device="gpu" or "mixed" run on the
+CPU, .gpu() copies nothing, device_id is ignored, and outputs are CPU tensors. Each pipeline warns once and lists what
+changed. The script's own calls of torch, such as model.cuda(), stay as they are."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
@@ -62,7 +70,17 @@ def parser() -> argparse.ArgumentParser:
         "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
     )
     script = commands.add_parser(
-        "run", help="run a script that was written for NVIDIA DALI", usage="%(prog)s [-h] [-m] SCRIPT [ARGUMENT ...]"
+        "run",
+        help="run a script that was written for NVIDIA DALI",
+        description=_RUN,
+        usage="%(prog)s [-h] [--device {cpu,gpu}] [-m] SCRIPT [ARGUMENT ...]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    script.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        help="cpu: run pipelines for a GPU on the CPU; gpu: on the devices that they declare (default: the environment "
+        "variable DALI_PROXY_DEVICE, else gpu)",
     )
     script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gets our modules")
@@ -106,13 +124,13 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a script with dali-proxy's modules in place of NVIDIA's."""
+    """Run a script with dali-proxy's modules in place of NVIDIA's modules."""
     from dali_proxy._nvidia.run import run_script
 
     if not options.module and not Path(options.script).exists():
         print(f"dali-proxy run: the script {options.script!r} doesn't exist", file=sys.stderr)
         return 2
-    run_script(options.script, options.arguments, module=options.module)
+    run_script(options.script, options.arguments, module=options.module, device=options.device)
     return 0
 
 

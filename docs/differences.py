@@ -1,4 +1,4 @@
-"""Intended and unavoidable differences from NVIDIA DALI's operators. docs/operators.md has the table."""
+"""Intended and unavoidable differences from NVIDIA DALI. docs/operators.md and docs/migrating.md have the tables."""
 
 from __future__ import annotations
 
@@ -90,3 +90,86 @@ ARGUMENTS = {
     "random_aspect_ratio": "4/3; DALI's default is this number with fewer digits",
     "squeeze.axes": "the same for all samples; DALI fails if they differ",
 }
+
+#: Differences that aren't those of operators: subject, DALI's behaviour, ours.
+BEHAVIOUR = (
+    ("server, where it runs", "a thread of the training process", 'a separate process; a thread with `mode="thread"`'),
+    (
+        "server, `deterministic`",
+        "makes the order of execution the same in every run",
+        "accepted; results never depend on the number or the speed of the workers",
+    ),
+    ("proxy, inputs", "arrays", "also `bytes`, numbers, PIL images, tensors on the CPU; a path must be `bytes`"),
+    ("proxy, several calls for a sample", "an error of the worker", "work"),
+    ("proxy, use of a placeholder in the dataset", "`AttributeError`", "`PlaceholderError`, which says what to do"),
+    ("loader, `num_workers=0`", "an error", "works"),
+    (
+        "loader, a batch larger than the pipeline's `batch_size`",
+        "the server's thread ends, and the loop waits forever",
+        "`BatchSizeError`",
+    ),
+    (
+        "loader, a batch that fails",
+        "`RuntimeError`, and the next batch follows",
+        "`BatchError`, a `RuntimeError` with dataset indices; `on_error` can skip or replace the sample",
+    ),
+    ("loader, the server ends", "the loop waits", "`ServerDiedError` within seconds, or a restart"),
+    ("`DALIPipelineRunRef`", "a class", "doesn't exist; batches and samples have `BatchRef` and `SampleRef`"),
+    (
+        "iterators, DROP with `pad_last_batch`, if some shards have one batch more",
+        "doesn't read the last batch to its end, so an epoch begins with padding",
+        "every epoch begins with the first sample of its shard",
+    ),
+    ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
+    (
+        "iterators, `reader_name` with FILL; `dynamic_shape`",
+        "documented: FILL becomes PARTIAL, and `dynamic_shape` must be True; the behaviour is as here",
+        "FILL stays FILL, and shapes may change",
+    ),
+    (
+        "iterators, `reset()` before the first batch of an epoch of one batch",
+        "returns the first epoch twice before its end",
+        "does nothing",
+    ),
+    (
+        "iterators, DROP if no batch is full",
+        "an error when the iterator is created; empty epochs with `prepare_first_batch=False`",
+        "an error when the iterator is created",
+    ),
+    (
+        "iterators, data that ends before `size`",
+        "the iterator can't be reset",
+        "the epoch ends, and `reset()` starts the next one",
+    ),
+    (
+        "iterators, `iter()` within an epoch that only the data ends",
+        "starts again without a `StopIteration`",
+        "continues the epoch",
+    ),
+    ("iterators, a batch that fails", "ends the pipeline", "is left out, and the next ones follow"),
+    ("`DALIRaggedIterator`, PARTIAL, and COO samples that aren't 1-D", "`AttributeError`, or torch's errors", "work"),
+    ("`feed_ndarray` and iterators, uint16 to uint64", "`KeyError`", "torch's types of these names"),
+    ("`feed_ndarray` into a tensor with strides", "writes as if it were contiguous", "copies element by element"),
+    (
+        "tensors of iterators and `to_torch_tensor(copy=False)`",
+        "valid until the next run",
+        "valid as long as they live",
+    ),
+    (
+        "random numbers",
+        "DALI's",
+        "others of the same distributions, computed from seed, operator, epoch, batch and sample",
+    ),
+    (
+        "`Pipeline.serialize`",
+        "protobuf, read by all of DALI's interfaces",
+        "another format, which only dali-proxy reads",
+    ),
+    ("`Pipeline.checkpoint`", "DALI's format", "another format"),
+    (
+        "errors of operators",
+        "name the operator and the line",
+        "also name the sample, its file and the user's function; the pipeline continues with the next batch",
+    ),
+    ("a script without a GPU", "needs other arguments", "`--device cpu` or `DALI_PROXY_DEVICE=cpu`"),
+)

@@ -1,7 +1,7 @@
 """Learn without labels, as SimCLR does: two random views of each image, made by calling the proxy twice.
 
     python examples/contrastive.py --picture views.png
-    python examples/contrastive.py --data /data/pictures --image-size 224 --batch-size 512 --epochs 200
+    python examples/contrastive.py --data /data/images --image-size 224 --batch-size 512 --epochs 200
 
 --data names a folder with train/ and val/, each with one folder of JPEGs per class. Training ignores the classes. They
 are used only at the end: an image gets the class of its nearest neighbour among the features.

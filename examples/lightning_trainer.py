@@ -27,7 +27,7 @@ from imagenet import ImageFolder, training_pipe, validation_pipe
 from networks import classifier
 
 
-class Pictures(lightning.LightningDataModule):
+class Images(lightning.LightningDataModule):
     """Both datasets, each with the server of its pipeline."""
 
     def __init__(self, options: argparse.Namespace, folders: tuple[Path, Path]) -> None:
@@ -118,7 +118,7 @@ def main() -> None:
     )
     with common.class_folders(options.data) as folders:
         classes = sum(path.is_dir() for path in folders[0].iterdir())
-        trainer.fit(Classifier(classes, options.learning_rate), datamodule=Pictures(options, folders))
+        trainer.fit(Classifier(classes, options.learning_rate), datamodule=Images(options, folders))
     score = float(trainer.callback_metrics["accuracy"])
     measure.meter.report(measure.stats, accuracy=f"{score:.1%} (guessing: {1 / classes:.1%})")
 

@@ -27,10 +27,10 @@ from networks import classifier
 SHARDS = 4  # at least as many as there are workers: each worker reads different shards
 
 
-def write_shards(pictures: Path, folder: Path) -> int:
+def write_shards(images: Path, folder: Path) -> int:
     """Distribute a folder of class folders over tar files, and return the number of classes."""
     folder.mkdir(parents=True)
-    source = ImageFolder(pictures, transform=bytes)
+    source = ImageFolder(images, transform=bytes)
     for shard in range(SHARDS):
         with webdataset.TarWriter(str(folder / f"{shard:04}.tar")) as writer:
             for index in range(shard, len(source), SHARDS):
@@ -83,8 +83,8 @@ def main() -> None:
         folder, classes = options.data, options.classes
         if folder is None:
             folder = stack.enter_context(common.temporary_folder())
-            for split, pictures in zip(("train", "val"), stack.enter_context(common.class_folders(None)), strict=True):
-                classes = write_shards(pictures, folder / split)
+            for split, images in zip(("train", "val"), stack.enter_context(common.class_folders(None)), strict=True):
+                classes = write_shards(images, folder / split)
 
         server = stack.enter_context(dali_proxy.DALIServer(training_pipe(**pipe_options)))
         dataset = read_shards(folder / "train", server.proxy, shuffle=True, seed=options.seed)

@@ -11,7 +11,7 @@
 
 #define PAST_CACHE (1 << 18) /* bytes; smaller results may be used again from the cache */
 
-/* Copies bytes past the cache, except those before the first and after the last aligned vector. A cache line that is
+/* Copy bytes past the cache, except those before the first and after the last aligned vector. A cache line that is
    written both ways costs more than either, so chunks should begin at multiples of 16 bytes. Call `publish_past_cache`
    before another thread may read the result. */
 static inline void write_past_cache(char *to, const char *from, size_t nbytes) {
@@ -33,7 +33,7 @@ static inline void publish_past_cache(void) {
 #endif
 }
 
-/* Copies bytes: `least` or more of them past the cache. */
+/* Copy bytes; past the cache if there are `least` or more. */
 static inline void copy_past_cache(char *to, const char *from, size_t nbytes, size_t least) {
     if (nbytes < least) {
         memcpy(to, from, nbytes);

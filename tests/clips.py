@@ -178,7 +178,7 @@ def encode(
         if color is not None:
             context.colorspace, context.color_range = color
         for number in range(count):
-            shown = picture(begin + number, size)
+            shown = sample_image(begin + number, size)
             frame = av.VideoFrame.from_ndarray(shown, "rgb24").reformat(format=kind.pixels)
             frame.pts = kind.times[number] if kind.times else number + first
             frame.time_base = rate
@@ -195,7 +195,7 @@ def encode(
         path.write_bytes(data[: data.rindex(kind.before)])
 
 
-def picture(number: int, size: tuple[int, int] = SIZE) -> Pixels:
+def sample_image(number: int, size: tuple[int, int] = SIZE) -> Pixels:
     """Return an image of 8 squares, the bits of a number, on a moving background."""
     height, width = size
     y, x = np.mgrid[:height, :width]

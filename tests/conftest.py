@@ -26,7 +26,7 @@ settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 3
-PICTURES_PER_CLASS = 8
+IMAGES_PER_CLASS = 8
 
 
 def _gpu_is_there() -> bool:
@@ -89,12 +89,12 @@ def jpeg_folder(tmp_path_factory: pytest.TempPathFactory, dali_extra: Path | Non
     folder = tmp_path_factory.mktemp("jpegs")
     for name, photograph in _photographs(dali_extra):
         (folder / name).mkdir()
-        for index in range(PICTURES_PER_CLASS):
+        for index in range(IMAGES_PER_CLASS):
             width, height = random.integers(96, 288, size=2).tolist()
             left = random.integers(0, photograph.width - width, endpoint=True)
             top = random.integers(0, photograph.height - height, endpoint=True)
-            picture = photograph.crop((left, top, left + width, top + height))
-            picture.save(folder / name / f"{index:03}.jpg", quality=90)
+            image = photograph.crop((left, top, left + width, top + height))
+            image.save(folder / name / f"{index:03}.jpg", quality=90)
     return folder
 
 
@@ -140,30 +140,30 @@ def _fail_on_lock_order(ended: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def told_leftovers(temporary_folder: Path) -> set[str]:
+def reported_leftovers(temporary_folder: Path) -> set[str]:
     """Return the set of all leftovers so far, so that each is reported once."""
     return set()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left_by_module(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
+def nothing_left_by_module(request: pytest.FixtureRequest, reported_leftovers: set[str]) -> Iterator[None]:
     """Fail if the fixtures of a module leave something behind."""
     forget_what_stays()  # also collects NVIDIA's pipelines: a forked child that collected one would die
-    yield from _fail_on_leftovers(request, told_leftovers)
+    yield from _fail_on_leftovers(request, reported_leftovers)
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
+def nothing_left_behind(request: pytest.FixtureRequest, reported_leftovers: set[str]) -> Iterator[None]:
     """Fail if a test leaves something behind."""
-    yield from _fail_on_leftovers(request, told_leftovers)
+    yield from _fail_on_leftovers(request, reported_leftovers)
 
 
-def _fail_on_leftovers(request: pytest.FixtureRequest, told: set[str]) -> Iterator[None]:
+def _fail_on_leftovers(request: pytest.FixtureRequest, reported: set[str]) -> Iterator[None]:
     # On the GPU, descriptors aren't checked: the driver opens a few and keeps them.
     descriptors = not _gpu_is_asked_for(request.config)
     before = Snapshot.take(descriptors=descriptors)
     yield
-    if left := wait_until_nothing_is_left(before, known=told, descriptors=descriptors):
-        told.update(left)
+    if left := wait_until_nothing_is_left(before, known=reported, descriptors=descriptors):
+        reported.update(left)
         end_processes(before)
         pytest.fail(f"{request.node.name} left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -237,7 +237,7 @@ def _own_entries(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _is_passing(path: Path) -> bool:
-    """Return whether an entry of /dev/shm is to be ignored, because others remove it.
+    """Return whether to ignore an entry of /dev/shm, because others remove it.
 
     The CUDA driver keeps files for this process until the interpreter ends, as for any user of CUDA IPC. Python removes
     the name of a semaphore directly after creating it; a semaphore of another run may be visible in between.

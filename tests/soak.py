@@ -47,20 +47,20 @@ class Failed(Exception):
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=BATCH, seed=3)
-def pictures_and_numbers() -> Any:
+def images_and_numbers() -> Any:
     """Return images whose brightness is their index modulo 200, and the indices themselves."""
     return fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), fn.external_source(name="x") * 3 + 7
 
 
-class Pictures(IndexDataset):
+class Images(IndexDataset):
     """Images with their indices; a few are corrupt, others can't be read at all."""
 
     def __getitem__(self, index: int) -> Any:
         if index in BAD and index % 2:
             raise OSError(f"no file for {index}")
         encoded = b"broken" if index in BAD else _JPEGS[index % 200]
-        picture, number = self.transform(encoded=encoded, x=sample(index))
-        return picture, number, index
+        image, number = self.transform(encoded=encoded, x=sample(index))
+        return image, number, index
 
 
 _JPEGS = [jpeg(brightness) for brightness in range(200)]
@@ -84,7 +84,7 @@ class Training:
         self._length = 400
         self._counts = counts
         self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # their data must not change
-        dataset = Pictures(self._length, server.proxy)
+        dataset = Images(self._length, server.proxy)
         self._loader = DataLoader(
             server, dataset, BATCH, shuffle=self._skips, on_error=on_error, generator=torch.Generator(), **options
         )
@@ -126,10 +126,10 @@ class Training:
                 return
 
     def _check_batch(self, batch: Any, number: int | None) -> list[int]:
-        pictures, numbers, indices = batch
+        images, numbers, indices = batch
         listed: list[int] = check_affine(numbers, indices)
-        if (pictures.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
-            raise Failed(f"pictures of other samples came for {listed}")
+        if (images.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
+            raise Failed(f"images of other samples came for {listed}")
         if number is not None and listed != list(range(number * BATCH, min(number * BATCH + BATCH, self._length))):
             raise Failed(f"batch {number} holds {listed}")
         for kept_numbers, kept_indices in self._kept:
@@ -144,7 +144,7 @@ class Training:
         if self._skips or not BAD.intersection(batch):
             raise Failed(f"batch {number} failed for no reason: {error}") from error
         if isinstance(error, BatchError) and error.dataset_index not in BAD:
-            raise Failed(f"the error names {error.dataset_index}, which is no bad sample") from error
+            raise Failed(f"the error names {error.dataset_index}, which isn't a bad sample") from error
         seen += batch
         self._counts["errors of bad batches"] += 1
 
@@ -233,7 +233,7 @@ def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
     stop = threading.Event()
-    pipe: Pipeline = pictures_and_numbers()
+    pipe: Pipeline = images_and_numbers()
     options = {"num_workers": workers}
     descriptors = 0
     with DALIServer(pipe, restart="on-failure") as server:

@@ -44,7 +44,7 @@ ON_THE_GPU = """
 import pytest
 
 @pytest.mark.gpu
-def test_on_the_gpu():
+def test_gpu_only():
     pass
 
 def test_anywhere():
@@ -62,10 +62,10 @@ def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.Completed
     )
 
 
-def test_a_test_that_leaves_something_fails(tmp_path: Path) -> None:
+def test_leftovers_fail_their_test(tmp_path: Path) -> None:
     run = run_pytest(tmp_path, CARELESS)
     assert re.search(r"test_careless left behind:\n +descriptor \d+: /memfd:forgotten \(deleted\)", run.stdout)
-    assert "1 passed, 1 error" in run.stdout, "what a test left is not told again of its module"
+    assert "1 passed, 1 error" in run.stdout, "the leftovers of a test aren't reported again for its module"
     assert run.returncode == 1
 
 
@@ -85,21 +85,21 @@ def test_lock_order_that_another_process_breaks_fails_the_test(tmp_path: Path) -
         (("-m", "gpu"), "1 passed, 1 deselected" if conftest._gpu_is_there() else "2 deselected"),
     ],
 )
-def test_gpu_tests_run_only_when_asked_for(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
+def test_gpu_tests_run_only_on_request(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
     run = run_pytest(tmp_path, ON_THE_GPU, *arguments)
     assert run.stdout.splitlines()[-1].startswith(summary), run.stdout + run.stderr
 
 
 def test_jpeg_folder(jpeg_folder: Path) -> None:
     files = sorted(jpeg_folder.glob("*/*.jpg"))
-    assert len(files) == conftest.CLASSES * conftest.PICTURES_PER_CLASS == 24
+    assert len(files) == conftest.CLASSES * conftest.IMAGES_PER_CLASS == 24
     assert len({path.parent for path in files}) == conftest.CLASSES
     sizes = set()
     for path in files:
-        with Image.open(path) as picture:
-            assert picture.mode == "RGB"
-            assert np.asarray(picture).std() > 1
-            sizes.add(picture.size)
+        with Image.open(path) as image:
+            assert image.mode == "RGB"
+            assert np.asarray(image).std() > 1
+            sizes.add(image.size)
     assert len(sizes) == len(files)
 
 
@@ -107,4 +107,4 @@ def test_photographs_without_dali_extra() -> None:
     pytest.importorskip("skimage")
     photographs = dict(conftest._photographs(None))
     assert len(photographs) == conftest.CLASSES
-    assert all(min(picture.size) >= 288 for picture in photographs.values())
+    assert all(min(image.size) >= 288 for image in photographs.values())

@@ -15,7 +15,7 @@ from tests.environment import ROOT, with_project
 
 
 @pytest.mark.timeout(300)  # the guide starts several servers
-@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/new-operator.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/migrating.md", "docs/new-operator.md"])
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document form a script that runs."""
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_map_of_the_code_is_current() -> None:
     assert with_map(text) == text
 
 
-def test_what_is_promised_names_tests_that_exist() -> None:
+def test_promises_name_existing_tests() -> None:
     """docs/reliability.md names a test for each promise, and all these tests exist."""
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     rows = [row for row in re.findall(r"^\|.*\|$", text, re.MULTILINE) if not re.match(r"\| (promise|what|---)", row)]

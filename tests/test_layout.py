@@ -152,18 +152,18 @@ def test_public_names_are_sorted() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_package_says_what_is_public(package: str) -> None:
+def test_package_lists_its_public_names(package: str) -> None:
     assert package in modules(), f"{package}/__init__.py is missing"
     assert public_names(package), f"{package}/__init__.py has no __all__"
 
 
-def test_no_module_is_too_long() -> None:
+def test_modules_are_not_too_long() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules().values()}
     wrong = [f"{path.relative_to(ROOT)}: {lines}" for path, lines in lengths.items() if lines > MOST_LINES]
     assert not wrong, f"a module has at most {MOST_LINES} lines; which second noun lives in {wrong}?"
 
 
-def test_every_folder_is_a_package() -> None:
+def test_folders_are_packages() -> None:
     folders = {path.parent for path in modules().values()}
     wrong = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
     assert not wrong, f"folders without __init__.py are not part of the distribution: {wrong}"

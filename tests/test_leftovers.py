@@ -92,7 +92,7 @@ def test_forked_orphan_is_found_and_ended() -> None:
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_helpers_of_multiprocessing_are_no_leftovers(method: str) -> None:
+def test_helpers_of_multiprocessing_are_not_leftovers(method: str) -> None:
     process = multiprocessing.get_context(method).Process(target=int)
     process.start()
     process.join(60)
@@ -124,7 +124,7 @@ def test_garbage_is_collected_first() -> None:
         assert wait_until_nothing_is_left(before) == []
 
 
-def test_garbage_of_things_that_seemed_to_stay_is_collected_too() -> None:
+def test_garbage_that_seemed_to_stay_is_collected_too() -> None:
     before = Snapshot.take()
     circle: list[object] = list(socket.socketpair())
     circle.append(circle)
@@ -160,7 +160,7 @@ def test_shared_memory_and_folder_are_found() -> None:
     assert wait_until_nothing_is_left(before) == []
 
 
-def test_shared_memory_of_others_is_none_of_ours() -> None:
+def test_shared_memory_of_others_is_ignored() -> None:
     memory = SharedMemory(create=True, size=64)
     try:
         assert not leftovers._mapped_by_others(Path("/dev/shm", memory.name), {})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,33 +19,52 @@ from tests.environment import ROOT, with_project
 Run = Callable[..., list[str]]
 
 SCRIPTS = ROOT / "tests" / "scripts"
-OURS = ["-m", "dali_proxy", "run"]
+OURS = ("-m", "dali_proxy", "run")
 
 pytestmark = pytest.mark.timeout(300)
-# Ways to run a script: Python's arguments before its path, and the device type.
-cpu = pytest.param((OURS, "cpu"), id="cpu")
-gpu = pytest.param((OURS, "cuda"), id="gpu", marks=pytest.mark.gpu)
-decoding_gpu = pytest.param((OURS, "cuda"), id="gpu", marks=[pytest.mark.gpu, needs_nvdec])
-dali = pytest.param(([], "cpu"), id="nvidia-dali", marks=pytest.mark.parity)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to run a script.
+
+    Attributes:
+        before: Python's arguments before the script's path.
+        device: device type of the outputs.
+        flags: the script's arguments.
+        environment: environment variables.
+    """
+
+    before: tuple[str, ...]
+    device: str
+    flags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+cpu = pytest.param(Way(OURS, "cpu", ("--cpu",)), id="cpu")
+#: A script for a GPU, on a machine without one.
+moved = pytest.param(Way((*OURS, "--device", "cpu"), "cpu", (), {"CUDA_VISIBLE_DEVICES": ""}), id="moved-to-cpu")
+gpu = pytest.param(Way(OURS, "cuda"), id="gpu", marks=pytest.mark.gpu)
+decoding_gpu = pytest.param(Way(OURS, "cuda"), id="gpu", marks=[pytest.mark.gpu, needs_nvdec])
+dali = pytest.param(Way((), "cpu", ("--cpu",)), id="nvidia-dali", marks=pytest.mark.parity)
 
 
 @pytest.fixture
-def run(tmp_path: Path, way: tuple[list[str], str]) -> Run:
+def run(tmp_path: Path, way: Way) -> Run:
     """Return a function that runs a script and returns its printed lines."""
-    before, device = way
 
     def run_script(name: str, *arguments: str) -> list[str]:
-        flags = ["--cpu"] if device == "cpu" else []
         done = subprocess.run(
-            [sys.executable, *before, str(SCRIPTS / name), *arguments, *flags],
+            [sys.executable, *way.before, str(SCRIPTS / name), *arguments, *way.flags],
             cwd=tmp_path,
-            env=with_project(),
+            env=with_project(**way.environment),
             capture_output=True,
             text=True,
             timeout=290,
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        assert ("is declared for a GPU" in done.stderr) == ("--device" in way.before)
         return done.stdout.splitlines()
 
     return run_script
@@ -60,29 +80,29 @@ def photographs(tmp_path: Path, jpeg_folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("way", [cpu, dali, gpu])
-def test_mean_colors(run: Run, photographs: list[Path], way: tuple[list[str], str]) -> None:
+@pytest.mark.parametrize("way", [cpu, moved, dali, gpu])
+def test_mean_colors(run: Run, photographs: list[Path], way: Way) -> None:
     lines = run("mean_colors.py", "images")
     assert len(lines) == len(photographs)
     for line, path in zip(lines, photographs, strict=True):
         with Image.open(path) as photograph:
             colors = np.asarray(photograph.convert("RGB")).mean(axis=(0, 1))
             said, color = line.removesuffix(")").split(", rgb(")
-            assert said == f"{path.name}: {photograph.height} x {photograph.width} on {way[1]}"
+            assert said == f"{path.name}: {photograph.height} x {photograph.width} on {way.device}"
         np.testing.assert_allclose(np.array(color.split(", "), int), colors, atol=2)  # decoders differ slightly
 
 
-@pytest.mark.parametrize("way", [cpu, gpu])
-def test_captions(run: Run, photographs: list[Path], way: tuple[list[str], str]) -> None:
+@pytest.mark.parametrize("way", [cpu, moved, gpu])
+def test_captions(run: Run, photographs: list[Path], way: Way) -> None:
     lengths = [len(path.name) for path in photographs]
     batches = [
-        f"with workers, batch {number}: (3, 48, 64, 3) {way[1]} {lengths[3 * number : 3 * number + 3]}"
+        f"with workers, batch {number}: (3, 48, 64, 3) {way.device} {lengths[3 * number : 3 * number + 3]}"
         for number in range(3)
     ]
     assert run("captions.py", "images") == ["files: 10", *batches, "here, batches of [3, 3, 3, 1]"]
 
 
-@pytest.mark.parametrize("way", [cpu, dali, gpu])
+@pytest.mark.parametrize("way", [cpu, moved, dali, gpu])
 def test_classes(run: Run, jpeg_folder: Path) -> None:
     assert run("classes.py", str(jpeg_folder)) == [
         *["batches of [5, 5, 5, 5, 4]"] * 3,
@@ -103,7 +123,7 @@ def test_frame_folders(run: Run, tmp_path: Path, photographs: list[Path]) -> Non
     assert run("frame_folders.py", "frames") == ["5 sequences", *batches]
 
 
-@pytest.mark.parametrize("way", [cpu, decoding_gpu])
+@pytest.mark.parametrize("way", [cpu, moved, decoding_gpu])
 def test_middle_frames(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     for name in ("h264.mp4", "vp9.webm"):
@@ -116,3 +136,18 @@ def test_middle_frames(run: Run, tmp_path: Path) -> None:
         for step, size in enumerate(sizes)
     ]
     assert run("middle_frames.py", ".") == [f"{count} clips", *steps, "learns: True"]
+
+
+@pytest.mark.parametrize("way", [moved, dali, gpu])
+def test_training(run: Run, jpeg_folder: Path) -> None:
+    assert run("training.py", str(jpeg_folder), "--epochs", "2") == [
+        "epoch 0: 24 photographs in 5 batches",
+        "epoch 1: 24 photographs in 5 batches",
+        "validated: 24, better than chance: True",
+    ]
+
+
+@pytest.mark.parametrize("way", [moved, dali, gpu])
+def test_classes_of_operators(run: Run, jpeg_folder: Path) -> None:
+    mirrored = "[[[3, 4, 5], [0, 1, 2]]]"
+    assert run("classes_of_operators.py", str(jpeg_folder)) == ["(4, 3, 20, 20)", f"{mirrored} {mirrored}"]

@@ -22,11 +22,11 @@ from benchmarks.report import as_json, save
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
-from benchmarks.workload import Setup, prepare_pictures
+from benchmarks.workload import Setup, prepare_images
 
 PARTS = ("pixels", "throughput", "timeline", "sizes", "training", "gil", "neighbours", "mps")
 ON_REQUEST = ("gil", "neighbours", "mps")
-"""Parts for which there is no time beside the others."""
+"""Parts that would take too long in a run with the others."""
 
 SUFFIX = "-gpu"
 Document = dict[str, Any]
@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> bool:
     def say(what: str) -> None:
         print(f"[{budget.elapsed:5.0f} s] {what}", flush=True)
 
-    say(f"making {options.files} JPEGs, unless they are there")
-    folder = prepare_pictures(options.files)
+    say(f"creating {options.files} JPEGs, unless they exist")
+    folder = prepare_images(options.files)
     setup = Setup("bytes", folder, options.batch_size, options.workers, options.threads, device_id(options))
     session = Session(setup, options.rounds, options.seconds, budget, say)
     document = _empty(session, options)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> bool:
         print(f"Left out, as {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
     path = _save(session, options, document)
     print(f"Saved {path.name} after {budget.elapsed:.0f} s.")
-    with session.guarded("the pictures"):
+    with session.guarded("the images"):
         print(plot_all(document, path.with_suffix(".png")))
         if "timeline" in document:
             drawn = path.with_name(f"{path.stem}-timeline.png")
@@ -90,16 +90,18 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
         description="Check pixels, measure rates, training and sizes, record a timeline; print tables and goals, save "
-        "JSON and pictures. Takes less than eight minutes on a GPU.",
+        "JSON and plots. Takes less than eight minutes on a GPU.",
     )
     cores = core_count()
     add = made.add_argument
     usual = [part for part in PARTS if part not in ON_REQUEST]
     add("--only", nargs="+", choices=PARTS, default=usual, help="parts to run (default: %(default)s)")
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets hand over (default: all)")
+    add(
+        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets pass to the loader (default: all)"
+    )
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="length of one measurement (default: %(default)s)")
-    add("--limit", type=float, default=450.0, help="seconds after which nothing starts any more (default: %(default)s)")
+    add("--limit", type=float, default=450.0, help="seconds after which no further part starts (default: %(default)s)")
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
     add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")
@@ -108,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
-    add("--output", type=Path, default=RESULTS, help="folder of JSON and pictures (default: benchmarks/results)")
+    add("--output", type=Path, default=RESULTS, help="folder of JSON and plots (default: benchmarks/results)")
     return made
 
 

@@ -21,15 +21,15 @@ from benchmarks.workload import Setup
 
 BATCH = 64
 PACE = 3000.0
-"""Samples a second that the loop takes."""
+"""Samples per second that the loop takes."""
 
 KIND = "paths"
 SETTLE = 1.0
-"""Seconds that a loader gets to fill its queues before the loop counts alone."""
+"""Seconds in which a loader fills its queues before the loop counts alone."""
 
 START = 30.0
 COUNTS = 1000
-"""How far the loop counts between two looks at the clock."""
+"""Number of increments between two checks of the clock."""
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from benchmarks.gpu.training import EAGER, REPLAY, REPLAYED
 from benchmarks.targets import Figure
 
 CPU_SHARE = 0.5
-"""Of the processor time that NVIDIA's loader uses for a sample."""
+"""Upper bound of our CPU time per sample, as a fraction of that of NVIDIA's loader."""
 
 BEST_SHARES = {256: 0.98, 64: 0.985, 32: 0.96}
-"""Of the training's own speed, with our best mode, by batch size."""
+"""Lower bound of the training's speed with our best mode, relative to the training alone, by batch size."""
 
 SERVER_SHARES = {256: 0.90, 64: 0.90, 32: 0.95}
-"""The same with the server in its own process on the training's GPU, without MPS."""
+"""The same with the server in a separate process on the training's GPU, without MPS."""
 
-KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded pictures", "reader": "own reader"}
+KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded images", "reader": "own reader"}
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _rates(document: dict[str, Any]) -> Iterator[Goal]:
         ("encoded bytes / DALI's proxy", 2.0, "bytes", "nvidia-proxy"),
         ("encoded bytes / the decoder alone", 0.95, "bytes", "decoder"),
         ("file paths / DALI's proxy", 1.15, "paths", "nvidia-proxy"),
-        ("decoded pictures / DALI's proxy", 4.0, "decoded", "nvidia-proxy"),
-        ("  or: decoded pictures / workers' own decoding", 1.0, "decoded", "decode-only"),
+        ("decoded images / DALI's proxy", 4.0, "decoded", "nvidia-proxy"),
+        ("  or: decoded images / workers' own decoding", 1.0, "decoded", "decode-only"),
         ("own reader / DALI's pipeline", 1.0, "reader", "nvidia-dali"),
         ("encoded bytes / torch at its best", 1.0, "bytes", "torch-best"),
     ):
@@ -120,7 +120,7 @@ def _cores(document: dict[str, Any]) -> Iterator[Goal]:
         pairs = zip(rivals[REFERENCE]["rounds"], rivals[name]["rounds"], strict=True)
         ratios = [_cpu_per_sample(ours) / max(_cpu_per_sample(theirs), 1e-9) for ours, theirs in pairs]
         cores = f"{_cores_of(rivals[REFERENCE]):.1f} cores beside {_cores_of(rivals[name]):.1f}"
-        yield Goal(title, CPU_SHARE, Figure.of(ratios), below=True, note=cores)
+        yield Goal(title, CPU_SHARE, Figure.from_rounds(ratios), below=True, note=cores)
 
 
 def _shares(document: dict[str, Any]) -> Iterator[Goal]:
@@ -143,7 +143,7 @@ def _shares(document: dict[str, Any]) -> Iterator[Goal]:
                 continue
             best = max(found, key=lambda one: one["share"])
             rate = f"{statistics.median(best['rates']):,.0f} img/s"
-            yield Goal(name, bound, Figure.of(_rounds_of(best)), note=f"{best['loader']}, {rate}")
+            yield Goal(name, bound, Figure.from_rounds(_rounds_of(best)), note=f"{best['loader']}, {rate}")
 
 
 def _is_ours(name: str) -> bool:

@@ -24,11 +24,11 @@ from benchmarks.workload import Setup
 
 BATCH_SIZES = (64, 32)
 NEIGHBOURS = (4, 8)
-"""Processes beside the training: as many cores as loaders use at its pace, and more."""
+"""Numbers of processes beside the training: as many cores as loaders use at its speed, and more."""
 
 ROUNDS = 3
 START = 60.0
-"""Seconds that making the network, and choosing cuDNN's kernels, may take."""
+"""Seconds that creating the network and choosing cuDNN's kernels may take."""
 
 
 @dataclass(frozen=True)

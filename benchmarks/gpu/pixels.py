@@ -13,27 +13,27 @@ import numpy as np
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
 from benchmarks.rivals.ours import Ours
-from benchmarks.workload import MEAN, PICTURE_KINDS, READER_KIND, STD, Setup
+from benchmarks.workload import IMAGE_KINDS, MEAN, READER_KIND, STD, Setup
 
 BATCH = 32
 BATCHES = 2
 MEAN_BOUND = 2.0
-"""Mean difference that is allowed, in 255ths of white: smoothing colours or not makes 1, a window off by a pixel 8."""
+"""Allowed mean difference, in 255ths of white: chroma smoothing changes it by 1, a window off by one pixel by 8."""
 MAX_BOUND = 64.0
-"""Largest difference of a single value: without smoothing, edges of colours differ by up to 25."""
+"""Allowed difference of a single value: without chroma smoothing, edges differ by up to 25."""
 
 Variant = tuple[Ours, dict[str, str]]
-"""Who makes the pixels, and fields of `Setup` to change."""
+"""The rivals to check, and the fields of `Setup` to change."""
 
 HALF = {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"}
 VARIANTS: tuple[Variant, ...] = (
-    *((Ours(), {"kind": kind}) for kind in (*PICTURE_KINDS, READER_KIND)),
+    *((Ours(), {"kind": kind}) for kind in (*IMAGE_KINDS, READER_KIND)),
     (Ours(), HALF),
     (Ours("decoded on cores", placement="cores"), {"kind": "paths"}),
     (Ours("placed with the consumer", placement="consumer"), {"kind": "paths"}),
 )
 TINY: tuple[Variant, ...] = ((Ours(), HALF),)
-"""For a quick look at the code's paths, also without a GPU."""
+"""For a quick test of the code's paths, also without a GPU."""
 
 
 @dataclass(frozen=True)

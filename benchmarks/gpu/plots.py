@@ -16,7 +16,7 @@ RIVAL_COLORS = {
     "decode-only": "#999999", "decoder": "#999999",
 }  # fmt: skip
 BATCH_COLORS = ("#26456e", "#5b8db8", "#b4cfe3")
-"""From the largest batches to the smallest; other colors than the rivals', for they mean something else."""
+"""From the largest batches to the smallest; different from the rivals' colors, because they have another meaning."""
 MODE_TITLES = {
     "ours, process, server": 'dali-proxy,\nplacement="server"',
     "ours, process, cores": 'dali-proxy,\nplacement="cores"',
@@ -78,7 +78,7 @@ def _draw_rates(axes: Any, document: dict[str, Any]) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * axes.get_xlim()[1])
     axes.xaxis.set_major_formatter(_in_thousands)
-    axes.set_xlabel(f"pictures/s, batches of {document['setup']['batch_size']} (line: range of the rounds)")
+    axes.set_xlabel(f"images/s, batches of {document['setup']['batch_size']} (line: range of the rounds)")
     axes.set_title("Throughput", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
 
@@ -103,7 +103,7 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
                 if size in BEST_SHARES and one["loader"].startswith("ours"):
                     mark, half = BEST_SHARES[size], height * 0.45
                     axes.plot([mark, mark], [place - half, place + half], color="#d62728", linewidth=1.5)
-                # In a separate column, where no bar ends.
+                # In a separate column, which no bar reaches.
                 axes.text(
                     1.01, place, f"{one['share']:.0%}", transform=axes.get_yaxis_transform(), va="center", fontsize=8
                 )
@@ -152,6 +152,6 @@ def _draw_sizes(axes: Any, name: str, points: list[tuple[int, float]]) -> None:
     axes.set_ylim(0, 1.2 * max(rates))
     axes.yaxis.set_major_formatter(_in_thousands)
     axes.set_xlabel(f"{name}{' in pixels' if 'width' in name else ''}")
-    axes.set_ylabel("pictures/s")
+    axes.set_ylabel("images/s")
     axes.set_title(f"dali-proxy by {name}", fontsize=11)
     axes.grid(alpha=0.3)

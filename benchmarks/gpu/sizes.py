@@ -16,13 +16,13 @@ from benchmarks.gpu.session import Session
 from benchmarks.gpu_memory import memory_in_use
 from benchmarks.measurement import measure
 from benchmarks.rivals.ours import Ours
-from benchmarks.workload import READER_KIND, Setup, prepare_pictures
+from benchmarks.workload import READER_KIND, Setup, prepare_images
 
 START = 30.0
 """Seconds that a stream may take to open."""
 
 LARGE_FILES = 64
-"""How many pictures of each larger size are made."""
+"""Number of images to create of each larger size."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Variant:
 
     Attributes:
         title: Label.
-        series: Curve that it belongs to: "batch size", "picture width", or "" for none.
+        series: Curve that it belongs to: "batch size", "image width", or "" for none.
         x: X coordinate on that curve.
         changes: Fields of `Setup`.
         width: Width of the images, if it isn't the usual one.
@@ -50,7 +50,7 @@ def _batch(size: int) -> Variant:
 
 def _wide(width: int, batch_size: int) -> Variant:
     title = f"{width} x {width * 3 // 4} pixels, batches of {batch_size}"
-    return Variant(title, "picture width", width, {"kind": READER_KIND, "batch_size": batch_size}, width)
+    return Variant(title, "image width", width, {"kind": READER_KIND, "batch_size": batch_size}, width)
 
 
 VARIANTS = (
@@ -61,7 +61,7 @@ VARIANTS = (
     Variant("float32, NHWC", changes={"kind": READER_KIND, "layout": "HWC"}),
 )
 TINY = (_batch(4), _wide(256, 4))
-"""For a quick look at the code's paths."""
+"""For a quick test of the code's paths."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
                     helper.begin(setup, session.seconds)
                     rate, cores, memory = helper.end(session.seconds)
                 except RivalError as error:
-                    if not error.told:  # it hangs, or has ended
+                    if not error.reported:  # it hangs, or has ended
                         helper.close()
                         helper = None
                     raise
@@ -153,5 +153,5 @@ def _setup(session: Session, variant: Variant) -> Setup:
     changes = dict(variant.changes)
     if variant.width:
         files = min(LARGE_FILES, len(session.setup.files))
-        changes["folder"] = prepare_pictures(files, (variant.width, variant.width))
+        changes["folder"] = prepare_images(files, (variant.width, variant.width))
     return session.of_kind(**changes)

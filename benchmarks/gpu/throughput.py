@@ -18,7 +18,7 @@ from benchmarks.workload import READER_KIND
 
 KINDS = ("bytes", "paths", READER_KIND, "decoded")
 SLOW_KINDS = ("decoded",)
-"""NVIDIA's proxy takes eight seconds for each of their rounds: they get one less."""
+"""Kinds that need eight seconds per round with NVIDIA's proxy: they get one round less."""
 
 REFERENCE = "dali-proxy"
 RIVALS: tuple[Rival, ...] = (

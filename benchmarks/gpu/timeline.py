@@ -15,7 +15,7 @@ from benchmarks.workload import READER_KIND, Setup
 
 BATCHES = 5
 BEFORE = 12
-"""Batches that run before, so that nothing is allocated or compiled any more."""
+"""Number of warm-up batches, after which nothing is allocated or compiled."""
 
 PATIENCE = 60.0
 

@@ -13,16 +13,16 @@ import torch
 from benchmarks.measurement import tree_cpu
 
 MOST_LABELS = 4096
-"""More than any batch has."""
+"""Number of labels: more than samples in any batch."""
 
 REHEARSALS = 3
-"""Steps before one is captured: cuDNN chooses its kernels, the optimizer makes its state."""
+"""Steps before the capture: cuDNN chooses its kernels, and the optimizer creates its state."""
 
 AHEAD = 2
-"""Steps that are launched before the GPU has finished the first of them."""
+"""Number of steps that may be launched before the GPU has finished the first of them."""
 
 Step = Callable[[torch.Tensor], None]
-"""Trains on one batch."""
+"""Function that trains on one batch."""
 
 
 @cache

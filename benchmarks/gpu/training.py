@@ -24,26 +24,26 @@ from benchmarks.rivals.torch_best import TorchBest
 from benchmarks.workload import Setup
 
 BATCH_SIZES = (256, 64, 32)
-"""In order of importance, where time is short."""
+"""In order of importance, in case time runs out."""
 
 EAGER = "eager"
-"""Kernel by kernel: with small batches the training's own Python limits its speed."""
+"""One launch per kernel: with small batches, the training's own Python code limits its speed."""
 
 REPLAY = "CUDA graph"
-"""One launch a step: the GPU limits it, whatever the batch size."""
+"""One launch per step: the GPU limits the speed, for any batch size."""
 
 REPLAYED = (64, 32)
-"""Batch sizes that are trained on both ways."""
+"""Batch sizes with both kinds of training."""
 
 LAST = ("ours, thread", "nvidia-proxy")
-"""Share the interpreter's lock with the training, which small batches make them pay for: measured if there is time."""
+"""Loaders that share the interpreter's lock with the training, which costs small batches most: measured last."""
 
 KIND = "paths"
 RESIDENT = 4
-"""Batches that stay on the GPU to compare with."""
+"""Number of batches that stay on the GPU, for comparison."""
 
 START = 30.0
-"""Seconds that opening a loader and choosing cuDNN's kernels may take, beyond what is measured."""
+"""Seconds that opening a loader and choosing cuDNN's kernels may take, besides the measurement."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def measure_training(
                 shares: list[Share] = process.end(4 * (rounds + 1) * (session.seconds + PATIENCE))
             except RivalError as error:
                 session.fail(what, str(error))
-                if not error.told:  # it hangs, or has ended
+                if not error.reported:  # it hangs, or has ended
                     processes.end(rival)
                     del taking_part[name]
                 continue

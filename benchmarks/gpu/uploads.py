@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--threads", type=int, default=4)
     options = parser.parse_args()
-    print(f"{'':36}{'pictures/s':>12}{'GB/s':>8}{'ms of its thread':>18}{'ms of all threads':>19}")
+    print(f"{'':36}{'images/s':>12}{'GB/s':>8}{'ms of its thread':>18}{'ms of all threads':>19}")
     with SharedBlock.create(SEGMENT) as block:
         block.array[:] = 1
         for pinned in (True, False):

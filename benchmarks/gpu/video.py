@@ -33,13 +33,13 @@ from benchmarks.session import RESULTS, command, device_id
 
 SUFFIX = "-gpu-video"
 MEAN_BOUND = 2.0
-"""Mean difference of ours from the CPU's frames, of 255, above which they are wrong."""
+"""Mean difference from the CPU's frames, of 255, above which our frames are wrong."""
 
 GRACE = 25.0
-"""Seconds that a rival may take beyond what it measures."""
+"""Seconds that a rival may take besides its measurement."""
 
 FEW = {"dali": (8, 1), "ffmpeg-alone": (8, 1), "ffmpeg-unsafe": (8, 1), "ours-cpu": (16,)}
-"""Numbers of threads of rivals that don't need all of them."""
+"""Numbers of threads for rivals that don't need all of them."""
 
 IN_ORDER_ONLY = ("ffmpeg-alone", "ffmpeg-unsafe")
 BESIDE = {
@@ -48,7 +48,7 @@ BESIDE = {
     "torchcodec": ("default",),
     "pynvvideocodec": ("default",),
 }
-"""Who is measured beside a training, and on which streams that runs."""
+"""The rivals to measure beside a training, and the training's streams."""
 
 Document = dict[str, Any]
 
@@ -218,9 +218,9 @@ class Comparison:
             self.callers[rival].begin("rate", videos, threads, shuffle, self.options.seconds, beside)
             rate = self.callers[rival].end(self.options.seconds)
             self.say(f"  {what}: {rate['rate']:,.0f} frames/s (ready after {rate['opening']:.2f} s)")
-            told = {key: round(value, 3) for key, value in rate.items()}
+            rounded = {key: round(value, 3) for key, value in rate.items()}
             kind = {"codec": videos.codec, "rival": rival, "threads": threads, "shuffle": shuffle, "beside": beside}
-            self.document["rates"].append(kind | told)
+            self.document["rates"].append(kind | rounded)
 
     @contextmanager
     def _guarded(self, rival: str, what: str) -> Iterator[None]:
@@ -229,7 +229,7 @@ class Comparison:
             yield
         except RivalError as error:
             self._fail(f"{rival}: {what}", str(error))
-            if not error.told:
+            if not error.reported:
                 self.callers.pop(rival).let_go()
 
     def _fail(self, what: str, text: str) -> None:
@@ -293,7 +293,7 @@ def parser() -> argparse.ArgumentParser:
     add("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS), help="(default: all)")
     add("--threads", nargs="+", type=int, default=[8, 1, 16, 4], help="in this order (default: %(default)s)")
     add("--seconds", type=float, default=0.6, help="length of one measurement (default: %(default)s)")
-    add("--limit", type=float, default=80.0, help="seconds after which nothing starts any more (default: %(default)s)")
+    add("--limit", type=float, default=80.0, help="seconds after which no further part starts (default: %(default)s)")
     add("--size", nargs=2, type=int, default=[1920, 1080], help="width and height (default: %(default)s)")
     add("--frames", type=int, default=240, help="of each video (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")

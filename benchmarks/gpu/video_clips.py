@@ -12,10 +12,10 @@ from PIL import Image
 from dali_proxy._demo.data import photograph_paths
 
 LENGTH = 16
-"""Frames of a sequence."""
+"""Frames per sequence."""
 
 GROUP = 24
-"""Frames from one key frame to the next one."""
+"""Distance of key frames, in frames."""
 
 CODECS = {
     "h264": ("libx264", {"preset": "veryfast", "crf": "21", "bf": "2", "g": str(GROUP)}),
@@ -80,7 +80,7 @@ def _encode(path: Path, codec: str, size: tuple[int, int], frames: int) -> None:
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         context = stream.codec_context
         context.thread_count = 0  # one per core
-        context.colorspace = context.color_primaries = context.color_trc = _BT709  # so that no decoder has to guess
+        context.colorspace = context.color_primaries = context.color_trc = _BT709  # so that no decoder guesses
         context.color_range = _LIMITED
         for number in range(frames):
             turn = number / 40

@@ -30,10 +30,10 @@ RIVALS = {
     "ffmpeg-unsafe": ("av", "the same with hwaccel_flags=unsafe_output"),
     "ours-cpu": ("av", "read_frames on the CPU, a decoder a thread"),
 }
-"""Who takes part: the module that it needs, and what it is."""
+"""The rivals: the module that each needs, and its description."""
 
 PATIENCE = 20.0
-"""Seconds that all threads of a measurement may take until each has read a sequence."""
+"""Seconds in which all threads of a measurement must have read one sequence."""
 
 Answer = dict[str, float]
 
@@ -311,7 +311,7 @@ class PyNvVideoCodec(ByHand):
 
 
 class FfmpegAlone(ByHand):
-    """FFmpeg's frames in order, whatever sequence is requested."""
+    """FFmpeg's frames in order, for any requested sequence."""
 
     options: ClassVar[dict[str, str]] = {}
 

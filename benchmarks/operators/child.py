@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.operators.cases import Case
-from benchmarks.operators.side import Made, Side, Timing
+from benchmarks.operators.side import OutputSummary, Side, Timing
 
 #: Seconds that a case may take to start, and to answer after its measurement.
 PATIENCE = 30.0
@@ -34,7 +34,7 @@ class Child:
         self._arguments = (name, folder, threads, on_gpu)
         self._start()
 
-    def open(self, case: Case) -> list[Made]:
+    def open(self, case: Case) -> list[OutputSummary]:
         """Create the pipeline of a case and run one batch.
 
         Raises:
@@ -107,7 +107,7 @@ def _serve(name: str, folder: Path, threads: int, on_gpu: bool, connection: Conn
             if side is None:
                 side = Side(name, folder, threads, on_gpu)
             answer = side.open(question) if isinstance(question, Case) else side.measure(question)
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is told to the parent
+        except Exception as error:  # noqa: BLE001 - every exception of a library is reported to the parent
             lines = str(error).strip().splitlines()
             answer = f"{type(error).__name__}: {lines[0] if lines else traceback.format_exc(limit=-1)}"
         try:

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 BATCH = 64
 #: Layouts, for data with a layout.
 LAYOUTS = {
-    "pictures": "HWC",
+    "images": "HWC",
     "thumbnails": "HWC",
     "stamps": "HWC",
     "ragged": "HWC",
@@ -29,7 +29,7 @@ LAYOUTS = {
 }
 
 
-def picture(number: int, height: int = 480, width: int = 640) -> Array:
+def sample_image(number: int, height: int = 480, width: int = 640) -> Array:
     """Create a smooth image with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
     rng = np.random.default_rng(number)
     coarse = rng.integers(0, 256, (12, 16, 3)).astype(np.float32)
@@ -50,7 +50,7 @@ def _numbers(low: float, high: float, *shape: int, dtype: npt.DTypeLike = np.flo
 
 def _ragged(folder: Path) -> list[Array]:
     extents = np.random.default_rng(0).integers((240, 320), (481, 641), (BATCH, 2)).tolist()
-    return [picture(number, *extent) for number, extent in enumerate(extents)]
+    return [sample_image(number, *extent) for number, extent in enumerate(extents)]
 
 
 def _boxes(folder: Path) -> list[Array]:
@@ -62,7 +62,7 @@ def _boxes(folder: Path) -> list[Array]:
 
 def _encoded(suffix: str) -> Callable[[Path], list[Array]]:
     def make(folder: Path) -> list[Array]:
-        encoded = [cv2.imencode(suffix, picture(number))[1].ravel() for number in range(8)]
+        encoded = [cv2.imencode(suffix, sample_image(number))[1].ravel() for number in range(8)]
         return [encoded[number % 8] for number in range(BATCH)]
 
     return make
@@ -70,7 +70,7 @@ def _encoded(suffix: str) -> Callable[[Path], list[Array]]:
 
 def _npy(folder: Path) -> list[Array]:
     file = io.BytesIO()
-    np.save(file, picture(0, 224, 224))
+    np.save(file, sample_image(0, 224, 224))
     return [np.frombuffer(file.getvalue(), np.uint8)] * BATCH
 
 
@@ -79,13 +79,13 @@ def _paths(folder: Path) -> list[Array]:
 
 
 _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
-    "pictures": lambda folder: [picture(number) for number in range(BATCH)],
-    "thumbnails": lambda folder: [picture(number, 240, 320) for number in range(BATCH)],
-    "stamps": lambda folder: [picture(number, 120, 160) for number in range(BATCH)],
+    "images": lambda folder: [sample_image(number) for number in range(BATCH)],
+    "thumbnails": lambda folder: [sample_image(number, 240, 320) for number in range(BATCH)],
+    "stamps": lambda folder: [sample_image(number, 120, 160) for number in range(BATCH)],
     "ragged": _ragged,
-    "greys": lambda folder: [picture(number)[..., :1].copy() for number in range(BATCH)],
+    "greys": lambda folder: [sample_image(number)[..., :1].copy() for number in range(BATCH)],
     "planes": _numbers(0, 1, 3, 224, 224),
-    "clips": lambda folder: [np.stack([picture(number, 120, 160)] * 8) for number in range(BATCH)],
+    "clips": lambda folder: [np.stack([sample_image(number, 120, 160)] * 8) for number in range(BATCH)],
     "means": _numbers(0.4, 0.6, 3, 1, 1),
     "jpegs": _encoded(".jpg"),
     "pngs": _encoded(".png"),
@@ -125,9 +125,9 @@ def make(name: str, folder: Path) -> list[Array]:
 
 def write_files(folder: Path) -> None:
     """Write the files for readers: images in two classes, arrays, a sequence, annotations, an archive."""
-    jpegs = [cv2.imencode(".jpg", picture(number))[1].tobytes() for number in range(8)]
-    arrays = [picture(number, 224, 224) for number in range(8)]
-    frame = cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes()
+    jpegs = [cv2.imencode(".jpg", sample_image(number))[1].tobytes() for number in range(8)]
+    arrays = [sample_image(number, 224, 224) for number in range(8)]
+    frame = cv2.imencode(".jpg", sample_image(0, 60, 80))[1].tobytes()
     for parent in ("files/a", "files/b", "arrays", "sequences/0"):
         (folder / parent).mkdir(parents=True)
     for number in range(BATCH):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.operators.cases import Case
 from benchmarks.operators.child import Child, SideError
-from benchmarks.operators.side import SIDES, Made, Timing
+from benchmarks.operators.side import SIDES, OutputSummary, Timing
 
 OURS, THEIRS = SIDES
 
@@ -79,16 +79,16 @@ def measure_all(cases: Sequence[Case], folder: Path, options: argparse.Namespace
 
 def _measure(case: Case, children: Sequence[Child], options: argparse.Namespace) -> Result:
     result = Result(case)
-    made: dict[str, list[Made]] = {}
+    outputs: dict[str, list[OutputSummary]] = {}
     for child in children:
         try:
-            made[child.name] = child.open(case)
+            outputs[child.name] = child.open(case)
         except SideError as error:
             result.failures[child.name] = str(error)
-    if len(made) == len(SIDES) and not _agree(case, made[OURS], made[THEIRS]):
-        result.failures = {name: f"they make different things: {outputs}" for name, outputs in made.items()}
+    if len(outputs) == len(SIDES) and not _agree(case, outputs[OURS], outputs[THEIRS]):
+        result.failures = {name: f"the outputs differ: {summaries}" for name, summaries in outputs.items()}
         return result
-    able = [child for child in children if child.name in made]
+    able = [child for child in children if child.name in outputs]
     for number in range(options.rounds):
         for child in able if number % 2 else able[::-1]:
             if child.name in result.failures:
@@ -101,7 +101,7 @@ def _measure(case: Case, children: Sequence[Child], options: argparse.Namespace)
     return result
 
 
-def _agree(case: Case, ours: Sequence[Made], theirs: Sequence[Made]) -> bool:
+def _agree(case: Case, ours: Sequence[OutputSummary], theirs: Sequence[OutputSummary]) -> bool:
     """Return whether the outputs have the same means: a check that both libraries do the same work."""
     return len(ours) == len(theirs) and all(
         our.dtype == their.dtype

@@ -21,7 +21,7 @@ DEPTH = 2
 
 
 @dataclass(frozen=True)
-class Made:
+class OutputSummary:
     """The first sample of an output: shape, dtype and mean."""
 
     shape: tuple[int, ...]
@@ -69,7 +69,7 @@ class Side:
         self._folder, self._threads, self._on_gpu = folder, threads, on_gpu
         self._pipeline: Any = None
 
-    def open(self, case: Case) -> list[Made]:
+    def open(self, case: Case) -> list[OutputSummary]:
         """Create the pipeline of a case, and describe its first batch."""
         self.close()
         # On the CPU run one batch after the other, so that none runs while the other library is measured. On the GPU
@@ -167,6 +167,8 @@ def _upload(batch: list[Array]) -> Any:
     return [cupy.asarray(sample) for sample in batch]
 
 
-def _describe(output: Any) -> Made:
+def _describe(output: Any) -> OutputSummary:
     sample = np.asarray((output.as_cpu() if hasattr(output, "as_cpu") else output).at(0))
-    return Made(sample.shape, sample.dtype.name, float(sample.astype(np.float64).mean()) if sample.size else 0.0)
+    return OutputSummary(
+        sample.shape, sample.dtype.name, float(sample.astype(np.float64).mean()) if sample.size else 0.0
+    )

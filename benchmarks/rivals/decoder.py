@@ -15,9 +15,9 @@ from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import Setup
 
 IN_FLIGHT = 2
-"""Batches that are decoded at once: one is waited for while the next one runs."""
+"""Number of batches in flight: the rival waits for one while the next one runs."""
 
-Pictures = list[np.ndarray]
+Images = list[np.ndarray]
 Decode = Callable[[Any], None]
 
 
@@ -37,7 +37,7 @@ class DecoderAlone(Rival):
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
         """Yield the indices of the images in place of their pixels."""
-        encoded = read_pictures(setup)
+        encoded = read_images(setup)
         with open_decoder(setup) as (prepare, decode):
             batches: dict[int, Any] = {}  # by the first image; all work except decoding is done once
             for first in itertools.count(step=setup.batch_size):
@@ -49,7 +49,7 @@ class DecoderAlone(Rival):
                 yield indices, indices
 
 
-def read_pictures(setup: Setup) -> Pictures:
+def read_images(setup: Setup) -> Images:
     """Read all files into one block of memory, which is pinned if there is a GPU."""
     files = [np.fromfile(path, np.uint8) for path in setup.files]
     ends = np.cumsum([len(file) for file in files]).tolist()
@@ -59,7 +59,7 @@ def read_pictures(setup: Setup) -> Pictures:
 
 
 @contextmanager
-def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Decode]]:
+def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Images], Any], Decode]]:
     """Open the decoder that the operators use, with their default options.
 
     Yield a function that prepares images for the decoder, and one that decodes them and returns when all batches but
@@ -69,7 +69,7 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
 
     if setup.device_id is None:
         with GpuDecoder(None, setup.threads) as codec:
-            yield list, lambda pictures: codec.decode(pictures).release()
+            yield list, lambda images: codec.decode(images).release()
         return
     import cupy
 

@@ -9,7 +9,7 @@ import torch
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline
 from benchmarks.rivals.base import Batch, Rival, without_dali
-from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, Setup
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_KINDS, Setup
 
 
 class NvidiaProxy(Rival):
@@ -20,7 +20,7 @@ class NvidiaProxy(Rival):
     """
 
     name = "nvidia-proxy"
-    kinds = (*PICTURE_KINDS, *ARRAY_SHAPES)
+    kinds = (*IMAGE_KINDS, *ARRAY_SHAPES)
     devices = ("cpu", "cuda")
     yardstick = False
 

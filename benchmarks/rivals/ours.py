@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline, make_reader_pipeline
 from benchmarks.rivals.base import Batch, Rival
-from benchmarks.workload import ARRAY_SHAPES, ONE_WORKER_KIND, PICTURE_KINDS, READER_KIND, Setup
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_KINDS, ONE_WORKER_KIND, READER_KIND, Setup
 
 PLACEMENTS = ("server", "cores", "consumer")
 """Where the stages can run; "auto" is one of them."""
@@ -23,7 +23,7 @@ class Ours(Rival):
         options: Further arguments of ``DALIServer``.
     """
 
-    kinds = (*PICTURE_KINDS, ONE_WORKER_KIND, *ARRAY_SHAPES, READER_KIND)
+    kinds = (*IMAGE_KINDS, ONE_WORKER_KIND, *ARRAY_SHAPES, READER_KIND)
     devices = ("cpu", "cuda")
     yardstick = False
 

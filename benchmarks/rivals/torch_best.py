@@ -19,16 +19,16 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.crop import random_window
-from benchmarks.datasets import PictureDataset
+from benchmarks.datasets import ImageDataset
 from benchmarks.rivals.base import Batch, Rival
-from benchmarks.workload import IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
+from benchmarks.workload import IMAGE_KINDS, IMAGE_SIZE, MEAN, STD, Setup
 
 
 class TorchBest(Rival):
     """A DataLoader whose workers write uint8 images into one tensor per batch; the training process normalises it."""
 
     name = "torch-best"
-    kinds = PICTURE_KINDS
+    kinds = IMAGE_KINDS
     devices = ("cpu", "cuda")
     yardstick = False
 
@@ -60,11 +60,11 @@ class BatchDataset(Dataset[Batch]):
     """A dataset that loads a whole batch at once, directly into the memory that is sent."""
 
     def __init__(self, setup: Setup) -> None:
-        self.pictures = PictureDataset(setup, self.transform)
+        self.images = ImageDataset(setup, self.transform)
         self.kind = setup.kind
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         # Shared memory, allocated as in torch's default_collate: it is sent without another copy.
@@ -72,7 +72,7 @@ class BatchDataset(Dataset[Batch]):
         storage = torch.UntypedStorage._new_shared(math.prod(shape), device="cpu")
         images = torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
         for position, index in enumerate(indices):
-            images[position], _ = self.pictures[index]
+            images[position], _ = self.images[index]
         return images, torch.tensor(indices)
 
     def transform(self, sample: np.ndarray) -> torch.Tensor:

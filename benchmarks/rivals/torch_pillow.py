@@ -13,14 +13,14 @@ from torch.utils.data import DataLoader
 from benchmarks.crop import random_window
 from benchmarks.datasets import make_dataset
 from benchmarks.rivals.base import Batch, Rival
-from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_KINDS, IMAGE_SIZE, MEAN, STD, Setup
 
 
 class TorchPillow(Rival):
     """The plain DataLoader: the default collate, the default prefetching, pinned memory if there is a GPU."""
 
     name = "torch-pillow"
-    kinds = (*PICTURE_KINDS, *ARRAY_SHAPES)
+    kinds = (*IMAGE_KINDS, *ARRAY_SHAPES)
     devices = ("cpu", "cuda")
     yardstick = False
 
@@ -47,13 +47,13 @@ class PillowTransform:
 
     def __call__(self, sample: np.ndarray) -> torch.Tensor:
         """Create float32 ``[3, 224, 224]`` from a path, an encoded or a decoded image."""
-        picture = self.open(sample)
-        x, y, width, height = random_window(*picture.size)
+        image = self.open(sample)
+        x, y, width, height = random_window(*image.size)
         box = (x, y, x + width, y + height)
-        picture = picture.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=box)
+        image = image.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=box)
         if torch.rand(()) < 0.5:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        pixels = (np.asarray(picture, np.float32) - self.mean) * self.scale
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        pixels = (np.asarray(image, np.float32) - self.mean) * self.scale
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
     def open(self, sample: np.ndarray) -> Image.Image:

@@ -15,7 +15,7 @@ from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, DECODED_KINDS, Setup
 
 COPIED_BYTES = 256 << 20
-"""How much is copied before the same memory comes again: more than caches hold."""
+"""Bytes that are copied before the same memory is used again: more than the caches hold."""
 
 
 class DecodeOnly(Rival):

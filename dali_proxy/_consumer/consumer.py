@@ -12,8 +12,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from dali_proxy._consumer.device_stage import SecondHalf
-from dali_proxy._consumer.pending_requests import Deadline, Key, Question, Questions, Talk, fresh, without_frames
+from dali_proxy._consumer.device_stage import DeviceStage
+from dali_proxy._consumer.pending_requests import (
+    ChannelGuard,
+    Deadline,
+    Key,
+    PendingRequest,
+    PendingRequests,
+    fresh,
+    without_frames,
+)
+from dali_proxy._transport.deferred import DeferredOutputs
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
@@ -56,7 +65,7 @@ class ConsumerClient:
         endpoint: address of the server.
         how_it_ended: returns how the server ended if this process can know, else an empty string.
         local: exchange of the server, if it runs in this process.
-        second_half: serialized device stage, which continues the server's batches; None if the server runs the whole
+        device_stage: serialized device stage, which continues the server's batches; None if the server runs the whole
             pipeline.
 
     Raises:
@@ -72,33 +81,33 @@ class ConsumerClient:
         endpoint: Endpoint,
         how_it_ended: Callable[[], str] = str,
         local: LocalExchange | None = None,
-        second_half: bytes | None = None,
+        device_stage: bytes | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._how_it_ended = how_it_ended
-        self._second_half = None if second_half is None else SecondHalf(second_half)
+        self._device_stage = None if device_stage is None else DeviceStage(device_stage)
         try:
             self._channel, received = open_channel(endpoint, "consumer", "main")
         except BaseException:
-            if self._second_half is not None:
-                self._second_half.close()
+            if self._device_stage is not None:
+                self._device_stage.close()
             raise
-        device_id = None if self._second_half is None else self._second_half.device_id
+        device_id = None if self._device_stage is None else self._device_stage.device_id
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._questions = Questions()
-        self._lock, self._changed, self._ahead = self._questions.lock, self._questions.changed, self._questions.ahead
+        self._requests = PendingRequests()
+        self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
         self._taking = new_rlock(Level.DELIVERY, "delivery")
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""
         self._tokens = itertools.count()
-        self._unwanted = ReleaseQueue()
-        self._talking = threading.local()  # .now: this thread is in the channel, so finalizers send nothing
+        self._releases = ReleaseQueue()
+        self._in_channel = threading.local()  # .now: this thread is in the channel, so finalizers send nothing
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
-        if self._second_half is not None and self._second_half.waits_for_all:
+        if self._device_stage is not None and self._device_stage.waits_for_all:
             self._receiving = True
             self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             self._receiver.start()
@@ -125,7 +134,7 @@ class ConsumerClient:
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            answer = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
+            answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that request the same batch get the same tensors
@@ -134,8 +143,8 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    ticket.samples, ticket.outputs = self._questions.get(key, Question()).samples, answer.tensors()
-            self._questions.forget(key)  # not earlier: another thread would fetch the batch, which has been sent
+                    ticket.samples, ticket.outputs = self._requests.get(key, PendingRequest()).samples, answer.tensors()
+            self._requests.forget(key)  # not earlier: another thread would fetch the batch, which has been sent
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
@@ -159,14 +168,14 @@ class ConsumerClient:
 
     def open_session(self, session: int) -> None:
         """Open the session of an iterator: batches submitted for it belong to this process."""
-        with deferred_signals, server_errors(), Talk(self._talking):
+        with deferred_signals, server_errors(), ChannelGuard(self._in_channel):
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""
-        self._unwanted.add_session(session)
+        self._releases.add_session(session)
         self._flush_if_safe()
 
     def statistics(self) -> dict[str, Any]:
@@ -177,9 +186,9 @@ class ConsumerClient:
             try:
                 answer: dict[str, Any] = self._ask(key, StatsRequest(token))
             finally:
-                self._questions.forget(key)
-        if self._second_half is not None:
-            self._second_half.add_times(answer["operators"])
+                self._requests.forget(key)
+        if self._device_stage is not None:
+            self._device_stage.add_times(answer["operators"])
         return answer
 
     @deferred_signals
@@ -189,40 +198,40 @@ class ConsumerClient:
         self._flush_if_safe()
         with self._lock:
             self._end = self._end or ServerClosedError("the server was stopped")
-        with Talk(self._talking):
+        with ChannelGuard(self._in_channel):
             self._channel.close()
         if self._receiver is not None:
             self._receiver.join()
-        if self._second_half is not None:
-            self._second_half.close()
+        if self._device_stage is not None:
+            self._device_stage.close()
         self._opener.close()
 
-    def _ask(self, key: Key, question: Any, patience: float | None = None) -> Any:
-        """Send a request unless it was sent, and wait for its answer, which stays until `Questions.forget`."""
+    def _ask(self, key: Key, message: Any, patience: float | None = None) -> Any:
+        """Send a request unless it was sent, and wait for its answer, which stays until `PendingRequests.forget`."""
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
-        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
+        with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
-            asked = self._questions.setdefault(key, Question())
-            new, asked.sent = not asked.sent, True
+            request = self._requests.setdefault(key, PendingRequest())
+            new, request.sent = not request.sent, True
             early = self._ahead.ask(key[1:])
         try:
             if new:
-                self._send(question, deadline)
+                self._send(message, deadline)
         except BaseException:  # also of signal handlers: a later call must not wait for an unsent request
-            asked.sent = False
+            request.sent = False
             raise
         self._fetch_early(early)
-        if self._unwanted:  # added by a finalizer: an early batch sends no message that would carry it
+        if self._releases:  # added by a finalizer: an early batch sends no message that would carry it
             self._flush_if_safe()
         self._go_on()
         while True:
             with self._lock:
-                waits = asked.answer is None and (asked.coming or (self._receiving and self._end is None))
+                waits = request.answer is None and (request.coming or (self._receiving and self._end is None))
                 if waits:
                     self._changed.wait(_TURN if deadline.left is None else min(deadline.left, _TURN))
-                if asked.answer is not None:
-                    return asked.answer
+                if request.answer is not None:
+                    return request.answer
                 if not waits:
                     if self._end is not None:
                         raise fresh(self._end)
@@ -240,23 +249,23 @@ class ConsumerClient:
 
     def _go_on(self) -> None:
         """Issue the batches that have arrived for this process's GPU, so that they are ready when requested."""
-        if self._second_half is not None and self._receiver is None:
+        if self._device_stage is not None and self._receiver is None:
             self._receive_ready()
-            self._second_half.give_back()
+            self._device_stage.release_finished()
 
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
         """Fetch batches before a thread requests them."""
         for key in keys:
-            with Talk(self._talking):
+            with ChannelGuard(self._in_channel):
                 with self._lock:
                     if not self._ahead.is_early(key):
                         continue  # its session has ended, or a thread has requested it
-                    asked = self._questions.setdefault(("batch", *key), Question())
+                    request = self._requests.setdefault(("batch", *key), PendingRequest())
                 try:
                     self._channel.post(Fetch(*key))
                 except IPCError:
                     return  # the server is gone: the next request raises that
-                asked.sent = True
+                request.sent = True
 
     def _receive(self) -> None:
         """Receive for all threads until the connection ends."""
@@ -272,7 +281,7 @@ class ConsumerClient:
     def _receive_one(self, left: float | None = None) -> None:
         """Receive and file one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
-            with Talk(self._talking):
+            with ChannelGuard(self._in_channel):
                 if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
                     self._channel.flush()
                 received = self._channel.receive(timeout=_GLANCE if left is None else min(left, _GLANCE))
@@ -295,18 +304,18 @@ class ConsumerClient:
                 self._take(message, received.fds)
             except BaseException as error:  # also of signal handlers: no thread may wait for a lost batch
                 lost = ProxyError(f"a batch arrived, but was lost while it was received: {error!r}")
-                self._questions.answer(("batch", message.client, message.seq), lost)
+                self._requests.answer(("batch", message.client, message.seq), lost)
                 raise
             return
         received.close_fds()
         if isinstance(message, Failure):
             key = ("batch", message.client, message.seq)
             with self._lock:
-                asked = self._questions.get(key)
-            if asked is not None and not asked.coming:
-                self._questions.answer(key, rebuild(message))
+                request = self._requests.get(key)
+            if request is not None and not request.coming:
+                self._requests.answer(key, rebuild(message))
         elif isinstance(message, Stats):
-            self._questions.answer(("stats", message.token), json.loads(message.text))
+            self._requests.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
             self._opener.detach(message.slots)
         elif isinstance(message, Goodbye):
@@ -314,25 +323,25 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
-            asked = self._questions.get(key)
-            if asked is not None:
-                asked.note(result, goes_on=self._second_half is not None)
+        with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
+            request = self._requests.get(key)
+            if request is not None:
+                request.note(result, continues=self._device_stage is not None)
             following = [("batch", *each) for each in unpack_keys(result.following)]
-            unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._questions]
+            unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._requests]
             early = self._ahead.note(result.session, unasked)
         self._fetch_early(early)
-        if self._second_half is None:
-            self._questions.answer(key, self._open(result, fds, self._opener.receive))
+        if self._device_stage is None:
+            self._requests.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
         inputs = self._open(result, fds, opened)
         if isinstance(inputs, Exception):
-            self._questions.answer(key, inputs)
-        elif asked is not None and result.prepared is not None:
-            self._questions.answer(key, self._second_half.issue(result, *inputs))
-        elif asked is not None:
-            self._second_half.start(result, inputs, partial(self._questions.answer, key))
+            self._requests.answer(key, inputs)
+        elif request is not None and result.prepared is not None:
+            self._requests.answer(key, self._device_stage.issue(result, *inputs))
+        elif request is not None:
+            self._device_stage.start(result, inputs, partial(self._requests.answer, key))
 
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
@@ -349,7 +358,7 @@ class ConsumerClient:
 
     def _send(self, message: Any, deadline: Deadline) -> None:
         try:
-            with Talk(self._talking):
+            with ChannelGuard(self._in_channel):
                 self._flush()
                 self._channel.send(message, timeout=deadline.left)
         except ChannelTimeoutError:
@@ -373,7 +382,7 @@ class ConsumerClient:
                 return
             self._receiving = True
         try:
-            with Talk(self._talking):
+            with ChannelGuard(self._in_channel):
                 ready = self._channel.receive_ready(rest=rest)
             with ExitStack() as steps:  # files all messages, even if a signal handler raises
                 for received in reversed(ready):
@@ -387,20 +396,20 @@ class ConsumerClient:
 
     def _discard(self, client: int, seq: int) -> None:
         """Release the batch of a ticket that was freed unused. Finalizers call this, anywhere in any thread."""
-        self._unwanted.add_batch(client, seq)
+        self._releases.add_batch(client, seq)
         self._flush_if_safe()
 
     def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # The function is an argument because finalizers also run after modules have lost their globals.
         # In the channel, this thread itself holds the locks, and the next message sends the rest of the queue.
         # Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
-        if getattr(self._talking, "now", False) or is_finalizing():
+        if getattr(self._in_channel, "now", False) or is_finalizing():
             return
         try:
-            with deferred_signals, Talk(self._talking):
+            with deferred_signals, ChannelGuard(self._in_channel):
                 self._flush()
         except IPCError:
             return  # the server is gone, and the batches with it
 
     def _flush(self) -> None:
-        self._unwanted.flush(self._channel.post, self._questions.forget_batches, self._questions.forget_session)
+        self._releases.flush(self._channel.post, self._requests.forget_batches, self._requests.forget_session)

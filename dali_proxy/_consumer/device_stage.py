@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy._consumer.launcher import Issued, Launcher
-from dali_proxy._consumer.side_stream import CudaLane
+from dali_proxy._consumer.launcher import Launcher
+from dali_proxy._consumer.side_stream import SideStream
+from dali_proxy._transport.deferred import DeferredOutputs, OutputFunctions
 from dali_proxy._transport.failures import describe, rebuild
 from dali_proxy._transport.labels import unpack_labels
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
-from pipeline._compiler.device_planner import simple_parts
+from pipeline._compiler.device_planner import simple_derivations
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.error_context import describe_failure
@@ -26,28 +28,14 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Made", "Run", "SecondHalf"]
-
-
-class Run:
-    """Outputs that an executor has computed."""
-
-    def __init__(self, outputs: Sequence[TensorList]) -> None:
-        self._outputs = outputs
-
-    def tensors(self) -> tuple[Any, ...]:
-        """Return the outputs like a server's results: one tensor each, or a list of tensors where shapes differ.
-
-        On a GPU, the current stream waits for the data.
-        """
-        return tuple(_tensors(output) for output in self._outputs)
+__all__ = ["DeviceStage", "Outcome"]
 
 
 #: Outputs of the pipeline, or the error that it raised.
-Made = Issued | Run | Exception
+Outcome = DeferredOutputs | Exception
 
 
-class SecondHalf:
+class DeviceStage:
     """Continues the server's batches, on separate CUDA streams. Only streams wait for the GPU, never the host.
 
     Prepared batches are issued immediately. An executor with its own threads runs the other batches. It is built when
@@ -65,16 +53,16 @@ class SecondHalf:
         self._internals = self._pipeline._internals
         nodes = self._internals.graph.nodes
         self._on_gpu = [node for node in nodes if node.device != "cpu"]
-        parts = simple_parts(self._internals.graph)
+        derivations = simple_derivations(self._internals.graph)
         #: Operators for the error when a batch can't be issued, which names the first one.
-        self._launching = [part.chain[-1] for part in parts or () if part.chain] or self._on_gpu
+        self._launching = [each.chain[-1] for each in derivations or () if each.chain] or self._on_gpu
         #: Number of the GPU, or None.
         self.device_id = self._internals.arguments.executor_config().device_id if self._on_gpu else None
         self._launcher: Launcher | None = None
         self._runs = False  # whether an executor exists
         try:
-            if parts is not None:
-                self._launcher = Launcher(self.device_id, CudaLane)
+            if derivations is not None:
+                self._launcher = Launcher(self.device_id, SideStream)
             else:
                 self._pipeline.build()
                 self._runs = True
@@ -82,7 +70,7 @@ class SecondHalf:
             self._internals.close()
             raise
 
-    def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
+    def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Outcome], None]) -> None:
         """Start a batch that isn't prepared, and return immediately.
 
         Args:
@@ -98,11 +86,11 @@ class SecondHalf:
         try:
             self._pipeline.build()
             self._runs = True
-            self._internals.runner.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
+            self._internals.runner.submit(request, lambda done: on_done(_outcome(origin, client, seq, done)))
         except PipelineError as error:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
-    def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Made:
+    def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Outcome:
         """Issue a prepared batch and return its outputs.
 
         Args:
@@ -125,10 +113,10 @@ class SecondHalf:
         """Whether an executor runs all batches, so that it should get each as soon as it arrives."""
         return self._launcher is None
 
-    def give_back(self) -> None:
+    def release_finished(self) -> None:
         """Release the server's slots that the GPU has read."""
         if self._launcher is not None:
-            self._launcher.give_back()
+            self._launcher.release_finished()
 
     def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
         """Add the times of the device stage's operators to those that the server reported."""
@@ -154,13 +142,13 @@ class SecondHalf:
             self._launcher.close()
 
 
-def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
-    if made.error is None:
-        return Run(made.outputs)
+def _outcome(origin: Origin, client: int, seq: int, result: BatchResult) -> Outcome:
+    if result.error is None:
+        return OutputFunctions([partial(_tensors, output) for output in result.outputs])
     paths = [os.fsencode(path) for path in origin.paths]
     indices = unpack_labels(origin.indices, origin.batch_size)
     names = unpack_labels(origin.names, origin.batch_size)
-    return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths, names))
+    return rebuild(describe(result.error, client, seq, indices, origin.worker, origin.worker_pid, paths, names))
 
 
 def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:

@@ -25,11 +25,11 @@ class EarlierShapes:
         # was a list.
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
 
-    def check(self, place: int, output: int, value: Any, ticket: Ticket) -> None:
+    def check(self, index: int, output: int, value: Any, ticket: Ticket) -> None:
         """Record the shape of an output and compare it with earlier batches.
 
         Args:
-            place: index of the placeholder in the batch, from 0.
+            index: index of the placeholder in the batch, from 0.
             output: index of the pipeline's output.
             value: a tensor, or a list of the samples' tensors.
             ticket: ticket of the batch.
@@ -37,7 +37,7 @@ class EarlierShapes:
         Raises:
             BatchError: the output is a list, and was a tensor before.
         """
-        key = place, output
+        key = index, output
         if not isinstance(value, list):
             if self._shapes.get(key, ()) is not None:
                 self._shapes[key] = tuple(value.shape[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._consumer.side_stream import CudaLane, Lane, Moment
+from dali_proxy._consumer.side_stream import Event, SideStream, Stream
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import unpacked
@@ -26,32 +26,32 @@ from pipeline.tensors.cpu import Array
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Issued", "Launcher"]
+__all__ = ["IssuedOutputs", "Launcher"]
 
 
-class Issued:
+class IssuedOutputs:
     """The outputs of a batch that the GPU may still be computing: the caller's stream waits for them, not the host.
 
     Args:
         outputs: one tensor for each output that is one array, else a list of tensors.
         memories: memory of the tensors on the GPU.
-        moment: event after the tensors on the GPU are written; None without such tensors.
-        lane: lane that writes the tensors on the GPU.
+        event: event after the tensors on the GPU are written; None without such tensors.
+        stream: stream that writes the tensors on the GPU.
     """
 
     def __init__(
-        self, outputs: tuple[Any, ...], memories: Sequence[torch.Tensor], moment: Moment | None, lane: Lane | None
+        self, outputs: tuple[Any, ...], memories: Sequence[torch.Tensor], event: Event | None, stream: Stream | None
     ) -> None:
         self._outputs = outputs
         self._memories = memories
-        self._moment = moment
-        self._lane = lane
+        self._event = event
+        self._stream = stream
 
     def tensors(self) -> tuple[Any, ...]:
-        """Return the outputs. On a GPU, the current stream waits for the data."""
-        if self._moment is not None:
-            assert self._lane is not None  # it recorded the event
-            self._lane.hand_over(self._moment, self._memories)
+        """See `DeferredOutputs`."""
+        if self._event is not None:
+            assert self._stream is not None  # it recorded the event
+            self._stream.block_current(self._event, self._memories)
         return self._outputs
 
 
@@ -59,11 +59,11 @@ class Launcher:
     """Issues batches, one after the other. Thread-safe.
 
     The server has computed all parameters of the batches and samples. The slot of a batch returns to the server after
-    the copy has ended: the next `issue` or `give_back` releases it.
+    the copy has ended: the next `issue` or `release_finished` releases it.
 
     Args:
         device_id: number of the GPU; None if all outputs are on the CPU.
-        open_lane: opens the lane of a GPU.
+        open_stream: opens a stream of the GPU.
 
     Raises:
         DeviceError: the GPU is missing.
@@ -73,15 +73,15 @@ class Launcher:
         cost: time that the threads of this process spent on issuing.
     """
 
-    def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
-        self._lane = None if device_id is None else open_lane(device_id)
+    def __init__(self, device_id: int | None, open_stream: Callable[[int], Stream] = SideStream) -> None:
+        self._stream = None if device_id is None else open_stream(device_id)
         self._lock = new_rlock(Level.LAUNCHER, "launcher")  # a signal handler that closes may interrupt its holder
-        self._copying: deque[tuple[Moment, Any]] = deque()  # slots and bounce buffers that the GPU reads
+        self._copying: deque[tuple[Event, Any]] = deque()  # slots and bounce buffers that the GPU reads
         self._unmarked: list[Any] = []  # the same, where recording the event failed
         self.batches = 0
         self.cost = Cost()
 
-    def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
+    def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> IssuedOutputs:
         """Issue a batch, without waiting for the GPU.
 
         Args:
@@ -96,11 +96,11 @@ class Launcher:
         with self._lock:
             return self._issue(prepared, arrays, pinned)
 
-    def give_back(self) -> None:
+    def release_finished(self) -> None:
         """Release the memory that the GPU has read. A thread that is issuing a batch does this itself."""
         if self._lock.acquire(blocking=False):
             try:
-                self._give_back()
+                self._release_finished()
             finally:
                 self._lock.release()
 
@@ -111,77 +111,77 @@ class Launcher:
                 with suppress(Exception):  # the GPU is in an error state: it has stopped reading
                     self._copying[0][0].synchronize()
                 self._copying.popleft()
-            if self._lane is not None:
-                self._lane.close()
+            if self._stream is not None:
+                self._stream.close()
 
-    def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
+    def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> IssuedOutputs:
         begin = spent()
-        self._give_back()
+        self._release_finished()
         on_cpu = prepared.outputs.count(None)
         blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
-        made: list[Any] = []
+        launched: list[Any] = []
         memories: list[torch.Tensor] = []
-        moment = None
-        if len(blocks) == 1 and self._lane is not None and isinstance(blocks[0], np.ndarray):
-            with self._lane.active():
-                made, memories = self._issue_block(self._lane, prepared, blocks[0], pinned)
-                moment = self._copying[-1][0]
+        event = None
+        if len(blocks) == 1 and self._stream is not None and isinstance(blocks[0], np.ndarray):
+            with self._stream.active():
+                launched, memories = self._issue_block(self._stream, prepared, blocks[0], pinned)
+                event = self._copying[-1][0]
         elif blocks or on_cpu != len(prepared.outputs):
             raise ProtocolError(
                 "a prepared batch has no block, or more than one, or needs a GPU that the pipeline doesn't have"
             )
-        on_gpu = iter(made)
+        on_gpu = iter(launched)
         outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
         self.batches += 1
         self.cost = self.cost.plus(spent().minus(begin))
-        return Issued(outputs, memories, moment, self._lane)
+        return IssuedOutputs(outputs, memories, event, self._stream)
 
-    def _give_back(self) -> None:
+    def _release_finished(self) -> None:
         copying = self._copying
         while copying and _is_done(copying[0][0]):
             copying.popleft()
 
     def _issue_block(
-        self, lane: Lane, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool
+        self, stream: Stream, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool
     ) -> tuple[list[Any], list[torch.Tensor]]:
         import torch
 
         outputs = [output for output in prepared.outputs if output is not None]
         _check(prepared, outputs, block.nbytes)
-        shaped = [_Shaped(output, lane) for output in outputs]
+        shaped = [_Shaped(output, stream) for output in outputs]
         launches = [(output.launch, each) for output, each in zip(outputs, shaped, strict=True) if output.launch]
         held: Any = block
         source = _address(block)
         if launches:
             # Sizes are rounded to a few values, so that the allocator can reuse memory of earlier batches.
-            whole = lane.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
+            copied = stream.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
             for launch, each in launches:
-                relocate(_pictures(block, launch), whole.data_ptr(), each.memory.data_ptr())
+                relocate(_image_table(block, launch), copied.data_ptr(), each.memory.data_ptr())
         try:
             if not pinned:
-                bounced = lane.bounce(block.nbytes)
+                bounced = stream.bounce(block.nbytes)
                 bounced.numpy()[:] = block
                 held, source = bounced, bounced.data_ptr()
             if launches:
-                lane.copy(whole.data_ptr(), source, prepared.launched_nbytes)
+                stream.copy(copied.data_ptr(), source, prepared.launched_nbytes)
             for output, each in zip(outputs, shaped, strict=True):
                 if output.launch is None and output.nbytes:
-                    lane.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
+                    stream.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
             for launch, each in launches:
-                pointers = [whole.data_ptr() + place for place in (launch.pictures, launch.channels_table)]
+                pointers = [copied.data_ptr() + offset for offset in (launch.images, launch.channels_table)]
                 defines = fused_defines(each.dtype, launch.channels, launch.planar, launch.rounded)
-                lane.launch(defines, pointers, (launch.tiles, launch.count))
+                stream.launch(defines, pointers, (launch.tiles, launch.count))
         except BaseException:
             with suppress(Exception):  # the first error says more
-                self._hold(lane, held)
+                self._hold(stream, held)
             raise
-        self._hold(lane, held)
+        self._hold(stream, held)
         return [each.tensors for each in shaped], [each.memory for each in shaped]
 
-    def _hold(self, lane: Lane, held: Any) -> None:
+    def _hold(self, stream: Stream, held: Any) -> None:
         """Keep memory until the GPU has read it: copies that were issued before an error continue."""
         try:
-            self._copying.append((lane.mark(), held))
+            self._copying.append((stream.record_event(), held))
         except BaseException:
             self._unmarked.append(held)
             raise
@@ -192,7 +192,7 @@ class _Shaped:
 
     __slots__ = ("dtype", "memory", "tensors")
 
-    def __init__(self, output: PreparedOutput, lane: Lane) -> None:
+    def __init__(self, output: PreparedOutput, stream: Stream) -> None:
         import torch
 
         self.dtype, table = unpacked(output)
@@ -200,20 +200,20 @@ class _Shaped:
         torch_dtype = getattr(torch, output.dtype)
         self.tensors: Any
         if output.dense:
-            self.memory = self.tensors = lane.empty(rows[0][1:], torch_dtype)
+            self.memory = self.tensors = stream.empty(rows[0][1:], torch_dtype)
             if self.memory.nbytes != output.nbytes:
                 raise ProtocolError(f"an output of {self.memory.nbytes} bytes comes as {output.nbytes}")
             return
         itemsize = self.dtype.itemsize
-        self.memory = lane.empty((-(-output.nbytes // itemsize),), torch_dtype)
+        self.memory = stream.empty((-(-output.nbytes // itemsize),), torch_dtype)
         sizes = table[:, 1:].prod(axis=1).tolist()
         self.tensors = [
             self.memory[row[0] // itemsize :][:size].view(row[1:]) for row, size in zip(rows, sizes, strict=True)
         ]
 
 
-def _pictures(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any]:
-    return block[launch.pictures : launch.pictures + launch.count * IMAGE.itemsize].view(IMAGE)
+def _image_table(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any]:
+    return block[launch.images : launch.images + launch.count * IMAGE.itemsize].view(IMAGE)
 
 
 def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
@@ -228,8 +228,8 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
         if launch is None:
             good &= output.copied + output.nbytes <= nbytes
         else:
-            end = launch.pictures + launch.count * IMAGE.itemsize
-            good &= end <= prepared.launched_nbytes and launch.pictures % IMAGE.alignment == 0
+            end = launch.images + launch.count * IMAGE.itemsize
+            good &= end <= prepared.launched_nbytes and launch.images % IMAGE.alignment == 0
             good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
             good &= 0 < launch.count <= 65535 and launch.tiles > 0
     if not good:
@@ -240,8 +240,8 @@ def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])  # `array.ctypes` takes ten times as long
 
 
-def _is_done(moment: Moment) -> bool:
+def _is_done(event: Event) -> bool:
     try:
-        return moment.query()
+        return event.query()
     except Exception:  # noqa: BLE001  # the GPU is in an error state: it has stopped reading
         return True

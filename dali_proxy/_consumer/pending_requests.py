@@ -15,13 +15,13 @@ from pipeline._concurrency.locks import Level, new_rlock
 if TYPE_CHECKING:
     from dali_proxy._transport.protocol import Result
 
-__all__ = ["Deadline", "Key", "Question", "Questions", "Talk", "fresh", "without_frames"]
+__all__ = ["ChannelGuard", "Deadline", "Key", "PendingRequest", "PendingRequests", "fresh", "without_frames"]
 
 
 Key = tuple[Any, ...]
 
 
-class Question:
+class PendingRequest:
     """A pending request to the server, shared by all threads that wait for its answer."""
 
     __slots__ = ("answer", "coming", "samples", "sent")
@@ -32,14 +32,14 @@ class Question:
         self.samples = ("", "")  # packed dataset indices and names of the batch's samples; usually unknown
         self.sent = False  # a request may be sent twice: the server refuses the second one
 
-    def note(self, result: Result, goes_on: bool) -> None:
+    def note(self, result: Result, continues: bool) -> None:
         """Record that a result has arrived, and whether this process continues the batch."""
-        self.coming = goes_on
+        self.coming = continues
         source = result.origin or result
         self.samples = (source.indices, source.names)
 
 
-class Questions(dict[Key, Question]):
+class PendingRequests(dict[Key, PendingRequest]):
     """Requests whose answers haven't been read, and the batches that are fetched early.
 
     Attributes:
@@ -56,10 +56,10 @@ class Questions(dict[Key, Question]):
     def answer(self, key: Key, answer: Any) -> None:
         """Store the answer to a request."""
         with self.lock:
-            asked = self.get(key)
+            request = self.get(key)
             # Otherwise the request was dropped, or it was sent twice and this answer is the refusal.
-            if asked is not None and asked.answer is None:
-                asked.answer = answer
+            if request is not None and request.answer is None:
+                request.answer = answer
                 self.changed.notify_all()
 
     def forget(self, key: Key) -> None:
@@ -127,19 +127,19 @@ def without_frames(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-class Talk:  # used like a function: a generator would cost several microseconds per batch
+class ChannelGuard:  # used like a function: a generator would cost several microseconds per batch
     """Reentrancy guard: marks the current thread as being in the channel."""
 
-    __slots__ = ("_outermost", "_talking")
+    __slots__ = ("_in_channel", "_outermost")
 
-    def __init__(self, talking: threading.local) -> None:
-        self._talking = talking
+    def __init__(self, in_channel: threading.local) -> None:
+        self._in_channel = in_channel
         self._outermost = False
 
     def __enter__(self) -> None:
-        if not getattr(self._talking, "now", False):
-            self._outermost = self._talking.now = True
+        if not getattr(self._in_channel, "now", False):
+            self._outermost = self._in_channel.now = True
 
     def __exit__(self, *exc_info: object) -> None:
         if self._outermost:
-            self._talking.now = False
+            self._in_channel.now = False

@@ -44,7 +44,7 @@ def produce(
     Raises:
         BatchError: a batch failed in the server, or its samples differ in shape for the first time.
     """
-    places = itertools.count()
+    indices = itertools.count()
 
     def value_of(ref: Placeholder) -> Any:
         item: int | None
@@ -58,7 +58,7 @@ def produce(
             value = value[item]
         elif ragged is None:
             if earlier is not None:
-                earlier.check(next(places), output, value, ticket)
+                earlier.check(next(indices), output, value, ticket)
         elif isinstance(value, list) and ragged != "list":
             if (output, ragged) not in ticket.formed:
                 ticket.formed[output, ragged] = formed(value, ragged)

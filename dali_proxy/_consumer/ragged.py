@@ -69,6 +69,6 @@ def _nested(samples: list[torch.Tensor]) -> torch.Tensor:
 def _padded(samples: list[torch.Tensor]) -> torch.Tensor:
     largest = [max(lengths) for lengths in zip(*(sample.shape for sample in samples), strict=True)]
     padded = samples[0].new_zeros((len(samples), *largest))
-    for place, sample in zip(padded, samples, strict=True):
-        place[tuple(slice(length) for length in sample.shape)] = sample
+    for row, sample in zip(padded, samples, strict=True):
+        row[tuple(slice(length) for length in sample.shape)] = sample
     return padded

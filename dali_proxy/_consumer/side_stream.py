@@ -13,11 +13,11 @@ from pipeline._kernels.streams import new_stream
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CudaLane", "Lane", "Moment"]
+__all__ = ["Event", "SideStream", "Stream"]
 
 
-class Moment(Protocol):
-    """A CUDA event: a point in the order of a lane's work."""
+class Event(Protocol):
+    """A CUDA event: a point in the order of a stream's work."""
 
     def query(self) -> bool:
         """Return whether all work before the event is done, without waiting."""
@@ -26,7 +26,7 @@ class Moment(Protocol):
         """Wait until all work before the event is done."""
 
 
-class Lane(Protocol):
+class Stream(Protocol):
     """An ordered queue of copies and launches. Only one thread at a time may use it."""
 
     def active(self) -> Any:
@@ -44,10 +44,10 @@ class Lane(Protocol):
     def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
         """Issue a launch of `fused.cu`, whose tables are on the device."""
 
-    def mark(self) -> Moment:
+    def record_event(self) -> Event:
         """Record an event after all issued work."""
 
-    def hand_over(self, moment: Moment, memories: Sequence[torch.Tensor]) -> None:
+    def block_current(self, event: Event, memories: Sequence[torch.Tensor]) -> None:
         """Let the current stream wait for an event, and prevent reuse of the memory until that stream is done."""
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Lane(Protocol):
 _streams: dict[int, Any] = {}
 
 
-class CudaLane:
+class SideStream:
     """A separate CUDA stream in this process, with memory of torch's caching allocator.
 
     CUDA isn't initialized before the first batch, so a process that only starts a server has no CUDA context.
@@ -123,19 +123,19 @@ class CudaLane:
         """Issue a launch of `fused.cu`."""
         self._kernels.launch("fused.cu", "crop_resize_normalize", defines, pointers, grid, self._stream)
 
-    def mark(self) -> Moment:
+    def record_event(self) -> Event:
         """Record a CUDA event."""
         import torch
 
-        moment: Moment = self._torch_stream.record_event(torch.cuda.Event())  # type: ignore[no-untyped-call]
-        return moment
+        event: Event = self._torch_stream.record_event(torch.cuda.Event())  # type: ignore[no-untyped-call]
+        return event
 
-    def hand_over(self, moment: Any, memories: Sequence[torch.Tensor]) -> None:
+    def block_current(self, event: Any, memories: Sequence[torch.Tensor]) -> None:
         """Let torch's current stream wait for an event."""
         import torch
 
         current = torch.cuda.current_stream(self._device_id)
-        current.wait_event(moment)
+        current.wait_event(event)
         for memory in memories:
             memory.record_stream(current)
 

@@ -135,7 +135,7 @@ class Host:
             if handler is None:
                 raise ProtocolError(f"a {type(client).__name__.lower()} sent {type(message).__name__}")
             if isinstance(message, AttachSegment):
-                fds, received = received.fds, Received(message)  # the ring owns them now
+                fds, received = received.fds, Received(message)  # the arena owns them now
                 handler(client, message, fds)
             else:
                 handler(client, message)

@@ -19,7 +19,7 @@ class Planning:
     """A planner of a pipeline's device stage, and its cost. Any thread may use it.
 
     Args:
-        device_stage: the stage, from `serialize_for_host`; its graph has `simple_parts`.
+        device_stage: the stage, from `serialize_for_host`; its graph has `simple_derivations`.
 
     Raises:
         BuildError: an operator can't be created.
@@ -31,7 +31,7 @@ class Planning:
     def __init__(self, device_stage: bytes) -> None:
         pipeline = deserialize_for_host(device_stage)._internals
         self._planner = Planner(pipeline.graph, pipeline.arguments.executor_config())
-        self.forwarded = self._planner.handed_on
+        self.forwarded = self._planner.forwarded
         self._lock = new_lock(Level.LEAF, "planning times")
         self._times = StepTimes("plan for the consumer's GPU")
 

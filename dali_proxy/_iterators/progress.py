@@ -185,8 +185,8 @@ class Progress:
         """Begin the next epoch."""
         before = self._before
         if self._carries:
-            given = self._run * self._step
-            before = [count + given - size for count, size in zip(before, self._sizes, strict=True)]
+            yielded = self._run * self._step
+            before = [count + yielded - size for count, size in zip(before, self._sizes, strict=True)]
         self.epoch += 1
         self.batch = 0
         self._begin(self.epoch, before)

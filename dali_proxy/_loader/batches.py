@@ -20,7 +20,7 @@ from torch.utils.data import get_worker_info
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 
-__all__ = ["Made", "NumberedIndices", "Packed", "Pause", "Unmade"]
+__all__ = ["CollatedBatch", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
 
 
 _SMALL = 1 << 16  # bytes
@@ -45,18 +45,18 @@ class NumberedIndices:
         return (NumberedIndices, (self.epoch, self.batch, self.indices))  # pickled in half the time
 
 
-class Made(NamedTuple):
+class CollatedBatch(NamedTuple):
     """A batch that a worker has collated. It is a tuple because torch pins the tensors that it finds in tuples.
 
     Attributes:
         numbered: number and dataset indices of the batch.
         data: result of the user's collate function; its placeholders are submitted.
-        place: state of an iterable dataset after the batch; None if unknown.
+        position: state of an iterable dataset after the batch; None if unknown.
     """
 
     numbered: NumberedIndices
     data: Any
-    place: bytes | None = None
+    position: bytes | None = None
 
 
 class Pause:
@@ -64,7 +64,7 @@ class Pause:
 
 
 @dataclass(eq=False)
-class Unmade:
+class FailedBatch:
     """A batch that failed because the dataset, the collate function or our own code raised.
 
     It travels like a batch. torch would mishandle a few exceptions: `StopIteration` would end the epoch, and
@@ -76,18 +76,18 @@ class Unmade:
             after `exception` has returned it.
         index: dataset index that was being read; None if unknown.
         worker: name of the process, such as "worker 1 (pid 4711)".
-        place: always None; see `Made.place`.
+        position: always None; see `CollatedBatch.position`.
     """
 
     numbered: NumberedIndices
     error: BaseException | Any
     index: Any
     worker: str
-    place: None = None
+    position: None = None
 
     @classmethod
-    def of(cls, numbered: NumberedIndices, error: BaseException, index: Any, own: OwnWorker) -> Unmade:
-        """Create an `Unmade` from an exception.
+    def from_error(cls, numbered: NumberedIndices, error: BaseException, index: Any, own: OwnWorker) -> FailedBatch:
+        """Create a `FailedBatch` from an exception.
 
         Args:
             numbered: number and dataset indices of the batch.
@@ -97,17 +97,17 @@ class Unmade:
         """
         worker = get_worker_info()  # identifies the process, even if it is a worker of another loader
         name = f"{'main' if worker is None else f'worker {worker.id}'} (pid {os.getpid()})"
-        place = _place_of(numbered, index)
+        described = _described(numbered, index)
         if isinstance(error, StopIteration):
-            stop, error = error, RuntimeError(f"StopIteration was raised for {place}, which would end the epoch")
+            stop, error = error, RuntimeError(f"StopIteration was raised for {described}, which would end the epoch")
             error.__cause__ = stop
         if own.id is None:
             if hasattr(error, "add_note"):  # since Python 3.11
-                error.add_note(f"for {place}, in {name}")
+                error.add_note(f"for {described}, in {name}")
             return cls(numbered, error, index, name)
         wrap: Any = ExceptionWrapper  # torch doesn't annotate it
         wrapped = wrap(
-            (type(error), error, error.__traceback__), where=f"in DataLoader worker process {own.id}, for {place}"
+            (type(error), error, error.__traceback__), where=f"in DataLoader worker process {own.id}, for {described}"
         )
         wrapped.exc_type = _picklable_type(type(error))
         return cls(numbered, wrapped, index, name)
@@ -129,7 +129,7 @@ class Unmade:
         return str(getattr(self.error, "exc_msg", ""))
 
 
-def _place_of(numbered: NumberedIndices, index: Any) -> str:
+def _described(numbered: NumberedIndices, index: Any) -> str:
     """Describe the batch or sample that failed."""
     if index is not None:
         return f"dataset index {index}"
@@ -156,14 +156,14 @@ class Packed(Pickled):
     forever. Pickling here turns the error into an exception of the worker.
 
     Args:
-        made: the batch.
+        collated: the batch.
     """
 
     __slots__ = ()
 
-    def __init__(self, made: Made | Unmade) -> None:
+    def __init__(self, collated: CollatedBatch | FailedBatch) -> None:
         file = io.BytesIO()
-        _Pickler(file).dump(made)
+        _Pickler(file).dump(collated)
         super().__init__(file.getvalue())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dali_proxy._common.nested import find, replace
-from dali_proxy._loader.batches import Made, NumberedIndices, Packed, Pause, Unmade
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Packed, Pause
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
@@ -27,31 +27,31 @@ class Collate:
         self.collate_fn = collate_fn
         self.epoch = epoch
         self.own = own
-        self._made = 0  # number of batches of datapipes so far
+        self._count = 0  # number of collated batches of datapipes
 
-    def __call__(self, samples: Any) -> Made | Unmade | Packed | Pause:
+    def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause:
         last = samples[-1] if isinstance(samples, list) and samples else samples
         if isinstance(last, Pause):
             return last
         context = current_context()
         if context is None:
-            context = BatchContext(epoch=self.epoch, batch=self.own.batch_number(self._made))
+            context = BatchContext(epoch=self.epoch, batch=self.own.batch_number(self._count))
             set_context(context)
-            self._made += 1
+            self._count += 1
         try:
             numbered = NumberedIndices(context.epoch, context.batch, context.indices)
             try:
                 if self.own.init_error is not None:
                     raise self.own.init_error
-                if isinstance(last, Unmade):  # the dataset raised
+                if isinstance(last, FailedBatch):  # the dataset raised
                     return last
                 data = _submit_rest(self.collate_fn(samples))
-                made = Made(numbered, data, None if context.place is None else context.place())
-                return made if self.own.id is None else Packed(made)
+                collated = CollatedBatch(numbered, data, None if context.position is None else context.position())
+                return collated if self.own.id is None else Packed(collated)
             except BaseException as error:
                 if self.own.is_interrupted_by(error):
                     raise
-                return Unmade.of(numbered, error, None, self.own)
+                return FailedBatch.from_error(numbered, error, None, self.own)
         finally:
             set_context(None)
 
@@ -63,15 +63,15 @@ def _submit_rest(data: Any) -> Any:
         return data
     samples = list({ref.sample.number: ref.sample for ref in refs}.values())
     client = samples[0].client
-    places: dict[int, tuple[Any, int]] = {}
+    positions: dict[int, tuple[Any, int]] = {}  # ticket and item by sample number
     limit = client.endpoint.max_batch_size
     for start in range(0, len(samples), limit):
-        part = samples[start : start + limit]
-        ticket = client.submit(part)
-        places.update({sample.number: (ticket, item) for item, sample in enumerate(part)})
+        segment = samples[start : start + limit]
+        ticket = client.submit(segment)
+        positions.update({sample.number: (ticket, item) for item, sample in enumerate(segment)})
 
     def item_of(ref: SampleRef) -> BatchRef:
-        ticket, item = places[ref.sample.number]
+        ticket, item = positions[ref.sample.number]
         return BatchRef(ticket, ref.output, item)
 
     return replace(data, SampleRef, item_of)

@@ -9,7 +9,7 @@ import torch.utils.data
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
-from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSampler, WorkerInit
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
@@ -20,7 +20,7 @@ from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sample
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
 
-__all__ = ["InnerLoader", "inner_loader", "maker"]
+__all__ = ["InnerLoader", "batch_creator", "inner_loader"]
 
 
 class InnerLoader(torch.utils.data.DataLoader[Any]):
@@ -78,14 +78,16 @@ def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str,
     return {"batch_sampler": batch_sampler}
 
 
-def maker(inner: InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
-    """Return a function that makes a batch in this process, or None if the dataset has no indices."""
+def batch_creator(inner: InnerLoader) -> Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None:
+    """Return a function that computes a batch in this process, or None if the dataset has no indices."""
     dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
     if not isinstance(dataset, NumberedDataset):
         return None
 
-    def make(numbered: NumberedIndices) -> Made | Unmade:
-        made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
-        return made
+    def make(numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
+        batch: CollatedBatch | FailedBatch = collate(
+            dataset.__getitems__(numbered) if has_batches else dataset[numbered]
+        )
+        return batch
 
     return make

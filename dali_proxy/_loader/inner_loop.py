@@ -1,4 +1,4 @@
-"""The loop over the inner loader: it gets batches of placeholders from workers, or makes them in this process."""
+"""The loop over the inner loader: it gets batches of placeholders from workers, or creates them in this process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from dali_proxy._loader.batches import Made, NumberedIndices, Pause, Unmade
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.generators import copy_of
-from dali_proxy._loader.inner_loader import InnerLoader, maker
+from dali_proxy._loader.inner_loader import InnerLoader, batch_creator
 from dali_proxy._loader.numbered_datasets import NumberedItems, NumberedSampler
 from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 __all__ = ["InnerLoop"]
 
@@ -37,19 +38,19 @@ class InnerLoop:
         sampler_state: states of the user's sampler.
 
     Attributes:
-        make: function that makes a batch again in this process; None if that is impossible.
+        make: function that repeats a batch in this process; None if that is impossible.
     """
 
-    make: Callable[[NumberedIndices], Made | Unmade] | None
+    make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None
 
     def __init__(self, loader: InnerLoader, sampler: NumberedSampler | None, sampler_state: SamplerState) -> None:
         self._loader = loader
         self._sampler = sampler
         self._sampler_state = sampler_state
         self._batches: Iterator[Any] | None = None
-        self._held: Made | Unmade | Pause | None = None  # arrived when the sampler raised
-        self._unmade: NumberedIndices | None = None  # without workers: drawn, then a handler raised
-        make = maker(loader)
+        self._held: CollatedBatch | FailedBatch | Pause | None = None  # arrived when the sampler raised
+        self._interrupted: NumberedIndices | None = None  # without workers: drawn, then a handler raised
+        make = batch_creator(loader)
         self.make = None if make is None else lambda numbered: _with_handlers(make, numbered)
 
     def __len__(self) -> int:
@@ -71,12 +72,12 @@ class InnerLoop:
         workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
         return workers
 
-    def begin(self, start: LoaderState, goes_on: bool) -> None:
+    def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
-        self._held = self._unmade = None
+        self._held = self._interrupted = None
         if self._sampler is not None:
             self._sampler.epoch = start.epoch
-            self._sampler.start = self._sampler_state.start(start, goes_on)
+            self._sampler.start = self._sampler_state.start(start, resumes)
         generator = self._loader.generator
         if not start.seeded and start.kind != "datapipe":  # then the new iterator's seed isn't part of the order
             self._loader.generator = copy_of(generator)
@@ -95,7 +96,7 @@ class InnerLoop:
             get_in_turns(pinned)
         self._batches = batches
 
-    def next(self) -> Made | Unmade:
+    def next(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch.
 
         Raises:
@@ -107,44 +108,44 @@ class InnerLoop:
             items = self._items
             if items is not None and items.failures:
                 raise items.failures.popleft()
-            made, self._held = self._held or self._next(), None
+            batch, self._held = self._held or self._next(), None
             if items is not None and items.failures:
-                self._held = made
-            elif not isinstance(made, Pause):
-                return made
+                self._held = batch
+            elif not isinstance(batch, Pause):
+                return batch
 
     def end(self) -> None:
         """Drop the epoch and end its workers."""
-        self._batches = self._held = self._unmade = None
+        self._batches = self._held = self._interrupted = None
 
-    def _next(self) -> Made | Unmade | Pause:
+    def _next(self) -> CollatedBatch | FailedBatch | Pause:
         assert self._batches is not None
-        made: Made | Unmade | Pause
+        batch: CollatedBatch | FailedBatch | Pause
         if self._loader.num_workers > 0:
             with without_context():
-                made = next(self._batches)
+                batch = next(self._batches)
         else:
-            made = self._next_made_here(self._batches)
-        return made
+            batch = self._next_in_this_process(self._batches)
+        return batch
 
-    def _next_made_here(self, batches: Iterator[Any]) -> Any:
+    def _next_in_this_process(self, batches: Iterator[Any]) -> Any:
         items = self._items
         before = None if items is None else items.last
         try:
-            if self._unmade is not None and self.make is not None:
-                made = self.make(self._unmade)
+            if self._interrupted is not None and self.make is not None:
+                batch = self.make(self._interrupted)
             else:
-                made = _with_handlers(next, batches)
+                batch = _with_handlers(next, batches)
         except Interrupted as interrupted:  # by an exception of the dataset, or by a handler while the dataset was read
-            if raised_by_handler(interrupted.args[0]):
+            if is_interrupt(interrupted.args[0]):
                 if items is not None and items.last is not before:
-                    self._unmade = items.last
+                    self._interrupted = items.last
                 raise
             error: BaseException = interrupted.args[0]
         else:
-            self._unmade = None
-            return made
-        self._unmade = None
+            self._interrupted = None
+            return batch
+        self._interrupted = None
         try:
             raise error  # not in the handler above: its context would be the exception that refers to it
         finally:  # its traceback refers to this frame and to the caller's frame, which holds tensors

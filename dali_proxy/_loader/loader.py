@@ -19,7 +19,7 @@ from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
-from dali_proxy._loader.batches import Made, Unmade
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.inner_loader import inner_loader
 from dali_proxy._loader.inner_loop import InnerLoop
@@ -130,7 +130,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             iterator.restart(replace(between, seeded=False))
         else:
             between = replace(between, seeded=True)  # it starts new workers
-            iterator = LoaderIterator(self, start or between, goes_on=start is not None)
+            iterator = LoaderIterator(self, start or between, resumes=start is not None)
             if self.persistent_workers and self.num_workers > 0:
                 self._lasting = iterator
         self._start = None
@@ -169,7 +169,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
                 dataset, number of workers of an iterable dataset, or set of generators.
         """
         if state_dict:
-            start = LoaderState.of_dict(state_dict)
+            start = LoaderState.from_dict(state_dict)
             start.check(self._between_epochs())
             self._start = start
             self._epoch = start.epoch
@@ -205,7 +205,7 @@ class LoaderIterator(Iterator[Any]):
     Args:
         loader: the loader.
         start: starting position.
-        goes_on: whether `start` comes from a `state_dict`, so that the sampler must be moved there.
+        resumes: whether `start` comes from a `state_dict`, so that the sampler must be moved there.
 
     Attributes:
         progress: position in the epoch.
@@ -214,7 +214,7 @@ class LoaderIterator(Iterator[Any]):
 
     progress: Progress
 
-    def __init__(self, loader: DataLoader, start: LoaderState, goes_on: bool = False) -> None:
+    def __init__(self, loader: DataLoader, start: LoaderState, resumes: bool = False) -> None:
         self.dead = ""
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
@@ -228,16 +228,16 @@ class LoaderIterator(Iterator[Any]):
         self._loop = InnerLoop(inner, sampler, sampler_state)
         self._sampler_state = sampler_state
         self._generators = Generators(loader)
-        self._told_sampler = sampler_with_epochs(loader)
+        self._epoch_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
         self._ragged = loader.ragged
         self._earlier_shapes = loader.earlier_shapes
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
-        self.restart(start, goes_on)
+        self.restart(start, resumes)
 
-    def restart(self, start: LoaderState, goes_on: bool = False) -> None:
+    def restart(self, start: LoaderState, resumes: bool = False) -> None:
         """Begin an epoch. Drop the rest of the previous one."""
         self._close_session()
         self._consumer = None
@@ -252,29 +252,29 @@ class LoaderIterator(Iterator[Any]):
                 shared=self._generators.shared(),
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
-            self._loop.begin(start, goes_on)
+            self._loop.begin(start, resumes)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.
-        self._made: Made | Unmade | None = None  # arrived, but its results didn't
+        self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         self._yielding: tuple[Any, int, bytes | None] | None = None  # finished batch, its number, the worker's state
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
         """Set the sampler's epoch, unless `epoch` is None. Return the sampler's current epoch."""
-        if self._told_sampler is None:
+        if self._epoch_sampler is None:
             return None
         if epoch is not None:
-            self._told_sampler.set_epoch(epoch)
-        return int(self._told_sampler.epoch)
+            self._epoch_sampler.set_epoch(epoch)
+        return int(self._epoch_sampler.epoch)
 
     def __next__(self) -> Any:
         self._server.loop_times.enter()
         with deferred_signals:
             if self._yielding is None:
                 self._yielding = self._next_batch()
-        batch, number, place = self._yielding
-        self.progress.yielded, self._yielding = (number, place), None
+        batch, number, position = self._yielding
+        self.progress.yielded, self._yielding = (number, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between
 
     def _next_batch(self) -> tuple[Any, int, bytes | None]:
@@ -286,34 +286,34 @@ class LoaderIterator(Iterator[Any]):
         worker_wait = result_wait = 0.0
         while True:
             begin = time.perf_counter()
-            if self._made is None:
-                self._made = self._next_made()
-            made = self._made
+            if self._arrived is None:
+                self._arrived = self._next_arrived()
+            arrived = self._arrived
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
             try:
-                batch = self._rescue.outcome(made, self._produced, self._revive)
+                batch = self._rescue.outcome(arrived, self._produced, self._revive)
             except LeftOut:
-                self.progress.note(made.numbered.batch, made.place)
-                self._made = None
+                self.progress.note(arrived.numbered.batch, arrived.position)
+                self._arrived = None
                 continue
             except LOST as error:
-                self._made = None
+                self._arrived = None
                 raise (error if self._restarts else self._explained(error))  # noqa: B904  # `error` is its context
             except Interrupted:
                 raise
             except BaseException as error:
-                self._made = None
+                self._arrived = None
                 if not isinstance(error, Exception):
                     raise
                 raise self._explained(error)  # noqa: B904  # `error` is its context
-            self._made = None
+            self._arrived = None
             result_wait += consumer.waited - waited
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
             self._is_first = False
-            return batch, made.numbered.batch, made.place
+            return batch, arrived.numbered.batch, arrived.position
 
-    def _next_made(self) -> Made | Unmade:
+    def _next_arrived(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch of a worker."""
         assert self._consumer is not None
         try:
@@ -355,9 +355,9 @@ class LoaderIterator(Iterator[Any]):
         if isinstance(error, ServerClosedError | ServerDiedError):
             return error if self._server.stops != self._stops else self._server.explain(error)
         if isinstance(error, StopIteration):  # from a callback or an object in the batch, not the epoch's end
-            ending = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
-            ending.__cause__ = error
-            return ending
+            failure = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
+            failure.__cause__ = error
+            return failure
         died = dead_worker(self._loop.workers, error)
         if died is not None:
             self.dead = str(died)  # not the exception, whose frames refer to this object

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, get_worker_info
 
-from dali_proxy._loader.batches import NumberedIndices, Pause, Unmade
+from dali_proxy._loader.batches import FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.signals import deferred_signals
@@ -201,7 +201,7 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         except BaseException as error:
             if self.own.is_interrupted_by(error):
                 raise
-            return Unmade.of(numbered, error, context.index, self.own)
+            return FailedBatch.from_error(numbered, error, context.index, self.own)
 
     def _one(self, index: Any, context: BatchContext) -> Any:
         context.index = index

@@ -10,16 +10,16 @@ from typing import Any, cast
 
 from torch.utils.data import IterableDataset
 
-from dali_proxy._loader.batches import NumberedIndices, Pause, Unmade
+from dali_proxy._loader.batches import FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.numbered_datasets import WrapsDataset, session_of
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, set_context
 
-__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPlace"]
+__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPosition"]
 
 
 @dataclass(frozen=True)
-class WorkerPlace:
+class WorkerPosition:
     """The position of a worker in an iterable dataset.
 
     Attributes:
@@ -40,11 +40,11 @@ class StreamStart:
     """The position at which the workers of an iterable dataset resume.
 
     Attributes:
-        places: position of each worker; a missing worker has made no batch.
+        positions: position of each worker; a missing worker has made no batch.
         last: number of the worker that made the last batch; -1 for none.
     """
 
-    places: dict[int, WorkerPlace] = field(default_factory=dict)
+    positions: dict[int, WorkerPosition] = field(default_factory=dict)
     last: int = -1
 
 
@@ -81,39 +81,39 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         start, self.start = self.start, StreamStart()
         own = self.own
         number = own.id or 0
-        place = start.places.get(number, WorkerPlace())
-        if place.ended:
+        position = start.positions.get(number, WorkerPosition())
+        if position.ended:
             return iter(())
         # torch asks worker 0 first. The workers before the one whose turn it is yield a pause.
         pauses = self.batch_size if own.id is not None and number <= start.last < own.count - 1 else 0
         try:
-            samples = self._samples(place)
+            samples = self._samples(position)
         except BaseException as error:
             if own.id is None or own.is_interrupted_by(error):
                 raise
-            numbered = NumberedIndices(epoch, own.batch_number(place.batches), None)
-            return repeat(Unmade.of(numbered, error, None, own), self.batch_size)
-        return chain(repeat(Pause(), pauses), self._number(samples, epoch, place.batches))
+            numbered = NumberedIndices(epoch, own.batch_number(position.batches), None)
+            return repeat(FailedBatch.from_error(numbered, error, None, own), self.batch_size)
+        return chain(repeat(Pause(), pauses), self._number(samples, epoch, position.batches))
 
-    def _samples(self, place: WorkerPlace) -> Iterator[Any]:
+    def _samples(self, position: WorkerPosition) -> Iterator[Any]:
         """Start an iteration over the user's dataset."""
-        if place.dataset is not None:
-            self.dataset.load_state_dict(place.dataset)
+        if position.dataset is not None:
+            self.dataset.load_state_dict(position.dataset)
         samples: Any = iter(self.dataset)
-        if place.iterator is not None:
-            samples.load_state_dict(place.iterator)
-        elif place.batches and place.dataset is None:
-            samples = islice(samples, place.batches * self.batch_size, None)
+        if position.iterator is not None:
+            samples.load_state_dict(position.iterator)
+        elif position.batches and position.dataset is None:
+            samples = islice(samples, position.batches * self.batch_size, None)
         return cast("Iterator[Any]", samples)
 
-    def _number(self, samples: Iterator[Any], epoch: int, made: int) -> Iterator[Any]:
+    def _number(self, samples: Iterator[Any], epoch: int, batches: int) -> Iterator[Any]:
         own = self.own
         of_worker = "" if own.id is None else f" of worker {own.id}"
-        ordinal = made * self.batch_size
+        ordinal = batches * self.batch_size
         ended = False
         context = BatchContext()
 
-        def place() -> bytes | None:
+        def position() -> bytes | None:
             """Return the dataset's state as a pickle, which later changes of the dataset don't affect."""
             states = _state_of(self.dataset), _state_of(samples)
             return pickle.dumps((*states, ended)) if ended or states != (None, None) else None
@@ -121,7 +121,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         while True:
             if ordinal % self.batch_size == 0:
                 number = own.batch_number(ordinal // self.batch_size)
-                context = BatchContext(session_of(self.first_session, epoch), epoch, number, place=place)
+                context = BatchContext(session_of(self.first_session, epoch), epoch, number, position=position)
             context.index = f"sample {ordinal}{of_worker}"
             set_context(context)  # for each sample: iterators of one thread may alternate
             try:
@@ -133,7 +133,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
                 if own.is_interrupted_by(error):
                     raise
                 # An iterator may continue after it has raised. The rest of the batch isn't read, as in torch.
-                failed = Unmade.of(NumberedIndices(epoch, context.batch, None), error, context.index, own)
+                failed = FailedBatch.from_error(NumberedIndices(epoch, context.batch, None), error, context.index, own)
                 left = self.batch_size - ordinal % self.batch_size
                 ordinal += left
                 yield from repeat(failed, left)

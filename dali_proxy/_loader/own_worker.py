@@ -6,7 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from pipeline._ipc.signals import raised_by_handler, set_python_handler
+from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._ipc.signals import set_python_handler
 
 __all__ = ["OwnWorker", "ends_process", "mark_signal_exits"]
 
@@ -32,12 +33,12 @@ class OwnWorker:
         self.count = 0
         self.init_error: BaseException | None = None
 
-    def batch_number(self, made: int) -> int:
-        """Return the number of the batch that this process makes after `made` others.
+    def batch_number(self, number: int) -> int:
+        """Return the number in the epoch of a batch that has `number` in this process, from 0.
 
         Different workers use different numbers.
         """
-        return made if self.id is None else self.id + made * self.count
+        return number if self.id is None else self.id + number * self.count
 
     def is_interrupted_by(self, error: BaseException) -> bool:
         """Return whether an exception comes from a signal handler rather than from the batch.
@@ -45,7 +46,7 @@ class OwnWorker:
         In a worker, return this only for exceptions that end it: exceptions that other handlers raise in the user's
         code belong to the batch.
         """
-        return raised_by_handler(error) if self.id is None else ends_process(error)
+        return is_interrupt(error) if self.id is None else ends_process(error)
 
 
 def mark_signal_exits() -> None:

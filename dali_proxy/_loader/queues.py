@@ -117,14 +117,40 @@ class Pickled:
 
 
 def with_direct_queues(context: BaseContext | None) -> BaseContext:
-    """Return a copy of `context` (None: the default one) that creates direct queues."""
+    """Return a copy of `context` (None: the default one) that creates direct queues.
+
+    Return `context` itself if it has its own queues, or if the private members of Python's queues aren't those that
+    `DirectQueue` uses: then plain queues do.
+    """
     if context is None:
         context = multiprocessing.get_context()
     if type(context).Queue is not BaseContext.Queue or "Queue" in vars(context):
-        return context  # the context has its own queues
+        return context
+    if not _has_known_members(context):
+        return context
     context = copy.copy(context)
     context.Queue = partial(DirectQueue, ctx=context)  # type: ignore[method-assign]
     return context
+
+
+def _has_known_members(context: BaseContext) -> bool:
+    """Return whether Python's queues have the private members that `DirectQueue` uses, with the known meaning."""
+    queue: Any = None
+    try:
+        queue = Queue(ctx=context)
+        known = queue._opid == os.getpid() and queue._thread is None and queue._closed is False
+        known &= {"_poll", "_recv_bytes"} <= vars(queue).keys() and callable(queue._start_thread)
+        Queue._reset(queue, False)  # type: ignore[attr-defined]
+        if not (known and queue._sem.acquire(True, 0.0) and queue._wlock.acquire(True, 0.0)):
+            return False
+        queue._writer.send_bytes(b"x")
+        expected = _Messages.LENGTH.pack(1) + b"x"
+        return _is_ready(queue._reader, select.POLLIN) and os.read(queue._reader.fileno(), 64) == expected
+    except Exception:  # noqa: BLE001  # any error means that a member differs; plain queues are always possible
+        return False
+    finally:
+        if queue is not None:
+            queue.close()
 
 
 def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
@@ -151,7 +177,7 @@ class _Messages:
         fd: file descriptor of the pipe.
     """
 
-    _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
+    LENGTH, LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -164,13 +190,13 @@ class _Messages:
             EOFError: all writers have closed the pipe.
         """
         with deferred_signals:
-            begin = self._LENGTH.size
+            begin = self.LENGTH.size
             self._fill(begin)
-            (length,) = self._LENGTH.unpack_from(self._data)
+            (length,) = self.LENGTH.unpack_from(self._data)
             if length == -1:
-                begin += self._LONG_LENGTH.size
+                begin += self.LONG_LENGTH.size
                 self._fill(begin)
-                (length,) = self._LONG_LENGTH.unpack_from(self._data, self._LENGTH.size)
+                (length,) = self.LONG_LENGTH.unpack_from(self._data, self.LENGTH.size)
             self._fill(begin + length)
             data, self._data = bytes(memoryview(self._data)[begin:]), bytearray()
             return data

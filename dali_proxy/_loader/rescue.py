@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy.errors import BatchError, ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._ipc.signals import Interrupted
 from pipeline._listing import listed
@@ -59,7 +59,7 @@ class Rescue:
     Args:
         on_error: policy for bad samples.
         restarts: whether a server that died is restarted.
-        make: function that makes a batch in this process; None for an iterable dataset, whose batches can't be
+        make: function that computes a batch in this process; None for an iterable dataset, whose batches can't be
             repeated.
         losses: counters of restarts and of skipped and replaced samples.
         explain: function that adds to the error of a dead server how it ended, if this process knows.
@@ -69,7 +69,7 @@ class Rescue:
         self,
         on_error: OnError,
         restarts: bool,
-        make: Callable[[NumberedIndices], Made | Unmade] | None,
+        make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None,
         losses: Losses,
         explain: Callable[[ProxyError], ProxyError],
     ) -> None:
@@ -80,11 +80,13 @@ class Rescue:
         self._explain = explain
         self._first_bad = ""
 
-    def outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
-        """Return `produce(made.data)`. If the batch failed, repeat it first.
+    def outcome(
+        self, batch: CollatedBatch | FailedBatch, produce: Callable[[Any], Any], restart: Callable[[], None]
+    ) -> Any:
+        """Return `produce(batch.data)`. If the batch failed, repeat it first.
 
         Args:
-            made: the batch from a worker.
+            batch: the batch from a worker.
             produce: function that turns placeholders into tensors.
             restart: function that restarts the server if it isn't running.
 
@@ -93,27 +95,29 @@ class Rescue:
             Interrupted: a signal handler raised; the next call may pass the same batch.
             BaseException: the original error, if no policy applies. Exits always propagate.
         """
-        failure = made.error if isinstance(made, Unmade) else None
+        failure = batch.error if isinstance(batch, FailedBatch) else None
         try:
-            return self._outcome(made, produce, restart)
+            return self._outcome(batch, produce, restart)
         except Interrupted:
-            if isinstance(made, Unmade):
-                made.error = failure
+            if isinstance(batch, FailedBatch):
+                batch.error = failure
             raise
         finally:  # its traceback refers to this frame
             del failure
 
-    def _outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
-        original = made.numbered
+    def _outcome(
+        self, batch: CollatedBatch | FailedBatch, produce: Callable[[Any], Any], restart: Callable[[], None]
+    ) -> Any:
+        original = batch.numbered
         verdicts: dict[str, str] = {}  # dataset index of a bad sample: "skip" or "replace"
         attempts, restarts = 0, self._losses.restarts
         while True:
             error: BaseException
-            if isinstance(made, Unmade):
-                error = made.exception()
+            if isinstance(batch, FailedBatch):
+                error = batch.exception()
             else:
                 try:
-                    data = produce(made.data)
+                    data = produce(batch.data)
                 except (BatchError, *LOST) as failed:
                     error = failed
                     if isinstance(failed, BatchError):
@@ -129,11 +133,11 @@ class Rescue:
                     if problem is None:
                         restart()
                 else:
-                    problem = self._judge(error, made, verdicts)
+                    problem = self._judge(error, batch, verdicts)
                 if problem is not None:
                     raise problem
                 assert self._make is not None  # otherwise `problem` was raised
-                made = self._make(replace(original, indices=_remaining(original.indices, verdicts)))
+                batch = self._make(replace(original, indices=_remaining(original.indices, verdicts)))
             finally:  # tracebacks refer to this frame and the iterator's: a cycle would keep the iterator alive
                 del error, problem
 
@@ -167,23 +171,27 @@ class Rescue:
             )
         return None
 
-    def _judge(self, error: BaseException, made: Made | Unmade, verdicts: dict[str, str]) -> BaseException | None:
+    def _judge(
+        self, error: BaseException, batch: CollatedBatch | FailedBatch, verdicts: dict[str, str]
+    ) -> BaseException | None:
         """Record the verdict on the bad samples that an error names. Return the error to raise, or None to continue."""
         if self._on_error == "raise" or not isinstance(error, Exception):
             return error
         # The dataset may also raise a `BatchError`: one of another loop, with the indices of that loop.
-        described = error if isinstance(error, BatchError) and isinstance(made, Made) else _describe(error, made)
+        described = (
+            error if isinstance(error, BatchError) and isinstance(batch, CollatedBatch) else _describe(error, batch)
+        )
         verdict = self._verdict(described)
         if verdict == "raise":
             return error
-        items = {str(index) for index in _items(made.numbered.indices)}
+        items = {str(index) for index in _items(batch.numbered.indices)}
         named = items.intersection(map(str, described.dataset_indices)) - verdicts.keys()
         if not (named or described.samples or callable(self._on_error)):
             return error  # it doesn't name a sample: more likely a bug than bad data
         self._first_bad = self._first_bad or str(described)
         verdicts.update(dict.fromkeys(named, verdict))
         if self._make is None or not named or items <= verdicts.keys():
-            self._losses.skipped += max(len(_items(made.numbered.indices)), len(described.samples), 1)
+            self._losses.skipped += max(len(_items(batch.numbered.indices)), len(described.samples), 1)
             return LeftOut()
         return None
 
@@ -234,25 +242,25 @@ def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
         if verdict is None:
             remaining.append(index)
         elif verdict == "replace":
-            remaining.append(items[next((place for place in good if place > position), good[0])])
+            remaining.append(items[next((later for later in good if later > position), good[0])])
     return remaining
 
 
-def _describe(error: Exception, made: Made | Unmade) -> BatchError:
+def _describe(error: Exception, batch: CollatedBatch | FailedBatch) -> BatchError:
     """Return a `BatchError` that describes an exception of a dataset or a collate function."""
-    assert isinstance(made, Unmade)
-    known = made.index is not None
-    where = f"dataset index {made.index}" if known else f"batch {made.numbered.batch}"
+    assert isinstance(batch, FailedBatch)
+    known = batch.index is not None
+    where = f"dataset index {batch.index}" if known else f"batch {batch.numbered.batch}"
     positions = [
-        position for position, index in enumerate(_items(made.numbered.indices)) if str(index) == str(made.index)
+        position for position, index in enumerate(_items(batch.numbered.indices)) if str(index) == str(batch.index)
     ]
-    text = made.traceback.strip().rpartition("\n")[2] or f"{type(error).__name__}: {error}"
+    text = batch.traceback.strip().rpartition("\n")[2] or f"{type(error).__name__}: {error}"
     described = BatchError(
-        f"{where}: {text}\n  in {made.worker}",
+        f"{where}: {text}\n  in {batch.worker}",
         samples=tuple(positions) or (0,) * known,
-        dataset_indices=(made.index,) * known,
-        worker=made.worker,
-        remote_traceback=made.traceback or "".join(traceback.format_exception(error)),
+        dataset_indices=(batch.index,) * known,
+        worker=batch.worker,
+        remote_traceback=batch.traceback or "".join(traceback.format_exception(error)),
     )
     described.__cause__ = error
     return described

@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterData
 from dali_proxy._common.policies import FilledBatches
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
-from dali_proxy._loader.numbered_streams import StreamStart, WorkerPlace
+from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
 from pipeline._ipc.signals import deferred_signals
 from pipeline.errors import ArgumentMismatchError
 
@@ -65,7 +65,7 @@ class LoaderState:
         sampler_epoch: epoch that was set by the sampler's `set_epoch`; None without this method.
         workers: number of workers that read an iterable dataset; otherwise 0.
         last_worker: number of the worker that made the last batch; -1 for none.
-        places: position of each of these workers.
+        positions: position of each of these workers.
         version: version of this form.
     """
 
@@ -82,11 +82,11 @@ class LoaderState:
     sampler_epoch: int | None = None
     workers: int = 0
     last_worker: int = -1
-    places: dict[int, dict[str, Any]] = field(default_factory=dict)
+    positions: dict[int, dict[str, Any]] = field(default_factory=dict)
     version: int = _VERSION
 
     @classmethod
-    def of_dict(cls, state: Mapping[str, Any]) -> LoaderState:
+    def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
         """Create a state from a result of `as_dict`, perhaps of another process.
 
         Raises:
@@ -126,7 +126,9 @@ class LoaderState:
     @property
     def stream_start(self) -> StreamStart:
         """Position at which the workers of an iterable dataset resume."""
-        return StreamStart({number: WorkerPlace(**place) for number, place in self.places.items()}, self.last_worker)
+        return StreamStart(
+            {number: WorkerPosition(**position) for number, position in self.positions.items()}, self.last_worker
+        )
 
 
 class Progress:
@@ -151,18 +153,18 @@ class Progress:
         self._batches = state.batches
         self._done = set(state.done)
         self._last_worker = state.last_worker
-        self._places: dict[int, dict[str, Any] | tuple[int, bytes | None]] = dict(state.places)
+        self._positions: dict[int, dict[str, Any] | tuple[int, bytes | None]] = dict(state.positions)
 
-    def note(self, number: int, place: bytes | None) -> None:
+    def note(self, number: int, position: bytes | None) -> None:
         """Count a batch that was yielded.
 
         Args:
             number: batch number.
-            place: state of an iterable dataset after the batch; None if unknown.
+            position: state of an iterable dataset after the batch; None if unknown.
         """
         with deferred_signals:
             self.catch_up()
-            self._note(number, place)
+            self._note(number, position)
 
     def catch_up(self) -> None:
         """Count the batch in `yielded`, if there is one."""
@@ -171,10 +173,10 @@ class Progress:
             if yielded is not None:
                 self._note(*yielded)
 
-    def _note(self, number: int, place: bytes | None) -> None:
+    def _note(self, number: int, position: bytes | None) -> None:
         if self._begin.kind == "iterable":
             self._last_worker = number % self._begin.workers
-            self._places[self._last_worker] = (number // self._begin.workers + 1, place)
+            self._positions[self._last_worker] = (number // self._begin.workers + 1, position)
             self._batches += 1
         elif self._begin.kind == "datapipe":
             self._batches += 1
@@ -203,14 +205,14 @@ class Progress:
             done=sorted(self._done),
             sampler=self._sampler.after(self._batches) if self._batches else self._begin.sampler,
             last_worker=self._last_worker,
-            places={number: _place(place) for number, place in self._places.items()},
+            positions={number: _position_dict(position) for number, position in self._positions.items()},
         )
 
 
-def _place(place: dict[str, Any] | tuple[int, bytes | None]) -> dict[str, Any]:
-    if isinstance(place, dict):
-        return place
-    batches, data = place
+def _position_dict(position: dict[str, Any] | tuple[int, bytes | None]) -> dict[str, Any]:
+    if isinstance(position, dict):
+        return position
+    batches, data = position
     dataset, iterator, ended = (None, None, False) if data is None else pickle.loads(data)
     return {"batches": batches, "dataset": dataset, "iterator": iterator, "ended": ended}
 
@@ -255,10 +257,10 @@ class SamplerState:
             del self._before[old]
         return self._before.get(last)
 
-    def start(self, state: LoaderState, goes_on: bool) -> SamplerStart:
+    def start(self, state: LoaderState, resumes: bool) -> SamplerStart:
         """Return the starting position of the sampler. Restore its state only when it resumes."""
         start = SamplerStart(state.batches, frozenset(state.done))
-        if not goes_on or self._sampler is None or state.sampler is None:
+        if not resumes or self._sampler is None or state.sampler is None:
             return start
         return replace(start, load=partial(self._load, state.sampler))
 

@@ -10,25 +10,32 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from dali_proxy._nvidia.names import ROOT, Stand, find
-from dali_proxy._shadowing import give_way
+from dali_proxy._shadowing import give_way, import_ours
 
 __all__ = ["install_as_nvidia_dali"]
 
 _STARTUP = str(Path(__file__).resolve().parent / "startup")
 
 
-def install_as_nvidia_dali() -> None:
+def install_as_nvidia_dali(device: Literal["cpu", "gpu"] | None = None) -> None:
     """Make imports of `nvidia.dali` and its submodules return dali-proxy's modules instead of NVIDIA's.
 
     Call this before the first such import. Processes that start later do the same: this prepends the folder of a
-    `sitecustomize` module to `PYTHONPATH`. Another call does nothing. Your own module named `pipeline` keeps its name,
-    unless dali-proxy's package `pipeline` was imported before.
+    `sitecustomize` module to `PYTHONPATH`. Another call only sets the device. Your own module named `pipeline` keeps
+    its name, unless dali-proxy's package `pipeline` was imported before.
+
+    Args:
+        device: "cpu" runs pipelines that are created later on the CPU, whatever the devices of their operators and
+            their `device_id`, for machines without a GPU. Each pipeline warns once, and lists what changes. "gpu" runs
+            operators on the devices that they declare. None leaves this to the environment variable
+            `DALI_PROXY_DEVICE`, which this function sets otherwise, and which processes that start later inherit.
 
     Raises:
         ImportError: NVIDIA's package was already imported.
+        ValueError: `device` has another value.
 
     Example:
         >>> import dali_proxy
@@ -39,14 +46,19 @@ def install_as_nvidia_dali() -> None:
         True
     """
     imported = sys.modules.get(ROOT)
-    if isinstance(imported, _StandIn):
-        return
-    if imported is not None:
+    if imported is not None and not isinstance(imported, _StandIn):
         raise ImportError(
             f"{ROOT} is imported already, from {getattr(imported, '__file__', 'an unknown place')}: "
             "call dali_proxy.install_as_nvidia_dali() before that import, or start the script with `dali-proxy run`",
             name=ROOT,
         )
+    if imported is None:
+        _install()
+    if device is not None:
+        import_ours("pipeline._definition.cpu_only").request_device(device)
+
+
+def _install() -> None:
     give_way()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

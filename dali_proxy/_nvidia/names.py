@@ -17,7 +17,7 @@ VERSION = "2.4.0"
 
 @dataclass(frozen=True)
 class Stand:
-    """The counterpart of a module of NVIDIA's.
+    """The counterpart of one of NVIDIA's modules.
 
     Attributes:
         module: module of this project with all its names; empty if `names` lists them.

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import psutil
 
 from pipeline import Pipeline
-from pipeline._compiler.device_planner import simple_parts
-from pipeline._compiler.partition import Halves, halves_by_device, on_cpu_first
+from pipeline._compiler.device_planner import simple_derivations
+from pipeline._compiler.partition import Stages, on_cpu_first, stages_by_device
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
@@ -25,7 +25,7 @@ __all__ = [
     "Placing",
     "cgroup_cores",
     "choose",
-    "decodes_pictures",
+    "decodes_images",
     "idle_cores",
     "usable_cores",
 ]
@@ -73,22 +73,22 @@ class Placing:
     """
 
     def __init__(
-        self, wanted: Placement, pipeline: Pipeline, split: Callable[[Graph], Halves] = halves_by_device
+        self, wanted: Placement, pipeline: Pipeline, split: Callable[[Graph], Stages] = stages_by_device
     ) -> None:
-        self._wanted = check_placement(wanted, pipeline)
+        wanted = self._wanted = check_placement(wanted, pipeline)
         self._whole: Pipeline | None = pipeline
         self._split = split
         self._choice = Choice("server", "") if wanted == "server" else None
-        self._halves: Halves | None = None
+        self._stages: Stages | None = None
         #: Device stage for the consumer, as `serialize_for_host` returned it, or None.
-        self.second_half: bytes | None = None
+        self.device_stage: bytes | None = None
         #: The same if the server plans the device stage, else empty.
-        self.planned_half = b""
+        self.planned_stage = b""
         if wanted == "cores":
             self._choice = Choice("cores", _ASKED_FOR)
             self._whole = with_graph(pipeline, on_cpu_first(pipeline._internals.graph))
         elif wanted == "consumer":
-            self._use_halves(split(pipeline._internals.graph), _ASKED_FOR)
+            self._use_stages(split(pipeline._internals.graph), _ASKED_FOR)
 
     @property
     def placement(self) -> Placement:
@@ -106,36 +106,36 @@ class Placing:
         if self._choice is None:
             self._choose(self._whole)
             _log.info("placement=%r: %s", self.placement, self.reason)
-        return self._whole if self._halves is None else first_half(self._whole, self._halves)
+        return self._whole if self._stages is None else host_stage(self._whole, self._stages)
 
     def _choose(self, pipeline: Pipeline) -> None:
         try:
-            halves = self._split(pipeline._internals.graph)
+            stages = self._split(pipeline._internals.graph)
         except GraphError as error:
             self._choice = Choice("server", str(error))
             return
-        if not decodes_pictures(pipeline._internals.graph):
+        if not decodes_images(pipeline._internals.graph):
             self._choice = Choice("server", "no images are decoded on the GPU")
             return
         self._choice = choose(idle_cores(), pipeline.num_threads)
         if self._choice.placement == "consumer":
-            self._use_halves(halves, self._choice.reason)
+            self._use_stages(stages, self._choice.reason)
 
-    def _use_halves(self, halves: Halves, reason: str) -> None:
+    def _use_stages(self, stages: Stages, reason: str) -> None:
         assert self._whole is not None
         self._choice = Choice("consumer", reason)
-        self._halves = halves
-        self.second_half = serialize_for_host(second_half(self._whole, halves))
-        self.planned_half = self.second_half if simple_parts(halves.second) is not None else b""
+        self._stages = stages
+        self.device_stage = serialize_for_host(device_stage(self._whole, stages))
+        self.planned_stage = self.device_stage if simple_derivations(stages.device) is not None else b""
 
     def __getstate__(self) -> dict[str, Any]:
         if self._whole is not None:
             self.settle()
-        return {**vars(self), "_whole": None, "_halves": None, "_split": None}
+        return {**vars(self), "_whole": None, "_stages": None, "_split": None}
 
 
 def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
-    """Return `placement` if the pipeline supports it.
+    """Return `placement` if the pipeline supports it; "server" if the pipeline was moved to the CPU.
 
     Raises:
         ArgumentValueError: the placement doesn't exist.
@@ -144,6 +144,8 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
     if placement not in get_args(Placement):
         known = '"server", "cores", "consumer" or "auto"'
         raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
+    if pipeline._internals.on_cpu:  # nothing is left to place
+        return "server"
     if placement != "server" and pipeline.device_id is None:
         raise ArgumentMismatchError(
             f"DALIServer: placement={placement!r} selects where the GPU's part of a pipeline runs, but this pipeline "
@@ -173,7 +175,7 @@ def choose(idle: float, num_threads: int) -> Choice:
     return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
 
 
-def decodes_pictures(graph: Graph) -> bool:
+def decodes_images(graph: Graph) -> bool:
     """Return whether a graph decodes images on the GPU."""
     return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
 
@@ -206,17 +208,17 @@ def usable_cores(idle: list[float], limit: float | None, processes: int) -> floa
     return (total if limit is None else min(total, limit)) / max(processes, 1)
 
 
-def first_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
+def host_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
     """Return the server's pipeline: the host stage, without a GPU."""
-    return with_graph(pipeline, halves.first, device_id=None)
+    return with_graph(pipeline, stages.host, device_id=None)
 
 
-def second_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
+def device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
     """Return the consumer's pipeline: the device stage."""
-    computes = any(node.device == "cpu" and not node.schema.fed for node in halves.second.nodes)
+    computes = any(node.device == "cpu" and not node.schema.fed for node in stages.device.nodes)
     return with_graph(
         pipeline,
-        halves.second,
+        stages.device,
         num_threads=pipeline.num_threads if computes else 1,
         py_num_workers=0,
         set_affinity=False,  # its threads share the process with the training

@@ -24,10 +24,10 @@ from dali_proxy._transport.endpoint import Endpoint, input_specs
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
-from pipeline._compiler.partition import halves_by_device
-from pipeline._concurrency.finalizers import Ending
+from pipeline._compiler.partition import stages_by_device
+from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._definition.serializing import serialize_for_host
+from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
@@ -101,9 +101,13 @@ class DALIServer:
             decodes on its CPU threads and doesn't use a GPU; the process that fetches the results copies the images to
             its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" chooses
             at the first start of the server: "consumer" if enough cores are idle; see `placement` and `stats`.
+        device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
+            `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
+            variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
 
     Raises:
         GraphError: the pipeline has no input, or an operator doesn't support `placement`.
+        DeviceError: the pipeline runs on the CPU, but an operator exists only on the GPU.
         ArgumentMismatchError: the pipeline has no `device_id`, and `placement` isn't "server".
         MissingSizeError: the pipeline has no batch size or no number of threads.
         ArgumentValueError: the value of an argument is invalid.
@@ -115,7 +119,7 @@ class DALIServer:
         ...         train(images, labels)
     """
 
-    _split = staticmethod(halves_by_device)  # splits a graph for placement="consumer"
+    _split = staticmethod(stages_by_device)  # splits a graph for placement="consumer"
 
     @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
@@ -130,6 +134,7 @@ class DALIServer:
         timeout: float | None = 300.0,
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
+        device: Literal["cpu"] | None = None,
     ) -> None:
         pipeline = adopt(pipeline) if is_nvidia_pipeline(pipeline) else pipeline
         if not isinstance(pipeline, Pipeline):
@@ -139,6 +144,9 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
+        if device not in ("cpu", None):
+            raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
+        pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         check_sizes(pipeline)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, **sizes)
@@ -168,7 +176,7 @@ class DALIServer:
     def _live(self, life: _Life) -> None:
         self._life = life
         self._lock = new_rlock(Level.SERVER, "server")
-        Ending(self, partial(life.stop, "its handle is gone"))
+        Finalizer(self, partial(life.stop, "its handle is gone"))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -219,13 +227,13 @@ class DALIServer:
                 error = self.end_error()
                 if error is not None:
                     raise error
-                second_half = self._placing.second_half
+                device_stage = self._placing.device_stage
                 try:
                     if life.host is not None and self._owned:
                         host = life.host
-                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, second_half)
+                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, device_stage)
                     else:
-                        consumer = ConsumerClient(self.endpoint, second_half=second_half)
+                        consumer = ConsumerClient(self.endpoint, device_stage=device_stage)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()] = consumer
@@ -274,13 +282,13 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
-                host_stage_only=self._placing.second_half is not None,
-                device_stage=self._placing.planned_half,
+                host_stage_only=self._placing.device_stage is not None,
+                device_stage=self._placing.planned_stage,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any time leaves none
                 make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
-                if self._placing.second_half is not None:
+                if self._placing.device_stage is not None:
                     _ = self.consumer  # raises now if something is missing in this process
                 self._life.failure = ""
             except BaseException as error:
@@ -373,7 +381,7 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the server's counters since its last start."""
-        return ServerStats.of_report(
+        return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
@@ -389,9 +397,9 @@ class DALIServer:
         return os.getpid() == self._life.owner
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("pipeline", "_life", "_lock", "proxy")
+        dropped = ("pipeline", "_life", "_lock", "proxy")
         return {
-            **{name: value for name, value in vars(self).items() if name not in kept},
+            **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
         }
 

@@ -225,7 +225,7 @@ class ServerStats:
         return ServerStats(**differences)
 
     @classmethod
-    def of_report(cls, report: Mapping[str, Any], **measured: Any) -> ServerStats:
+    def from_report(cls, report: Mapping[str, Any], **measured: Any) -> ServerStats:
         """Create statistics from the host's report and the measurements of this process."""
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
         fields: dict[str, Any] = {**report, **measured, "operators": operators}

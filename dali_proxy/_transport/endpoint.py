@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dali_proxy._transport.protocol import CODEC, Hello, Welcome
+from dali_proxy._transport.protocol import CODEC, Goodbye, Hello, Welcome
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import connect
@@ -109,6 +109,8 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
             received = channel.receive(timeout=10)
             if not isinstance(received.message, Welcome):
                 received.close_fds()
+                if isinstance(received.message, Goodbye):
+                    raise ServerClosedError(f"the server is closed: {received.message.reason}")
                 raise ProxyError(f"the server answered {type(received.message).__name__} to a greeting")
     except BaseException:
         channel.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy._transport.deferred import DeferredOutputs, OutputFunction, OutputFunctions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy._transport.slot_view import SlotView
@@ -23,25 +24,9 @@ if TYPE_CHECKING:
 
     from dali_proxy._transport.cuda_view import CudaSlotView
 
-__all__ = ["Opened", "ResultOpener", "host_tensors"]
+__all__ = ["ResultOpener", "host_tensors"]
 
 T = TypeVar("T")
-Take = Callable[[], "torch.Tensor | list[torch.Tensor]"]
-
-
-class Opened:
-    """The outputs of a result, mapped and lent to this process.
-
-    Args:
-        takes: one function for each output. It returns a tensor if the output is dense, else the list of its samples.
-    """
-
-    def __init__(self, takes: Sequence[Take]) -> None:
-        self._takes = takes
-
-    def tensors(self) -> tuple[Any, ...]:
-        """Return the outputs. On a GPU, the stream that is current now waits for the data."""
-        return tuple(take() for take in self._takes)
 
 
 class ResultOpener:
@@ -77,7 +62,7 @@ class ResultOpener:
         """Return the tensors of each output; see `receive`."""
         return self.receive(result, fds).tensors()
 
-    def receive(self, result: Result, fds: Sequence[int] = ()) -> Opened:
+    def receive(self, result: Result, fds: Sequence[int] = ()) -> DeferredOutputs:
         """Map the outputs.
 
         This doesn't copy data. The user may keep the tensors and write to them; dropping them returns their memory.
@@ -92,7 +77,7 @@ class ResultOpener:
             ChannelClosedError: `close` was called.
             ProtocolError: the message is invalid.
         """
-        return Opened(self._open_all(result, fds, self._open))
+        return OutputFunctions(self._open_all(result, fds, self._open))
 
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
         """Return each output as a batch on the CPU, for more operators; see `receive`."""
@@ -166,7 +151,7 @@ class ResultOpener:
             failed = None
             close_all(remaining)
 
-    def _open(self, output: OutputBatch, fds: Iterator[int]) -> Take:
+    def _open(self, output: OutputBatch, fds: Iterator[int]) -> OutputFunction:
         if output.device == "cpu":
             return partial(host_tensors, self._cpu.open(output, fds))
         if output.device == "cuda" and self._cuda is not None:

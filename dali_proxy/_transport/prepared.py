@@ -16,7 +16,7 @@ class Launched(Message, frozen=True):
     """A launch of `fused.cu`, whose tables lie in the block.
 
     Attributes:
-        pictures: offset of the table of images.
+        images: offset of the table of images.
         count: number of images.
         channels_table: offset of the table of channels.
         channels: number of channels of the images.
@@ -25,7 +25,7 @@ class Launched(Message, frozen=True):
         tiles: blocks of the grid for each image.
     """
 
-    pictures: U64
+    images: U64
     count: U32
     channels_table: U64
     channels: U8

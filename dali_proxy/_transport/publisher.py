@@ -351,7 +351,7 @@ def prepared(planned: PlannedBatch) -> Prepared:
         if launch is not None:
             macros = dict(launch.defines)
             launched = Launched(
-                pictures=output.offsets[0],
+                images=output.offsets[0],
                 count=launch.grid[1],
                 channels_table=output.offsets[1],
                 channels=int(macros["CHANNELS"]),

@@ -24,7 +24,7 @@ class BatchContext:
         index: dataset index that is being read; None if unknown.
         requests: number of requests submitted for this batch, which is also the view number of the next request.
         loops: number of loops over other loaders that have begun inside this batch.
-        place: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
+        position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
     """
 
     session: int = 0
@@ -34,7 +34,7 @@ class BatchContext:
     index: Any = None
     requests: int = 0
     loops: int = 0
-    place: Callable[[], bytes | None] | None = None
+    position: Callable[[], bytes | None] | None = None
 
     def epoch_of_loop(self) -> int:
         """Return an epoch number for a loop that begins inside this batch.

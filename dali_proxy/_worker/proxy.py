@@ -57,8 +57,8 @@ class Proxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = None
-        if kwargs and self._takes_name and (given := kwargs.pop(_NAME, None)) is not None:
-            name = os.fsdecode(given) if isinstance(given, bytes) else str(given)
+        if kwargs and self._takes_name and (name_argument := kwargs.pop(_NAME, None)) is not None:
+            name = os.fsdecode(name_argument) if isinstance(name_argument, bytes) else str(name_argument)
         try:
             if self._only_input is not None and len(args) == 1 and not kwargs:
                 arrays = [as_input_array(args[0], self._only_input)]

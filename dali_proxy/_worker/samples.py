@@ -61,5 +61,5 @@ class Sample:
             try:
                 self._alone = self.client.submit([self])
             except PipelineError as error:
-                self._alone = Ticket.of_error(error)
+                self._alone = Ticket.from_error(error)
         return self._alone

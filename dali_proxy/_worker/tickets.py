@@ -69,7 +69,7 @@ class Ticket:
         self.samples = ("", "")
 
     @classmethod
-    def of_error(cls, error: Exception) -> Ticket:
+    def from_error(cls, error: Exception) -> Ticket:
         """Return a ticket for a batch that couldn't be submitted; fetching the batch raises the error."""
         return cls(b"", 0, 0, 0, error)
 

@@ -82,8 +82,8 @@ class WorkerClient:
         # The requests of current batches, by context and sample numbers: the outputs of a pipeline are collated one
         # after the other, but belong to one request. An entry lives as long as its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
-        self._unwanted = ReleaseQueue()
-        discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's function is faster
+        self._releases = ReleaseQueue()
+        discard_through(self.server, self._releases.add_batch, preferred=False)  # a consumer's function is faster
 
     @property
     def alive(self) -> bool:
@@ -143,7 +143,7 @@ class WorkerClient:
     def close(self) -> None:
         """Disconnect. Submitted batches stay valid."""
         with deferred_signals:
-            forget_discard(self.server, self._unwanted.add_batch)
+            forget_discard(self.server, self._releases.add_batch)
             self._channel.close()
             self.arena.close()
             self._completions.close()
@@ -157,8 +157,8 @@ class WorkerClient:
                 if context is not None:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     context.requests += 1
-                if self._unwanted:
-                    self._unwanted.flush(self._channel.post)
+                if self._releases:
+                    self._releases.flush(self._channel.post)
                 self._channel.post(
                     Submit(
                         seq=seq,

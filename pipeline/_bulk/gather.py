@@ -16,27 +16,27 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
 
-__all__ = ["Runs", "gather", "gathered"]
+__all__ = ["MemoryRanges", "gather", "gathered"]
 
 Int64s = npt.NDArray[np.int64]
 
-_ALIGNMENT = 256  # bytes: alignment of runs, for vector loads and DMA
+_ALIGNMENT = 256  # bytes: alignment of ranges, for vector loads and DMA
 _LINE = 64  # bytes: alignment of samples on the host
 _GAP = 1 << 14  # bytes: largest gap between two samples to copy along, because another copy costs more
 _CHUNK = 1 << 20  # bytes to copy per task
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class MemoryRanges:
     """Contiguous ranges of memory that contain the samples of a batch, and their offsets in a packed buffer.
 
-    Samples that are close to each other in one block of memory form one run, so that a few copies suffice for a batch
-    that a worker has written to its ring.
+    Samples that are close to each other in one block of memory form one range, so that a few copies suffice for a batch
+    that a worker has written to its arena.
 
     Attributes:
-        starts: (M,) int64, address of each run.
-        sizes: (M,) int64, size of each run in bytes.
-        offsets: (M,) int64, offset of each run in the buffer.
+        starts: (M,) int64, address of each range.
+        sizes: (M,) int64, size of each range in bytes.
+        offsets: (M,) int64, offset of each range in the buffer.
         sample_offsets: (N,) int64, offset of each sample in the buffer.
         nbytes: size of the buffer.
     """
@@ -48,54 +48,54 @@ class Runs:
     nbytes: int
 
     @classmethod
-    def from_batch(cls, batch: TensorListCPU) -> Runs:
-        """Return the runs of a batch whose samples are C-contiguous.
+    def from_batch(cls, batch: TensorListCPU) -> MemoryRanges:
+        """Return the ranges of a batch whose samples are C-contiguous.
 
         Example:
             >>> block = np.zeros(1000, np.uint8)
             >>> table, _ = Samples.packed(block.ctypes.data, np.array([[100], [200]]), np.uint8)
-            >>> runs = Runs.from_batch(TensorListCPU.from_table(table, [block]))
-            >>> runs.sizes.tolist(), runs.sample_offsets.tolist()
+            >>> ranges = MemoryRanges.from_batch(TensorListCPU.from_table(table, [block]))
+            >>> ranges.sizes.tolist(), ranges.sample_offsets.tolist()
             ([456], [0, 256])
         """
         table = batch.table()
         order = np.argsort(table.pointers, kind="stable")
         begins = table.pointers[order]
         ends = np.maximum.accumulate(begins + table.sizes[order])
-        begins_run = np.ones(len(table), np.bool_)
+        begins_range = np.ones(len(table), np.bool_)
         homes = batch.homes
         if homes is not None:  # otherwise the memory between two samples is unknown
             apart = begins[1:] - ends[:-1] > _GAP
-            begins_run[1:] = apart | (homes[order[1:]] != homes[order[:-1]])
-        first = np.flatnonzero(begins_run)
+            begins_range[1:] = apart | (homes[order[1:]] != homes[order[:-1]])
+        first = np.flatnonzero(begins_range)
         starts = begins[first]
         sizes = np.maximum.reduceat(ends, first) - starts
         room = -(-sizes // _ALIGNMENT) * _ALIGNMENT
         offsets = np.cumsum(room) - room
-        run_of = np.cumsum(begins_run) - 1
+        range_of = np.cumsum(begins_range) - 1
         sample_offsets = np.empty(len(table), np.int64)
-        sample_offsets[order] = begins - starts[run_of] + offsets[run_of]
+        sample_offsets[order] = begins - starts[range_of] + offsets[range_of]
         return cls(starts, sizes, offsets, sample_offsets, int(room.sum()))
 
     @classmethod
-    def from_array(cls, array: Array) -> Runs:
-        """Return the single run of a C-contiguous array whose first axis is the batch.
+    def from_array(cls, array: Array) -> MemoryRanges:
+        """Return the single range of a C-contiguous array whose first axis is the batch.
 
         Raises:
             ValueError: the array isn't contiguous.
         """
         if not array.flags.c_contiguous:
-            raise ValueError(f"an array of strides {array.strides} isn't one run of memory")
+            raise ValueError(f"an array of strides {array.strides} isn't contiguous")
         start, size, zero = (np.array([value]) for value in (array.ctypes.data, array.nbytes, 0))
         return cls(start, size, zero, np.arange(len(array)) * (array.nbytes // max(1, len(array))), array.nbytes)
 
     def copy_to(self, buffer: Array, pool: ThreadPool | None = None) -> None:
-        """Copy all runs to a uint8 buffer, on the threads of a pool if one is given."""
+        """Copy all ranges to a uint8 buffer, on the threads of a pool if one is given."""
         counts = -(-self.sizes // _CHUNK)
-        run = np.repeat(np.arange(len(counts)), counts)
-        within = (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)) * _CHUNK
-        sizes = np.minimum(self.sizes[run] - within, _CHUNK)
-        _copy(buffer, self.starts[run] + within, sizes, self.offsets[run] + within, pool)
+        index = np.repeat(np.arange(len(counts)), counts)
+        within = (np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)) * _CHUNK
+        sizes = np.minimum(self.sizes[index] - within, _CHUNK)
+        _copy(buffer, self.starts[index] + within, sizes, self.offsets[index] + within, pool)
 
 
 def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s) -> None:

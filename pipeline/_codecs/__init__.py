@@ -2,9 +2,9 @@
 
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
+from pipeline._codecs.images import ImageBatchDecoder
 from pipeline._codecs.missing import missing_codec_reason, require_codec
 from pipeline._codecs.nvimgcodec import GpuDecoder
-from pipeline._codecs.pictures import ImageBatchDecoder
 from pipeline._codecs.turns import declare_no_training
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.gather import gather
-from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.fused_gpu_images import FusedImages
 from pipeline._compiler.fusion import fused_chains
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -24,7 +24,7 @@ from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorL
 from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Part", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_parts"]
+__all__ = ["Derivation", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_derivations"]
 
 _CONSTANT = "constant_value"
 _LINE = 64  # alignment of samples, in bytes
@@ -32,8 +32,8 @@ _PAGE = 256  # alignment of batches and tables, in bytes, for vector loads and D
 
 
 @dataclass(frozen=True)
-class Part:
-    """The computation of an output.
+class Derivation:
+    """The derivation of an output from an input.
 
     Attributes:
         input: number of the graph's input that the output derives from.
@@ -46,13 +46,13 @@ class Part:
     chain: tuple[GraphNode, ...] = ()
 
 
-def simple_parts(graph: Graph) -> tuple[Part, ...] | None:
-    """Return the computation of each output, if the graph only copies inputs and runs chains on the copies.
+def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
+    """Return the derivation of each output, if the graph only copies inputs and runs chains on the copies.
 
     The arguments of the chains must be inputs or constants. Return None for any other graph.
     """
     inputs = {node.index: number for number, node in enumerate(graph.inputs) if node.device == "cpu"}
-    given = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
+    available = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
     copies = {
         node.index: inputs[node.inputs[0].node]
         for node in graph.nodes
@@ -63,23 +63,23 @@ def simple_parts(graph: Graph) -> tuple[Part, ...] | None:
         for chain in fused_chains(graph)
         if chain[0].inputs[0].node in copies
         and not any(node.branch for node in chain)
-        and all(edge.node in given for node in chain for edge in node.arguments_before)
+        and all(edge.node in available for node in chain for edge in node.arguments_before)
     }
-    known = given | copies.keys() | {node.index for chain in chains.values() for node in chain}
+    known = available | copies.keys() | {node.index for chain in chains.values() for node in chain}
     if any(node.index not in known for node in graph.nodes):
         return None
-    parts = []
+    derivations = []
     for edge in graph.outputs:
         if edge.node in inputs:
-            parts.append(Part(inputs[edge.node], on_gpu=False))
+            derivations.append(Derivation(inputs[edge.node], on_gpu=False))
         elif edge.node in copies:
-            parts.append(Part(copies[edge.node], on_gpu=True))
+            derivations.append(Derivation(copies[edge.node], on_gpu=True))
         elif edge.node in chains:
             chain = chains[edge.node]
-            parts.append(Part(copies[chain[0].inputs[0].node], on_gpu=True, chain=chain))
+            derivations.append(Derivation(copies[chain[0].inputs[0].node], on_gpu=True, chain=chain))
         else:
             return None
-    return tuple(parts)
+    return tuple(derivations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Target:
     nbytes: int
 
     @classmethod
-    def of(cls, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> Target:
+    def from_shapes(cls, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> Target:
         """Return the memory layout for samples of shapes (N, ndim)."""
         dense = bool((shapes == shapes[0]).all())
         table, nbytes = Samples.packed(0, shapes, dtype, 1 if dense else _PAGE)
@@ -148,8 +148,8 @@ class PlannedBatch:
         Args:
             block: uint8 array of `nbytes` elements.
         """
-        for batch, places in self._batches:
-            gather(batch, block, places)
+        for batch, offsets in self._batches:
+            gather(batch, block, offsets)
         for table, offset in self._tables:
             block[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
 
@@ -179,7 +179,7 @@ class Planner:
     """Plans the batches of a graph. It needs neither a GPU nor CuPy, and is thread-safe.
 
     Args:
-        graph: graph for which `simple_parts` doesn't return None.
+        graph: graph for which `simple_derivations` doesn't return None.
         config: configuration of an executor. The launches, including random numbers, equal those of this executor.
 
     Raises:
@@ -187,24 +187,22 @@ class Planner:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
-        parts = simple_parts(graph)
-        assert parts is not None  # the caller checks this
+        derivations = simple_derivations(graph)
+        assert derivations is not None  # the caller checks this
         self._graph = graph
-        self._parts = parts
+        self._derivations = derivations
         self._seed = config.seed
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
 
-        def made(node: GraphNode) -> Any:
+        def create(node: GraphNode) -> Any:
             return by_frames(graph, node, make_operator(node, graph, setup))
 
-        operators = {part.chain: [made(node) for node in part.chain] for part in parts if part.chain}
-        self._constants = {node.index: made(node) for node in graph.nodes if node.operator == _CONSTANT}
+        operators = {each.chain: [create(node) for node in each.chain] for each in derivations if each.chain}
+        self._constants = {node.index: create(node) for node in graph.nodes if node.operator == _CONSTANT}
         #: Runners by chain. Chains for sequences have other implementations, and can't be planned.
-        self._fused = {
-            chain: FusedPictures(chain, each) for chain, each in operators.items() if FusedPictures.fits(each)
-        }
+        self._fused = {chain: FusedImages(chain, each) for chain, each in operators.items() if FusedImages.fits(each)}
         #: Numbers of the inputs that are outputs without a change.
-        self.handed_on = frozenset(part.input for part in parts if not part.on_gpu)
+        self.forwarded = frozenset(each.input for each in derivations if not each.on_gpu)
 
     def plan(self, inputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
         """Plan a batch.
@@ -220,34 +218,34 @@ class Planner:
             OperatorError: samples failed; it names the operator and these samples.
         """
         batches = cast("Sequence[TensorListCPU]", inputs)
-        sources = {part.input for part in self._parts if part.chain}
-        if any(part.chain and part.chain not in self._fused for part in self._parts):
+        sources = {each.input for each in self._derivations if each.chain}
+        if any(each.chain and each.chain not in self._fused for each in self._derivations):
             return None
-        if not all(FusedPictures.takes(batches[number]) for number in sources):
+        if not all(FusedImages.takes(batches[number]) for number in sources):
             return None
         planned = PlannedBatch()
         batch = self._batch(batches, key)
-        pictures: dict[int, Samples] = {}
+        images: dict[int, Samples] = {}
         for number in sorted(sources):
             table = batches[number].table()
-            placed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
-            offset = planned.add_batch(batches[number], Target(placed, "", False, nbytes))
-            pictures[number] = Samples(placed.pointers + offset, placed.shapes, placed.strides, placed.dtype)
+            packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
+            offset = planned.add_batch(batches[number], Target(packed, "", False, nbytes))
+            images[number] = Samples(packed.pointers + offset, packed.shapes, packed.strides, packed.dtype)
         launched = {
-            number: self._launched(planned, batch, part, batches[part.input], pictures[part.input])
-            for number, part in enumerate(self._parts)
-            if part.chain
+            number: self._launched(planned, batch, derivation, batches[derivation.input], images[derivation.input])
+            for number, derivation in enumerate(self._derivations)
+            if derivation.chain
         }
         planned.outputs = [
-            launched[number] if part.chain else _copied(planned, part, batches[part.input])
-            for number, part in enumerate(self._parts)
+            launched[number] if derivation.chain else _copied(planned, derivation, batches[derivation.input])
+            for number, derivation in enumerate(self._derivations)
         ]
         return planned
 
     def _launched(
-        self, planned: PlannedBatch, batch: Batch, part: Part, data: TensorListCPU, pictures: Samples
+        self, planned: PlannedBatch, batch: Batch, derivation: Derivation, data: TensorListCPU, images: Samples
     ) -> PlannedOutput:
-        launch, target = self._fused[part.chain].plan(batch, pictures, _place)
+        launch, target = self._fused[derivation.chain].plan(batch, images, _allocate)
         return PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
 
     def _batch(self, inputs: Sequence[TensorListCPU], key: BatchKey) -> Batch:
@@ -264,14 +262,14 @@ class Planner:
         return batch
 
 
-def _place(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> tuple[Target, Samples]:
-    target = Target.of(shapes, dtype, layout)
+def _allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> tuple[Target, Samples]:
+    target = Target.from_shapes(shapes, dtype, layout)
     return target, target.table
 
 
-def _copied(planned: PlannedBatch, part: Part, data: TensorListCPU) -> PlannedOutput:
-    if not part.on_gpu:
+def _copied(planned: PlannedBatch, derivation: Derivation, data: TensorListCPU) -> PlannedOutput:
+    if not derivation.on_gpu:
         return PlannedOutput(data)
     table = data.table()
-    target = Target.of(table.shapes, table.dtype, data.layout())
+    target = Target.from_shapes(table.shapes, table.dtype, data.layout())
     return PlannedOutput(data, target, None, (planned.add_batch(data, target),))

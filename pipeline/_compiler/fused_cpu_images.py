@@ -77,7 +77,7 @@ class FusedSamples:
             return False
         if resized is None or normalization is None:
             return False
-        pictures = ImageBatch(
+        images = ImageBatch(
             table.pointers,
             table.shapes,
             table.strides,
@@ -88,19 +88,19 @@ class FusedSamples:
             scale=normalization.scale,
             bias=normalization.bias,
         )
-        if not pictures.fits():
+        if not images.fits():
             return False
-        array, owner = batch.allocate(self._result, pictures.shape, np.dtype(np.float32))
+        array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
 
         def make(begin: int, end: int) -> None:
             started = time.perf_counter()
-            pictures.make(array, begin, end)
+            images.make(array, begin, end)
             if batch.trace is not None:
                 name = f"samples {begin} to {end - 1}"
                 batch.trace.add(name, batch.number, started, time.perf_counter())
 
         batch.pool.run_ranges(make, batch.size, _IMAGES)
-        made = TensorListCPU(array, "CHW")
-        made.owner = owner
-        batch.keep(self._result, made)
+        result = TensorListCPU(array, "CHW")
+        result.owner = owner
+        batch.keep(self._result, result)
         return True

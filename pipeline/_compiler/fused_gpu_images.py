@@ -23,15 +23,15 @@ from pipeline._operators.geometry.crop_mirror_normalize import CropMirrorNormali
 from pipeline._operators.geometry.resize import ResizeGpu
 from pipeline.types import UINT8
 
-__all__ = ["FusedPictures", "Place"]
+__all__ = ["Allocate", "FusedImages"]
 
-Made = TypeVar("Made")
+Owner = TypeVar("Owner")
 
 #: Allocates samples of given shapes (N, ndim), dtype and layout. Returns the owner of the memory, and its table.
-Place = Callable[[npt.NDArray[np.int64], np.dtype[Any], str], tuple[Made, Samples]]
+Allocate = Callable[[npt.NDArray[np.int64], np.dtype[Any], str], tuple[Owner, Samples]]
 
 
-class FusedPictures:
+class FusedImages:
     """Runs a chain that `fusion.py` found as one. The pixels equal those of the separate operators.
 
     Any thread may run it: while one thread decodes a batch, another thread can prepare the next batch.
@@ -88,13 +88,13 @@ class FusedPictures:
         channels = data.table().shapes[:, 2]
         return bool(channels[0] in (1, 3) and (channels == channels[0]).all())
 
-    def plan(self, batch: Batch, source: Samples, place: Place[Made]) -> tuple[Launch, Made]:
+    def plan(self, batch: Batch, source: Samples, allocate_result: Allocate[Owner]) -> tuple[Launch, Owner]:
         """Return the launch for a batch, and the owner of the result's memory. This needs no GPU.
 
         Args:
             batch: the batch, whose values include the arguments.
             source: the images.
-            place: function that allocates the result, given its shapes (N, 3), dtype and layout.
+            allocate_result: function that allocates the result, given its shapes (N, 3), dtype and layout.
 
         Raises:
             OperatorError: samples failed; it names the operator and these samples.
@@ -107,7 +107,7 @@ class FusedPictures:
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
             crop = self._normalizer.resolve(batch, "HWC", resized)
             settings = crop.settings
-            made, target = place(
+            owner, target = allocate_result(
                 np.ascontiguousarray(crop.extents[:, list(settings.perm)]), settings.dtype, settings.output_layout
             )
             launch = plan_crop_resize_normalize(
@@ -125,11 +125,11 @@ class FusedPictures:
                 antialias=filters.antialias,
                 rounded=rounded,
             )
-        return launch, made
+        return launch, owner
 
     def _finish(self, batch: Batch, source: Samples) -> None:
         normalize = self._nodes[-1]
-        launch, made = self.plan(batch, source, allocate)
+        launch, owner = self.plan(batch, source, allocate)
         with error_context(normalize, batch), charged(batch.costs, normalize.index):
             self._normalizer.kernels.run(launch, batch.stream)
-            batch.keep(Edge(normalize.index), made)
+            batch.keep(Edge(normalize.index), owner)

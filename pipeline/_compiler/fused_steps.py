@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline._compiler.fused_cpu_images import FusedSamples
-from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.fused_gpu_images import FusedImages
 from pipeline._compiler.plan import FusedStep, SampleStep, Step
 
 __all__ = ["fused_steps"]
@@ -14,7 +14,7 @@ __all__ = ["fused_steps"]
 
 def fused_steps(
     steps: Iterable[Step], operators: Mapping[int, Any], *, on_cpu: bool
-) -> dict[int, FusedPictures | FusedSamples]:
+) -> dict[int, FusedImages | FusedSamples]:
     """Return the objects that run fused steps, by the ``id`` of the step. Other steps run operator by operator.
 
     Args:
@@ -22,11 +22,11 @@ def fused_steps(
         operators: implementations of the nodes, by index.
         on_cpu: whether to fuse chains on the CPU; the plan itself decides for those on the GPU.
     """
-    found: dict[int, FusedPictures | FusedSamples] = {}
+    found: dict[int, FusedImages | FusedSamples] = {}
     for step in steps:
         chain = [operators[node.index] for node in step.nodes]
-        if isinstance(step, FusedStep) and FusedPictures.fits(chain):
-            found[id(step)] = FusedPictures(step.nodes, chain)
+        if isinstance(step, FusedStep) and FusedImages.fits(chain):
+            found[id(step)] = FusedImages(step.nodes, chain)
         elif on_cpu and isinstance(step, SampleStep) and FusedSamples.fits(step, chain):
             found[id(step)] = FusedSamples(step, chain)
     return found

@@ -1,6 +1,6 @@
-"""Split a graph in two, so that two processes can run it: one decodes, the other does the work of the GPU.
+"""Split a graph into a host stage, which decodes, and a device stage, so that two processes can run it.
 
-Both halves together compute the same values as the whole graph: nodes keep their random streams, names and lines.
+Both stages together compute the same values as the whole graph: nodes keep their random streams, names and lines.
 """
 
 from __future__ import annotations
@@ -9,37 +9,39 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from pipeline._compiler.per_frame_arguments import may_be_sequence
-from pipeline._declaration.registry import has_implementation, implementation
-from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
+from pipeline._declaration.registry import implementation
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.on_cpu import has_cpu_form
+from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline._operator_api.reader import Reader
 from pipeline.errors import GraphError
 
-__all__ = ["Halves", "cut", "halves_by_device", "on_cpu_first"]
+__all__ = ["Stages", "cut", "on_cpu_first", "stages_by_device"]
 
-# An operator that is cheaper to run in both halves than to send with every batch.
+# An operator that is cheaper to run in both stages than to send with every batch.
 _CONSTANT = "constant_value"
 
 
 @dataclass(frozen=True, eq=False)
-class Halves:
-    """The two halves of a graph.
+class Stages:
+    """The two stages of a graph.
 
     Attributes:
-        first: first half. Its outputs are the inputs of the second half.
-        second: second half. Its inputs, in order, are the outputs of `first`; its outputs are those of the whole graph.
-        crossing: names of the second half's inputs, in order.
+        host: host stage. Its outputs are the inputs of the device stage.
+        device: device stage. Its inputs, in order, are the outputs of `host`; its outputs are those of the whole graph.
+        crossing: names of the device stage's inputs, in order.
     """
 
-    first: Graph
-    second: Graph
+    host: Graph
+    device: Graph
     crossing: tuple[str, ...]
 
 
-def halves_by_device(graph: Graph) -> Halves:
-    """Split a graph between CPU and GPU: the first half runs on the CPU only.
+def stages_by_device(graph: Graph) -> Stages:
+    """Split a graph between CPU and GPU: the host stage runs on the CPU only.
 
     Decoders with ``device="mixed"`` decode on the CPU instead. Operators on the CPU that read results of the GPU
-    belong to the second half.
+    belong to the device stage.
 
     Raises:
         GraphError: an operator doesn't allow this split; the message names it and the user's line.
@@ -56,40 +58,40 @@ def on_cpu_first(graph: Graph) -> Graph:
     nodes: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}
     for node in graph.nodes:
-        made = _renumbered(node, len(nodes), moved)
-        nodes.append(made)
+        copied = renumbered(node, len(nodes), moved)
+        nodes.append(copied)
         for output in range(node.output_count):
-            moved[Edge(node.index, output)] = Edge(made.index, output)
+            moved[Edge(node.index, output)] = Edge(copied.index, output)
         if not _brings_data(node):
             continue
-        nodes[-1] = replace(made, device="cpu")
+        nodes[-1] = replace(copied, device="cpu")
         for output in range(node.output_count):
             copy = GraphNode(
                 index=len(nodes),
                 operator="copy_to_gpu",
                 name=f"__{node.name}_{output}_to_gpu",
                 device="gpu",
-                inputs=(Edge(made.index, output),),
+                inputs=(Edge(copied.index, output),),
                 location=node.location,
-                branch=made.branch,
+                branch=copied.branch,
             )
             nodes.append(copy)
             moved[Edge(node.index, output)] = Edge(copy.index)
-    return _checked(nodes, [moved[edge] for edge in graph.outputs])
+    return checked_graph(nodes, [moved[edge] for edge in graph.outputs])
 
 
-def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
-    """Split a graph in two.
+def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
+    """Split a graph into two stages.
 
-    Nodes that depend on the second half belong to it too. So do nodes in a branch whose results the second half
+    Nodes that depend on the device stage belong to it too. So do nodes in a branch whose results the device stage
     reads, because only batches with all samples can cross.
 
     Args:
         graph: the graph; it stays unchanged.
-        is_late: function that returns whether a node must be in the second half.
+        is_late: function that returns whether a node must be in the device stage.
 
     Raises:
-        GraphError: a node of the second half reads a data set, whose order would change.
+        GraphError: a node of the device stage reads a data set, whose order would change.
     """
     late = _late(graph, is_late)
     for node in graph.nodes:
@@ -101,28 +103,28 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
     sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
     constants = {edge.node for edge in sources if graph.nodes[edge.node].operator == _CONSTANT}
     read = {edge for edge in sources if edge.node not in constants}
-    # Outputs of the first half cross separately: users may write to them while the second half reads the other copy.
+    # Outputs of the host stage cross separately: users may write to them while the device stage reads the other copy.
     returned = [number for number, edge in enumerate(graph.outputs) if edge.node not in late]
     crossing = [*sorted(read), *(graph.outputs[number] for number in returned)]
 
-    first: list[GraphNode] = []
+    host: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}
     for node in graph.nodes:
         if node.index not in late:
-            _add(node, first, moved)
-    first_graph = _checked(first, [moved[edge] for edge in crossing])
+            _add(node, host, moved)
+    host_graph = checked_graph(host, [moved[edge] for edge in crossing])
 
     names = tuple(f"__crossing_{number}" for number in range(len(crossing)))
-    second = [
+    device = [
         _input(graph, number, name, edge) for number, (name, edge) in enumerate(zip(names, crossing, strict=True))
     ]
     moved = {edge: Edge(number) for number, edge in enumerate(crossing[: len(read)])}
     for node in graph.nodes:
         if node.index in late or node.index in constants:
-            _add(node, second, moved)
-    made_first = {number: Edge(len(read) + place) for place, number in enumerate(returned)}
-    outputs = [made_first[number] if number in made_first else moved[edge] for number, edge in enumerate(graph.outputs)]
-    return Halves(first_graph, _checked(second, outputs), names)
+            _add(node, device, moved)
+    crossed = {number: Edge(len(read) + index) for index, number in enumerate(returned)}
+    outputs = [crossed[number] if number in crossed else moved[edge] for number, edge in enumerate(graph.outputs)]
+    return Stages(host_graph, checked_graph(device, outputs), names)
 
 
 def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
@@ -150,7 +152,7 @@ def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]
 def _brings_data(node: GraphNode) -> bool:
     """Return whether a node takes data from the CPU to the GPU, and a CPU node with a copy can replace it."""
     if node.device == "mixed":
-        if node.operator == "nvidia_pipeline" or not has_implementation(node.operator, "cpu"):
+        if not has_cpu_form(node):
             raise GraphError(f"{node.display} doesn't run on the CPU, device={node.device!r}\n  at {node.location}")
         return True
     return node.device == "gpu" and node.schema.fed
@@ -161,24 +163,6 @@ def _reads_data(node: GraphNode) -> bool:
 
 
 def _add(node: GraphNode, nodes: list[GraphNode], moved: dict[Edge, Edge]) -> None:
-    made = _renumbered(node, len(nodes), moved)
-    nodes.append(made)
-    moved.update({Edge(node.index, output): Edge(made.index, output) for output in range(node.output_count)})
-
-
-def _renumbered(node: GraphNode, index: int, moved: dict[Edge, Edge]) -> GraphNode:
-    return replace(
-        node,
-        index=index,
-        inputs=tuple(moved[edge] for edge in node.inputs),
-        argument_inputs={name: moved[edge] for name, edge in node.argument_inputs.items()},
-        branch=tuple((moved[edge], value) for edge, value in node.branch),
-        twin=None,
-        stream=node.random_stream,
-    )
-
-
-def _checked(nodes: list[GraphNode], outputs: list[Edge]) -> Graph:
-    check_names(nodes)
-    check_branches(nodes, outputs)
-    return Graph(tuple(nodes), tuple(outputs))
+    copied = renumbered(node, len(nodes), moved)
+    nodes.append(copied)
+    moved.update({Edge(node.index, output): Edge(copied.index, output) for output in range(node.output_count)})

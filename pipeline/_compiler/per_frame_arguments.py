@@ -63,7 +63,7 @@ class _Frames(Batch):
     """The frames of all sequences of a batch, as a batch.
 
     Args:
-        whole: the batch of sequences.
+        sequences: the batch of sequences.
         node: the operator.
         names: names of its arguments that differ from frame to frame.
 
@@ -71,10 +71,12 @@ class _Frames(Batch):
         begins: index of the first frame of each sequence, followed by the total number of frames.
     """
 
-    def __init__(self, whole: Batch, node: GraphNode, names: frozenset[str]) -> None:
-        super().__init__(whole.request, whole.seed, whole.pool, whole.allocate, whole.reads, whole.branches)
-        self.stream, self.keep_alive, self.trace = whole.stream, whole.keep_alive, whole.trace
-        values = {name: whole.values[edge] for name, edge in node.argument_inputs.items()}
+    def __init__(self, sequences: Batch, node: GraphNode, names: frozenset[str]) -> None:
+        super().__init__(
+            sequences.request, sequences.seed, sequences.pool, sequences.allocate, sequences.reads, sequences.branches
+        )
+        self.stream, self.keep_alive, self.trace = sequences.stream, sequences.keep_alive, sequences.trace
+        values = {name: sequences.values[edge] for name, edge in node.argument_inputs.items()}
         counts = [[shape[0] for shape in values[name].shape()] for name in sorted(names)]
         if any(each != counts[0] for each in counts):
             raise ArgumentValueError(f"the arguments {', '.join(sorted(names))} are for different numbers of frames")
@@ -83,7 +85,7 @@ class _Frames(Batch):
         owners = np.repeat(np.arange(len(counts[0])), counts[0])
         expanded = {name: _expanded(value, None if name in names else owners) for name, value in values.items()}
         self._arguments = Arguments(node, expanded, self.size)
-        self._whole = whole
+        self._sequences = sequences
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
@@ -93,7 +95,7 @@ class _Frames(Batch):
         return self._arguments
 
     def generator(self, node: GraphNode) -> np.random.Generator:
-        return self._whole.generator(node)
+        return self._sequences.generator(node)
 
     def siblings(self, sample: int) -> range:
         return self.numbers(int(np.searchsorted(self.begins, sample, side="right")) - 1)
@@ -172,8 +174,8 @@ class _SampleFrames(SampleOperator[_State]):
             for sequence, spec in zip(sequences, inputs, strict=True)
         ]
         state, outputs = self._operator.start(frames, specs)
-        made = [OutputSpec(_with_frames(spec.layout), None, spec.dtype) for spec in outputs]
-        return _State(state, frames, sequences), made
+        results = [OutputSpec(_with_frames(spec.layout), None, spec.dtype) for spec in outputs]
+        return _State(state, frames, sequences), results
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
         if state.frames is None:
@@ -181,7 +183,7 @@ class _SampleFrames(SampleOperator[_State]):
         for sequence, each in zip(state.sequences, inputs, strict=True):
             if sequence:
                 state.frames.check(sample, len(each))
-        made = [
+        results = [
             self._operator.run(
                 state.inner,
                 number,
@@ -190,11 +192,11 @@ class _SampleFrames(SampleOperator[_State]):
             )
             for index, number in enumerate(state.frames.numbers(sample))
         ]
-        if not made:
+        if not results:
             raise ArgumentValueError("the sequence has no frames")
-        if isinstance(made[0], tuple):
-            return tuple(_stacked(column) for column in zip(*made, strict=True))
-        return _stacked(made)
+        if isinstance(results[0], tuple):
+            return tuple(_stacked(column) for column in zip(*results, strict=True))
+        return _stacked(results)
 
 
 def _stacked(frames: Sequence[Any]) -> Array:
@@ -217,25 +219,25 @@ class _BatchFrames(BatchOperator):
             return self._operator.run(batch, inputs)
         frames = _Frames(batch, self.node, names)
         owners = np.repeat(np.arange(batch.size), np.diff(frames.begins)).tolist()
-        given = []
+        frame_inputs = []
         for position, value in enumerate(inputs):
             if _is_sequence(value.layout()) or not (position or _repeats(self.node)):
                 layout = _without_frames(value.layout())
                 for sample, shape in enumerate(value.shape()):
                     frames.check(sample, shape[0])
                 rows = [sample[index] for sample in value.samples for index in range(len(sample))]
-                given.append(type(value)(rows, layout))
+                frame_inputs.append(type(value)(rows, layout))
             else:
-                given.append(type(value)([value.samples[owner] for owner in owners], value.layout()))
+                frame_inputs.append(type(value)([value.samples[owner] for owner in owners], value.layout()))
         try:
-            made = self._operator.run(frames, given)
+            results = self._operator.run(frames, frame_inputs)
         except OperatorError as error:
             failures = [
                 SampleFailure(int(np.searchsorted(frames.begins, each.sample, side="right")) - 1, each.error)
                 for each in error.failures
             ]
             raise OperatorError.type_for(error)(str(error), failures=tuple(failures)) from error
-        return [self._folded(value, frames.begins.tolist()) for value in made]
+        return [self._folded(value, frames.begins.tolist()) for value in results]
 
     @staticmethod
     def _folded(value: Any, begins: list[int]) -> Any:

@@ -123,12 +123,12 @@ def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
     """Return the class that implements a node: its whole-batch variant, if one exists and a GPU operator reads it."""
-    made = implementation(node.operator, node.device)
-    whole = made.batch_operator if issubclass(made, SampleOperator) else None
-    if whole is None:
-        return made
+    sample_class = implementation(node.operator, node.device)
+    batch_class = sample_class.batch_operator if issubclass(sample_class, SampleOperator) else None
+    if batch_class is None:
+        return sample_class
     readers = [other for other in graph.nodes if any(edge.node == node.index for edge in other.sources)]
-    return whole if any(other.device != "cpu" for other in readers) else made
+    return batch_class if any(other.device != "cpu" for other in readers) else sample_class
 
 
 def _is_sample_operator(node: GraphNode, graph: Graph) -> bool:
@@ -147,11 +147,11 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
         ]
         if ready:
             steps += [BatchStep(node) for node in ready]
-            taken = ready
+            chosen = ready
         else:
-            taken = _chain(waiting, pending, graph)
-            steps.append(SampleStep(tuple(taken), _results(taken, graph)))
-        pending -= {node.index for node in taken}
+            chosen = _chain(waiting, pending, graph)
+            steps.append(SampleStep(tuple(chosen), _results(chosen, graph)))
+        pending -= {node.index for node in chosen}
         waiting = [node for node in waiting if node.index in pending]
     return tuple(steps)
 

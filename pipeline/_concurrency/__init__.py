@@ -1,1 +1,1 @@
-"""Threads: pools, lanes, core affinity, time accounting, fork hooks and finalizers."""
+"""Threads: pools, work queues, core affinity, time accounting, fork hooks and finalizers."""

@@ -46,8 +46,8 @@ def parse_cores(text: str) -> set[int]:
         [0, 1, 2, 8]
     """
     cores: set[int] = set()
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
+    for item in text.strip().split(","):
+        first, _, last = item.partition("-")
         if first:
             cores.update(range(int(first), int(last or first) + 1))
     return cores

@@ -61,7 +61,7 @@ class CheckedLock(RLock):  # type: ignore[misc]  # final in typeshed only
         self.reentrant = reentrant
 
     def __new__(cls, level: IntEnum, name: str, *, reentrant: bool) -> CheckedLock:
-        """Return a lock that nobody has taken."""
+        """Return a lock that isn't held."""
         return super().__new__(cls)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

@@ -66,7 +66,7 @@ class Costs:
         self._added: list[tuple[int, int, int]] = []  # `append` is atomic under the GIL
 
     @contextmanager
-    def of(self, index: int) -> Iterator[None]:
+    def charge(self, index: int) -> Iterator[None]:
         """Charge the cost of a block, on the calling thread, to the operator with that index."""
         begin = spent()
         try:
@@ -84,10 +84,10 @@ class Costs:
         def timed(*arguments: Any) -> Any:
             begin = time_elapsed()
             processor = processor_time()
-            made = run(*arguments)
+            result = run(*arguments)
             processor = processor_time() - processor
             add((index, processor, time_elapsed() - begin))
-            return made
+            return result
 
         return timed
 
@@ -100,5 +100,5 @@ class Costs:
 
 
 def charged(costs: Costs | None, index: int) -> AbstractContextManager[None]:
-    """Return ``costs.of(index)``, or a context that measures nothing when `costs` is None."""
-    return nullcontext() if costs is None else costs.of(index)
+    """Return ``costs.charge(index)``, or a context that measures nothing when `costs` is None."""
+    return nullcontext() if costs is None else costs.charge(index)

@@ -10,7 +10,7 @@ from typing import ParamSpec
 
 from pipeline._concurrency.interrupts import is_interrupt
 
-__all__ = ["THREAD_PREFIX", "Ending", "call_back"]
+__all__ = ["THREAD_PREFIX", "Finalizer", "call_back"]
 
 Arguments = ParamSpec("Arguments")
 
@@ -34,7 +34,7 @@ def call_back(function: Callable[Arguments, object], *arguments: Arguments.args,
             threading.excepthook(threading.ExceptHookArgs((RuntimeError, failure, error.__traceback__, thread)))
 
 
-class Ending:
+class Finalizer:
     """A finalizer that may wait for other threads; runs when its owner is collected or the interpreter exits.
 
     It runs on the thread that collects the owner. When that thread belongs to this project, it runs on a new thread
@@ -47,14 +47,14 @@ class Ending:
     Example:
         >>> class Owner: pass
         >>> owner = Owner()
-        >>> ending = Ending(owner, lambda: print("ended"))
+        >>> finalizer = Finalizer(owner, lambda: print("ended"))
         >>> del owner
         ended
-        >>> ending.now()
+        >>> finalizer.run()
     """
 
     def __init__(self, owner: object, end: Callable[[], object]) -> None:
-        self._finalizer = weakref.finalize(owner, _end_apart, end)
+        self._finalizer = weakref.finalize(owner, _end_on_own_thread, end)
         self._end = end
 
     @property
@@ -62,17 +62,17 @@ class Ending:
         """Whether `end` is still due: neither called nor cancelled."""
         return self._finalizer.alive
 
-    def now(self) -> None:
+    def run(self) -> None:
         """Call `end` on this thread, if it is still due."""
         if self._finalizer.detach() is not None:
             self._end()
 
-    def never(self) -> None:
+    def cancel(self) -> None:
         """Cancel the finalizer without calling `end`."""
         self._finalizer.detach()
 
 
-def _end_apart(end: Callable[[], object]) -> None:
+def _end_on_own_thread(end: Callable[[], object]) -> None:
     if threading.current_thread().name.startswith(THREAD_PREFIX):
         threading.Thread(target=end, name="end-of-garbage", daemon=False).start()  # joined at exit
     else:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import opcode
-import signal
+import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take fifty times as long
 import threading
+from collections.abc import Callable, Iterable
+from opcode import opmap
 from types import CodeType
 from typing import Any
 
-__all__ = ["is_interrupt"]
+__all__ = ["is_interrupt", "register_handlers"]
 
-_RAISE = opcode.opmap["RAISE_VARARGS"]
+_RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
+
+_registered: list[Callable[[], Iterable[Any]]] = []
+
+
+def register_handlers(handlers: Callable[[], Iterable[Any]]) -> None:
+    """Register a function that returns the handlers which `signal.getsignal` doesn't, because they are deferred."""
+    _registered.append(handlers)
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -23,23 +31,26 @@ def is_interrupt(error: BaseException) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {code for code in map(_code, handlers) if code is not None}
-    traceback, raised = error.__traceback__, False
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if code in codes:
+    handlers = [signal.getsignal(number) for number in range(1, signal.NSIG)]
+    for registered in _registered:
+        handlers += registered()
+    codes = {_code(handler) for handler in handlers} - {None}
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
             return True
-        raised = code.co_code[traceback.tb_lasti] == _RAISE  # otherwise it was interrupted there
-        traceback = traceback.tb_next
-    # Python's default handler is written in C, so it leaves no frame.
-    return isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers and not raised
+        trace, last = trace.tb_next, trace
+    if not isinstance(error, KeyboardInterrupt) or signal.default_int_handler not in handlers:
+        return False
+    # Python's default handler is written in C, so it leaves no frame. The innermost frame was interrupted at an
+    # instruction that raises nothing.
+    return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] not in _RAISING
 
 
 def _code(handler: Any) -> CodeType | None:
     """Return the code of a handler, which may be a function, a method, a partial or a callable object."""
-    handler = getattr(handler, "func", handler)
-    handler = getattr(handler, "__func__", handler)
+    for name in ("func", "__func__"):
+        handler = getattr(handler, name, handler)
     if not hasattr(handler, "__code__") and callable(handler):
         handler = type(handler).__call__
     code = getattr(handler, "__code__", None)

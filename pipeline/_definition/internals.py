@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline._concurrency.finalizers import Ending
+from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
+from pipeline._definition.cpu_only import cpu_is_requested, warn_of_move
 from pipeline._definition.running import Runner
 from pipeline._definition.sources import SourceGroup
 from pipeline._external_source.data import check_batch, to_batch
 from pipeline._external_source.device import take_over
 from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
+from pipeline._graph.on_cpu import MovedGraph, move_to_cpu
 from pipeline._operators.decoding.input_parts import split_video
 from pipeline.errors import GraphError, PipelineError
 
@@ -33,26 +36,56 @@ class PipelineInternals:
         checkpoint: position at which it resumes; None for the start.
 
     Attributes:
-        arguments: arguments of the pipeline.
+        arguments: arguments with which the pipeline runs.
+        declared_arguments: arguments that the user passed.
+        on_cpu: whether the pipeline runs on the CPU, whatever the devices of its operators and its `device_id`.
         checkpoint: checkpoint from which the pipeline was created, or None.
         builder: builder of the graph.
         checks_api: whether mixing two ways to run batches is an error.
     """
 
     def __init__(self, pipeline: Pipeline, arguments: PipelineArguments, checkpoint: Checkpoint | None = None) -> None:
-        self.arguments = arguments
+        self.on_cpu = cpu_is_requested()
+        self.declare(arguments)
         self.checkpoint = checkpoint
         self.builder = GraphBuilder()
         self.checks_api = True
+        self._moved: MovedGraph | None = None
         self._api: str | None = None  # "run" or "schedule": the first one used
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
         self._sources: SourceGroup | None = None
         self._runner: Runner | None = None
-        self._finalizer: Ending | None = None  # closes a pipeline that is dropped without close()
+        self._finalizer: Finalizer | None = None  # closes a pipeline that is dropped without close()
+
+    def declare(self, arguments: PipelineArguments) -> None:
+        """Set the arguments of the pipeline, which isn't built yet."""
+        self.declared_arguments = arguments
+        self.arguments = replace(arguments, device_id=None) if self.on_cpu else arguments
+
+    def run_on_cpu(self) -> None:
+        """Make the pipeline, which isn't built yet, run on the CPU."""
+        self.on_cpu = True
+        self.declare(self.declared_arguments)
 
     @property
     def graph(self) -> Graph:
-        """The frozen graph. Reading this ends the description."""
+        """The graph that runs: the declared one, or the same on the CPU. Reading this ends the description.
+
+        Raises:
+            DeviceError: the pipeline runs on the CPU, but an operator exists only on the GPU.
+        """
+        declared = self.declared_graph
+        if not self.on_cpu:
+            return declared
+        if self._moved is None:
+            self._moved = move_to_cpu(declared)
+            if self._moved.graph is not declared:
+                warn_of_move(self._moved, self.builder.title, self.declared_arguments.device_id)
+        return self._moved.graph
+
+    @property
+    def declared_graph(self) -> Graph:
+        """The frozen graph, as the user described it. Reading this ends the description."""
         if not self.builder.described:
             self.builder.describe(self._owner().define_graph)
         return self.builder.freeze()
@@ -69,7 +102,7 @@ class PipelineInternals:
     @property
     def unused_inputs(self) -> Mapping[str, SourceLocation]:
         """The user's lines that declare inputs on which no output depends, by name. Ends the description."""
-        _ = self.graph  # decides which inputs it contains
+        _ = self.declared_graph  # decides which inputs it contains
         return self.builder.unused_inputs
 
     @property
@@ -89,6 +122,11 @@ class PipelineInternals:
     def busy(self) -> bool:
         """Whether batches are in flight."""
         return self._runner is not None and self._runner.busy
+
+    @property
+    def summary(self) -> str:
+        """The name, the inputs and the outputs in one line, as far as they are known."""
+        return self.builder.summary(None if self._moved is None else self._moved.graph)
 
     @property
     def state(self) -> str:
@@ -166,7 +204,7 @@ class PipelineInternals:
     def close(self) -> None:
         """End all threads and worker processes, and free the device."""
         if self._finalizer is not None:
-            self._finalizer.now()
+            self._finalizer.run()
 
     def _iter_setup(self, default: Callable[..., None]) -> Callable[[], Any] | None:
         if getattr(self._owner().iter_setup, "__func__", None) is default:
@@ -182,8 +220,8 @@ class PipelineInternals:
 
     def _close_by(self, close: Callable[[], None]) -> None:
         if self._finalizer is not None:
-            self._finalizer.never()
-        self._finalizer = Ending(self, close)
+            self._finalizer.cancel()
+        self._finalizer = Finalizer(self, close)
 
     def _owner(self) -> Pipeline:
         pipeline = self._pipeline()

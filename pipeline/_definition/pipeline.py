@@ -110,7 +110,7 @@ class Pipeline:
         arguments = ", ".join(
             f"{name}={getattr(internals.arguments, name)}" for name in ("batch_size", "num_threads", "device_id")
         )
-        return f"<Pipeline{internals.builder.summary()}; {arguments}; {internals.state}>"
+        return f"<Pipeline{internals.summary}; {arguments}; {internals.state}>"
 
     # Describing the graph -----------------------------------------------------------------------------------------
 
@@ -349,7 +349,8 @@ class Pipeline:
         """
         if define_graph is not None:
             self._internals.describe(define_graph, "serialize(define_graph=...)")
-        data = encode_pipeline(self._internals.graph, self._internals.arguments.by_name).data
+        internals = self._internals
+        data = encode_pipeline(internals.declared_graph, internals.declared_arguments.by_name).data
         if filename is not None:
             Path(filename).write_bytes(data)
         return data
@@ -413,7 +414,7 @@ class Pipeline:
         internals = self._internals
         internals.builder.refuse_described("deserialize_and_build()")
         graph, arguments = decode_pipeline(serialized_pipeline, callbacks)
-        internals.arguments = internals.arguments.over(arguments)
+        internals.declare(internals.declared_arguments.over(arguments))
         internals.builder = GraphBuilder(graph)
         self.build()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipeline._definition.pipeline import Pipeline
     from pipeline._graph import Graph
 
-__all__ = ["deserialize_for_host", "serialize_for_host", "with_graph"]
+__all__ = ["deserialize_for_host", "on_cpu", "serialize_for_host", "with_graph"]
 
 
 def serialize_for_host(pipeline: Pipeline) -> bytes:
@@ -37,6 +37,20 @@ def with_graph(pipeline: Pipeline, graph: Graph, **arguments: Any) -> Pipeline:
         **arguments: arguments of `Pipeline`, in place of those of `pipeline`.
     """
     return pipeline_from_graph(graph, {**_fixed_arguments(pipeline), **arguments})
+
+
+def on_cpu(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that runs the graph of a pipeline on the CPU, not built yet, with the same arguments and seed.
+
+    Returns `pipeline` itself if it runs on the CPU anyway.
+    """
+    internals = pipeline._internals
+    if internals.on_cpu:
+        return pipeline
+    moved = pipeline_from_graph(internals.declared_graph, _fixed_arguments(pipeline))
+    moved._internals.builder = internals.builder  # knows the user's names
+    moved._internals.run_on_cpu()
+    return moved
 
 
 def _fixed_arguments(pipeline: Pipeline) -> dict[str, Any]:

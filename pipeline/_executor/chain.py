@@ -66,14 +66,14 @@ class _Result(NamedTuple):
     """The destination of an output of a chain's operator.
 
     Attributes:
-        slot: index among the values that a task passes from operator to operator.
+        register: index among the values that a task passes from operator to operator.
         dense: array of the whole batch, if it was allocated in advance.
-        kept: list of the samples, if they are results of the chain or their sizes are recorded.
+        samples: list of the samples, if they are results of the chain or their sizes are recorded.
     """
 
-    slot: int
+    register: int
     dense: Array | None
-    kept: list[Array] | None
+    samples: list[Array] | None
 
 
 class _Link(NamedTuple):
@@ -83,9 +83,9 @@ class _Link(NamedTuple):
         node: the operator.
         run: function that computes a sample.
         state: first argument of `run`.
-        places: index of each of the batch's samples in the operator's branch, or -1; None if the branch has them all.
-        sources: for each input, either all its samples, or the slot in which the task stores its sample. Inputs of a
-            merge that no sample has use the slot `_EMPTY`, which stays None.
+        indices: index of each of the batch's samples in the operator's branch, or -1; None if the branch has them all.
+        sources: for each input, either all its samples, or the register in which the task stores its sample. Inputs of
+            a merge that no sample has use the register `_EMPTY`, which stays None.
         out: array for the only output, if it was allocated in advance.
         dtype: dtype of the only output, if it is known.
         shape: shape of the only output, if it is known.
@@ -96,7 +96,7 @@ class _Link(NamedTuple):
     node: GraphNode
     run: Callable[[Any, int, Sequence[Array], Array | None], Array | tuple[Array, ...]]
     state: Any
-    places: Sequence[int] | None
+    indices: Sequence[int] | None
     sources: tuple[tuple[Sequence[Array] | None, int], ...]
     out: Array | None
     dtype: np.dtype[Any] | None
@@ -105,7 +105,7 @@ class _Link(NamedTuple):
     results: tuple[_Result, ...]
 
 
-# The description of a merge's inputs that no sample has, and the slot of their values.
+# The description of a merge's inputs that no sample has, and the register of their values.
 _ABSENT = OutputSpec()
 _EMPTY = -1
 
@@ -118,75 +118,75 @@ class _ChainOfBatch:
         self._results = frozenset(runner._step.results)
         self._specs: dict[Edge, OutputSpec] = {}
         #: For edges outside the chain: their samples, at their indices in the batch.
-        self._given: dict[Edge, Sequence[Array]] = {}
+        self._outer: dict[Edge, Sequence[Array]] = {}
         #: For results allocated in advance: the array of the whole batch, and the owner of its memory.
         self._dense: dict[Edge, tuple[Array, Any]] = {}
         #: For other results: the list of their samples.
         self._ragged: dict[Edge, list[Array]] = {}
         #: For edges that only the chain reads: their samples, if their sizes are recorded.
         self._passing: dict[Edge, list[Array]] = {}
-        #: For edges of its operators: the slot in which a task stores the sample.
-        self._slots: dict[Edge, int] = {}
+        #: For edges of its operators: the register in which a task stores the sample.
+        self._registers: dict[Edge, int] = {}
         self._links: list[_Link] = []
         for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
             self._link(node, operator, runner._members)
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
         try:
-            part = branch_batch(self._batch, node.branch)
-            if part is None:
+            branch = branch_batch(self._batch, node.branch)
+            if branch is None:
                 return  # its branch has no samples
             for edge in node.inputs:
-                if edge.node not in members and edge not in self._given and edge in self._batch.outputs:
+                if edge.node not in members and edge not in self._outer and edge in self._batch.outputs:
                     self._take(edge)
             inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
             with charged(self._batch.costs, node.index):
-                state, outputs = operator.start(part, inputs)
+                state, outputs = operator.start(branch, inputs)
             check_count(node, outputs, "start() described")
         except BaseException as error:
             raise describe_failure(node, error) from error
-        places = None if part.indices is None else part.indices.tolist()
-        sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
+        indices = None if branch.indices is None else branch.indices.tolist()
+        sources = tuple((self._outer.get(edge), self._registers.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
         only = outputs[0] if len(results) == 1 else _ABSENT
         dense = results[0].dense if len(results) == 1 else None
         costs = self._batch.costs
         run = operator.run if costs is None else costs.timed(node.index, operator.run)
         self._links.append(
-            _Link(node, run, state, places, sources, dense, only.dtype, only.shape, tuple(outputs), results)
+            _Link(node, run, state, indices, sources, dense, only.dtype, only.shape, tuple(outputs), results)
         )
 
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
         """Choose the destination of an output."""
         self._specs[edge] = spec
-        slot = self._slots[edge] = len(self._slots)
+        register = self._registers[edge] = len(self._registers)
         if edge in self._results:
-            size = self._part(edge).size
+            size = self._branch(edge).size
             if spec.shape is not None and spec.dtype is not None:
                 self._dense[edge] = self._batch.allocate(edge, (size, *spec.shape), spec.dtype)
-                return _Result(slot, self._dense[edge][0], None)
+                return _Result(register, self._dense[edge][0], None)
             self._ragged[edge] = [None] * size  # type: ignore[list-item]
-            return _Result(slot, None, self._ragged[edge])
+            return _Result(register, None, self._ragged[edge])
         if self._batch.memory is not None:
             self._passing[edge] = [None] * self._batch.size  # type: ignore[list-item]
-            return _Result(slot, None, self._passing[edge])
-        return _Result(slot, None, None)
+            return _Result(register, None, self._passing[edge])
+        return _Result(register, None, None)
 
     def _take(self, edge: Edge) -> None:
         value = self._batch.outputs[edge]
         assert isinstance(value, TensorListCPU)
         dense = value.dense
         if value.ndim == 0 or edge in self._batch.branches:
-            self._given[edge] = aligned_samples(self._batch, edge)
+            self._outer[edge] = aligned_samples(self._batch, edge)
         else:
-            self._given[edge] = value.samples
+            self._outer[edge] = value.samples
         shape = None if dense is None else dense.shape[1:]
         self._specs[edge] = OutputSpec(value.layout(), shape, value.samples[0].dtype)
 
-    def _part(self, edge: Edge) -> Batch:
-        part = branch_batch(self._batch, self._batch.branches.get(edge, ()))
-        assert part is not None
-        return part
+    def _branch(self, edge: Edge) -> Batch:
+        branch = branch_batch(self._batch, self._batch.branches.get(edge, ()))
+        assert branch is not None
+        return branch
 
     def run_sample_traced(self, sample: int) -> None:
         """Call `run_sample`, and record its time and thread in the trace."""
@@ -198,53 +198,57 @@ class _ChainOfBatch:
 
     def run_sample(self, sample: int) -> None:
         # This runs once per sample, under the GIL that all threads share: all decisions per batch are in the links.
-        values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
-        for node, run, state, places, sources, out, dtype, shape, specs, results in self._links:
-            place = sample if places is None else places[sample]
-            if place < 0:
+        values: list[Any] = [None] * (len(self._registers) + 1)  # the last one is `_EMPTY`
+        for node, run, state, indices, sources, out, dtype, shape, specs, results in self._links:
+            index = sample if indices is None else indices[sample]
+            if index < 0:
                 continue  # the sample isn't in the operator's branch
-            inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
+            inputs = [values[register] if outer is None else outer[sample] for outer, register in sources]
             try:
-                target = None if out is None else out[place, ...]
-                made: Any = run(state, place, inputs, target)
+                target = None if out is None else out[index, ...]
+                result: Any = run(state, index, inputs, target)
                 if target is None:
-                    right = type(made) is np.ndarray and made.dtype is dtype and (shape is None or made.shape == shape)
+                    right = (
+                        type(result) is np.ndarray
+                        and result.dtype is dtype
+                        and (shape is None or result.shape == shape)
+                    )
                 else:
-                    right = made is target
+                    right = result is target
                 if not right:
-                    self._keep_checked(node, place, made, values, specs, results)
+                    self._keep_checked(node, index, result, values, specs, results)
                     continue
-                slot, _, kept = results[0]
-                values[slot] = made
-                if kept is not None:
-                    kept[place] = made
+                register, _, samples = results[0]
+                values[register] = result
+                if samples is not None:
+                    samples[index] = result
             except BaseException as error:
                 raise _StepError(node) from error
 
     @staticmethod
     def _keep_checked(
         node: GraphNode,
-        place: int,
-        made: Any,
+        index: int,
+        result: Any,
         values: list[Any],
         specs: Sequence[OutputSpec],
         results: Sequence[_Result],
     ) -> None:
         """Check and store several outputs of a sample, or an output that needs a check or a conversion."""
-        outputs = made if type(made) is tuple else (made,)
+        outputs = result if type(result) is tuple else (result,)
         check_count(node, outputs, "run() returned")
-        for spec, (slot, dense, kept), output in zip(specs, results, outputs, strict=True):
-            array = values[slot] = check_sample(output, spec)
-            if kept is not None:
-                kept[place] = array
+        for spec, (register, dense, samples), output in zip(specs, results, outputs, strict=True):
+            array = values[register] = check_sample(output, spec)
+            if samples is not None:
+                samples[index] = array
             elif dense is not None:
-                dense[place] = array
+                dense[index] = array
 
     def publish(self) -> None:
         for edge, (array, owner) in self._dense.items():
-            made = TensorListCPU(array, self._specs[edge].layout)
-            made.owner = owner
-            self._batch.keep(edge, made)
+            result = TensorListCPU(array, self._specs[edge].layout)
+            result.owner = owner
+            self._batch.keep(edge, result)
         for edge, samples in self._ragged.items():
             try:
                 self._batch.keep(edge, TensorListCPU(samples, self._specs[edge].layout))
@@ -253,7 +257,7 @@ class _ChainOfBatch:
                 raise describe_failure(node, error) from error
         if self._batch.memory is not None:
             for edge, samples in self._passing.items():
-                self._batch.memory.add_samples(edge, samples[: self._part(edge).size])
+                self._batch.memory.add_samples(edge, samples[: self._branch(edge).size])
 
 
 def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> OperatorError:

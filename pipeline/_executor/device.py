@@ -16,7 +16,7 @@ from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
 
-__all__ = ["Device", "StreamSlot", "open_device"]
+__all__ = ["BatchStream", "Device", "open_device"]
 
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
 
@@ -36,20 +36,24 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}") from error
+        raise DeviceError(
+            f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}; to use the CPU, set the environment "
+            f"variable DALI_PROXY_DEVICE=cpu"
+        ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, pass device='cpu' to "
-            f"the operators and device_id=None to the pipeline\n  at {node.location}"
+            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, set the environment "
+            f"variable DALI_PROXY_DEVICE=cpu, or pass device='cpu' to the operators and device_id=None to the pipeline"
+            f"\n  at {node.location}"
         ) from error
     if not 0 <= config.device_id < count:
         raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")
     return Device(config.device_id, config.gpu_streams, config.stream_priority)
 
 
-class StreamSlot:
+class BatchStream:
     """A CUDA stream that batches use in turn. It executes the work of its batches in order."""
 
     def __init__(self, stream: Any, device: Device, number: int) -> None:
@@ -89,7 +93,7 @@ class Device:
         self._cupy = cupy
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
-            self._slots = [StreamSlot(new_stream(priority), self, number) for number in range(max(1, streams))]
+            self._streams = [BatchStream(new_stream(priority), self, number) for number in range(max(1, streams))]
         #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
@@ -99,18 +103,18 @@ class Device:
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
-        for slot in self._slots:
-            with self._cupy.cuda.Device(self.device_id), slot.stream:
-                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]
+        for stream in self._streams:
+            with self._cupy.cuda.Device(self.device_id), stream.stream:
+                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._streams)))]
                 del blocks  # the pool keeps them
 
     def make_current(self) -> None:
         """Make this GPU the current device of the calling thread."""
         self._cupy.cuda.Device(self.device_id).use()
 
-    def acquire(self) -> StreamSlot:
+    def acquire(self) -> BatchStream:
         """Return the next stream in turn. This never waits: a stream executes its batches one after another."""
-        return self._slots[next(self._turns) % len(self._slots)]
+        return self._streams[next(self._turns) % len(self._streams)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
         """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error."""

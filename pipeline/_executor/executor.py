@@ -19,12 +19,12 @@ from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
-from pipeline._executor.results import made_batches
+from pipeline._executor.results import check_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
@@ -50,7 +50,7 @@ __all__ = ["Executor"]
 OnDone = Callable[[BatchResult], None]
 
 
-class _Run:
+class _RunningBatch:
     """A batch and its progress through the phases."""
 
     def __init__(self, batch: Batch, on_done: OnDone) -> None:
@@ -58,7 +58,7 @@ class _Run:
         self.on_done = on_done
         self.phase = 0
         self.started = time.perf_counter()
-        self.slot: Any = None  # the batch's `StreamSlot`, once it has one
+        self.stream: Any = None  # the `BatchStream`, once the batch has one
 
 
 class Executor:
@@ -142,11 +142,11 @@ class Executor:
             f"{THREAD_PREFIX}cpu",
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
-        self._cpu_lane = Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         gpu_threads = self._gpu_threads() if self._device else 0
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
-        self._gpu_lane = Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
+        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -171,7 +171,7 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._advance(_Run(batch, on_done))
+        self._advance(_RunningBatch(batch, on_done))
 
     def _gpu_threads(self) -> int:
         """Return the number of threads that issue work for the GPU.
@@ -218,7 +218,7 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_lane", "_cpu_lane"):
+            for name in ("_pool", "_gpu_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
                 if threads is not None:
                     ends.callback(threads.close)
@@ -244,7 +244,7 @@ class Executor:
                     f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
-    def _advance(self, run: _Run) -> None:
+    def _advance(self, run: _RunningBatch) -> None:
         if run.phase == len(self._plan.phases):
             self._finish(run)
             return
@@ -252,23 +252,23 @@ class Executor:
         if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
             self._run_phase(run, phase)
             return
-        lane = self._cpu_lane if phase.device == "cpu" else self._gpu_lane
-        assert lane is not None
-        lane.put(lambda: self._run_phase(run, phase))
+        work_queue = self._cpu_queue if phase.device == "cpu" else self._gpu_queue
+        assert work_queue is not None
+        work_queue.put(lambda: self._run_phase(run, phase))
 
-    def _run_phase(self, run: _Run, phase: Phase) -> None:
+    def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
         try:
             if phase.device == "gpu":
                 assert self._device is not None
                 self._device.make_current()
-                if run.slot is None:
-                    run.slot = self._device.acquire()
-                    run.batch.stream = run.slot.stream
-                with run.slot.stream:
+                if run.stream is None:
+                    run.stream = self._device.acquire()
+                    run.batch.stream = run.stream.stream
+                with run.stream.stream:
                     self._run_steps(run, phase)
             else:
-                if run.slot is not None:
-                    run.slot.stream.synchronize()  # the CPU reads results of the GPU
+                if run.stream is not None:
+                    run.stream.stream.synchronize()  # the CPU reads results of the GPU
                 self._run_steps(run, phase)
         except BaseException as error:
             self._finish(run, as_batch_error(error, "a batch ran"))  # always deliver a result: callers wait for it
@@ -278,7 +278,7 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
-    def _run_steps(self, run: _Run, phase: Phase) -> None:
+    def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         for number, step in enumerate(phase.steps):
             trace = batch.trace
@@ -291,7 +291,7 @@ class Executor:
             if trace is not None:
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
-                    trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
+                    trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
 
@@ -313,13 +313,13 @@ class Executor:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
-            part = branch_batch(batch, node.branch)
-        if part is None:
+            branch = branch_batch(batch, node.branch)
+        if branch is None:
             return
-        with error_context(node, part), charged(batch.costs, node.index):
-            inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
-            made = made_batches(node, operator.run(part, inputs), part.size)
-        for index, value in enumerate(made):
+        with error_context(node, branch), charged(batch.costs, node.index):
+            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+        for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
@@ -337,13 +337,13 @@ class Executor:
                 return memory[:nbytes].view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
 
-    def _finish(self, run: _Run, error: PipelineError | None = None) -> None:
+    def _finish(self, run: _RunningBatch, error: PipelineError | None = None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         event: Any = None
-        if run.slot is not None:
+        if run.stream is not None:
             try:
-                event = run.slot.record()
+                event = run.stream.record()
             except Exception as failure:  # noqa: BLE001 - CUDA is in an error state: deliver it as a result
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if error is None:
@@ -355,17 +355,19 @@ class Executor:
         batch.branch_batches.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(failed=error is not None)
-        if run.slot is None:
+        if run.stream is None:
             call_back(run.on_done, BatchResult(outputs, error, seconds))
             if batch.request.on_inputs_read is not None:
                 call_back(batch.request.on_inputs_read)
         else:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
-                    output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
-            with nullcontext() if event is None else run.slot.stream:  # work that the callback issues follows the batch
+                    output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
+            with (
+                nullcontext() if event is None else run.stream.stream
+            ):  # work that the callback issues follows the batch
                 call_back(run.on_done, BatchResult(outputs, error, seconds))
-            run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
+            run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)

@@ -14,33 +14,33 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["check_count", "check_sample", "made_batches"]
+__all__ = ["check_batches", "check_count", "check_sample"]
 
 
-def check_count(node: GraphNode, made: Any, what: str) -> None:
+def check_count(node: GraphNode, returned: Any, what: str) -> None:
     """Check that an operator returned one item for each of its outputs.
 
     Args:
         node: the operator.
-        made: the returned items.
+        returned: the returned items.
         what: source of the items for error messages, such as "start() described".
 
     Raises:
         PipelineError: the number of items is wrong.
     """
-    count = len(made) if hasattr(made, "__len__") else None
+    count = len(returned) if hasattr(returned, "__len__") else None
     if count != node.output_count:
-        found = type(made).__name__ if count is None else f"{count} outputs"
+        found = type(returned).__name__ if count is None else f"{count} outputs"
         raise PipelineError(f"the operator's {what} {found}, it has {node.output_count}")
 
 
-def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
+def check_batches(node: GraphNode, returned: Any, size: int) -> list[TensorList]:
     """Check and return the results of a `BatchOperator`.
 
     Raises:
         PipelineError: the results aren't one batch of that size for each output.
     """
-    batches: Any = list(made) if isinstance(made, Iterable) else made
+    batches: Any = list(returned) if isinstance(returned, Iterable) else returned
     check_count(node, batches, "run() returned")
     for number, batch in enumerate(batches):
         if not isinstance(batch, TensorListCPU | TensorListGPU):
@@ -53,18 +53,20 @@ def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
     return checked
 
 
-def check_sample(made: Any, spec: OutputSpec) -> Array:
+def check_sample(returned: Any, spec: OutputSpec) -> Array:
     """Check and return a sample that a `SampleOperator` computed.
 
     Raises:
         PipelineError: the sample isn't an array of the shape and dtype that `start` described.
     """
-    if isinstance(made, np.generic):
-        made = np.asarray(made)
-    if not isinstance(made, np.ndarray):
-        raise PipelineError(f"the operator's run() returned {type(made).__name__}, not an array of NumPy")
-    if spec.dtype is not None and made.dtype != spec.dtype:
-        raise PipelineError(f"the operator's run() returned {made.dtype}, its start() described {spec.dtype}")
-    if spec.shape is not None and made.shape != tuple(spec.shape):
-        raise PipelineError(f"the operator's run() returned the shape {made.shape}, its start() described {spec.shape}")
-    return made
+    if isinstance(returned, np.generic):
+        returned = np.asarray(returned)
+    if not isinstance(returned, np.ndarray):
+        raise PipelineError(f"the operator's run() returned {type(returned).__name__}, not an array of NumPy")
+    if spec.dtype is not None and returned.dtype != spec.dtype:
+        raise PipelineError(f"the operator's run() returned {returned.dtype}, its start() described {spec.dtype}")
+    if spec.shape is not None and returned.shape != tuple(spec.shape):
+        raise PipelineError(
+            f"the operator's run() returned the shape {returned.shape}, its start() described {spec.shape}"
+        )
+    return returned

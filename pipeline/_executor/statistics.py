@@ -54,7 +54,7 @@ class _Step:
     def __init__(self, nodes: tuple[GraphNode, ...]) -> None:
         self.nodes = nodes
         self.name = " → ".join(node.schema.display for node in nodes)
-        self.places = {node.index: place for place, node in enumerate(nodes)}
+        self.positions = {node.index: position for position, node in enumerate(nodes)}
         self.begun = 0
         self.ended = 0
         self.undivided = Cost()
@@ -72,7 +72,7 @@ class _Step:
         if self.is_divisible:
             self.divide()
         for index, cost in costs.totals().items():
-            self.measured[self.places[index]] += cost
+            self.measured[self.positions[index]] += cost
 
     def divide(self) -> None:
         """Divide the cost added since the last call. Divided costs stay as they are, so times never decrease."""
@@ -142,8 +142,8 @@ class Statistics:
         with self._lock:
             for step in self._steps.values():
                 if not step.is_divisible:
-                    whole = found.setdefault(step.name, StepTimes(step.name, device=step.nodes[0].device))
-                    whole.add(step.ended, step.undivided.processor, step.undivided.elapsed)
+                    entry = found.setdefault(step.name, StepTimes(step.name, device=step.nodes[0].device))
+                    entry.add(step.ended, step.undivided.processor, step.undivided.elapsed)
                     continue
                 step.divide()
                 for node, (processor, elapsed) in zip(step.nodes, step.divided.tolist(), strict=True):

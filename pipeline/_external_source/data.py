@@ -63,13 +63,13 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
         if layout is None and isinstance(value[0], TensorCPU | TensorGPU):
             layout = value[0].layout()
         if _on_gpu(value[0]):
-            return TensorListGPU([as_device_array(item) for item in value], layout or "")
+            return TensorListGPU([_device_array(item, what) for item in value], layout or "")
         try:
             return TensorListCPU([to_sample(item, what) for item in value], layout or "")
         except InputError as error:
             raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None
     if _on_gpu(value):
-        return TensorListGPU(as_device_array(value), layout or "")
+        return TensorListGPU(_device_array(value, what), layout or "")
     array = to_sample(value, what)
     if array.ndim == 0 or len(array) == 0:
         raise InputError(f"{what}: a batch needs at least one sample and a batch dimension in front")
@@ -114,6 +114,13 @@ def own_copy(batch: TensorList) -> TensorList:
     if isinstance(batch, TensorListGPU):
         return TensorListGPU([sample.copy() for sample in batch.samples], batch.layout())
     return gathered(batch)
+
+
+def _device_array(value: Any, what: str) -> Any:
+    try:
+        return as_device_array(value)
+    except Exception as error:
+        raise InputError(f"{what}: {type(value).__name__} is on a GPU, but none can be used here: {error}") from error
 
 
 def _on_gpu(value: Any) -> bool:

@@ -26,6 +26,7 @@ class GraphBuilder:
 
     Attributes:
         graph: the frozen graph; None while it is described.
+        title: name of the function that described the graph; empty without one.
     """
 
     def __init__(self, graph: Graph | None = None) -> None:
@@ -33,7 +34,7 @@ class GraphBuilder:
         self._outputs: tuple[DataNode, ...] | None = None
         self._preserved: list[OperatorCall] = []
         self._declared: list[OperatorCall] = []  # inputs
-        self._title = ""  # name of the function that described the graph
+        self.title = ""
         self._names: dict[int, str] = {}  # of the graph's nodes, by the order of the calls that created them
 
     def __enter__(self) -> Self:
@@ -72,7 +73,7 @@ class GraphBuilder:
             self.set_outputs(*(returned if several else (returned,)))
         except GraphError as error:
             raise type(error)(f"{_display(function)}: {error}") from error.__cause__
-        self._title = getattr(function, "__qualname__", "")
+        self.title = getattr(function, "__qualname__", "")
 
     def set_outputs(self, *outputs: Any) -> None:
         """Set the outputs: data nodes or constants."""
@@ -82,7 +83,7 @@ class GraphBuilder:
         try:
             self._outputs = tuple(_output(number, output) for number, output in enumerate(outputs))
         except GraphError as error:
-            raise type(error)(f"{error}\n  at {SourceLocation.of_caller()}") from error.__cause__
+            raise type(error)(f"{error}\n  at {SourceLocation.from_caller()}") from error.__cause__
 
     def add_sink(self, node: DataNode) -> None:
         """Keep the operator of a node in the graph, even if no output needs it."""
@@ -137,14 +138,19 @@ class GraphBuilder:
         known = ", ".join(map(repr, graph.fed_inputs)) or "none"
         return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
 
-    def summary(self) -> str:
-        """Return the name, the inputs and the outputs in one line, as far as they are known."""
-        title = f" {self._title}" if self._title else ""
-        if self.graph is None:
+    def summary(self, moved: Graph | None = None) -> str:
+        """Return the name, the inputs and the outputs in one line, as far as they are known.
+
+        Args:
+            moved: the graph that runs instead of the described one.
+        """
+        title = f" {self.title}" if self.title else ""
+        graph = moved or self.graph
+        if graph is None:
             known = "not described" if self._outputs is None else f"outputs: {len(self._outputs)}"
             return f"{title}: {known}"
-        inputs = ", ".join(map(repr, self.graph.fed_inputs)) or "none"
-        return f"{title}: inputs {inputs}; outputs on {', '.join(self.graph.output_devices)}"
+        inputs = ", ".join(map(repr, graph.fed_inputs)) or "none"
+        return f"{title}: inputs {inputs}; outputs on {', '.join(graph.output_devices)}"
 
     def _refuse_frozen(self, caller: str) -> None:
         if self.graph is not None:

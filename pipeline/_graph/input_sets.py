@@ -30,7 +30,7 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
     try:
         sets = [tuple(inputs)] if schema.side_effects else _split(inputs)
     except GraphError as error:
-        raise explained(error, schema, SourceLocation.of_caller()) from error.__cause__
+        raise explained(error, schema, SourceLocation.from_caller()) from error.__cause__
     results: list[Outputs] = []
     keywords = dict(arguments)
     first: OperatorCall | None = None

@@ -40,7 +40,7 @@ class SourceLocation:
     text: str = ""
 
     @classmethod
-    def of_caller(cls) -> SourceLocation:
+    def from_caller(cls) -> SourceLocation:
         """Return the innermost line of the call stack that isn't in these packages."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_OURS):
@@ -50,7 +50,7 @@ class SourceLocation:
         return cls._of_line(frame.f_code, frame.f_lineno)
 
     @classmethod
-    def of_error(cls, error: BaseException) -> SourceLocation:
+    def from_error(cls, error: BaseException) -> SourceLocation:
         """Return the line of the user's code that raised an error, or that called the function that raised it.
 
         This is the innermost line outside of installed packages. If all lines are in installed packages, it is the
@@ -73,6 +73,11 @@ class SourceLocation:
     def _of_line(cls, code: CodeType, line: int) -> SourceLocation:
         text = linecache.getline(code.co_filename, line).strip()
         return cls(code.co_filename, line, code.co_name, text)
+
+    @property
+    def short(self) -> str:
+        """The file's name and the line, as in "train.py:12"."""
+        return f"{os.path.basename(self.file)}:{self.line}"
 
     def __str__(self) -> str:
         if not self.line:

@@ -189,7 +189,7 @@ def check_call(
     schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
 ) -> OperatorCall:
     """Return the call that `apply_operator` would add to the graph. Has the same arguments and errors."""
-    location = SourceLocation.of_caller()
+    location = SourceLocation.from_caller()
     try:
         return _check_call(schema, inputs, dict(arguments), location, twin)
     except GraphError as error:

@@ -24,5 +24,5 @@ def said_by(error: BaseException) -> str:
 
 def raised_at(error: BaseException) -> str:
     """Return a line for messages that names the user's line that raised an error; empty if our code raised it."""
-    location = SourceLocation.of_error(error)
+    location = SourceLocation.from_error(error)
     return f"\n  raised at {location}" if location.line else ""

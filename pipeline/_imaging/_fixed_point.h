@@ -1,15 +1,15 @@
 /* Resampling of 8-bit images in integers: 16 rows at a time, one in each lane of a vector.
 
-   A block of rows is blended from the rows of the source, turned so that the 16 pixels of a column lie side by side,
-   blended along its columns, and turned back. Pixels have 7 bits behind the point on the way, weights 15: sums stay
-   within 16 bits as long as no weight is negative. Loops are written so that compilers make vectors of them. */
+   Rows of the source are blended into a block of 16 rows. The block is transposed, so that the 16 pixels of a column
+   are adjacent, blended along its columns, and transposed back. Intermediate pixels have 7 fractional bits and weights
+   have 15, so sums fit 16 bits as long as no weight is negative. Compilers can vectorise the loops. */
 
 #define ROWS 16
-#define PART 512     /* pixels of a row that are blended at once: what a block reads stays in the first cache */
-#define MOST_TAPS 16 /* beyond, rounding errors of 1 / 256 each add up to what shows; 16 bits would hold 48 */
+#define CHUNK 512    /* pixels of a row that are blended at once, so that a block's input stays in the L1 cache */
+#define MOST_TAPS 16 /* with more, rounding errors of 1 / 256 each add up to visible ones; 16 bits would hold 48 */
 #define CACHE_LINE 64
 
-/* How an axis is resampled, with weights of 15 bits; the first and the last input of each block of outputs. */
+/* Resampling of an axis, with weights of 15 bits; see `Axis`. */
 typedef struct {
     const int32_t *first;
     int16_t *weights;
@@ -17,23 +17,23 @@ typedef struct {
     Py_ssize_t taps;
 } FixedAxis;
 
-/* Memory that an image needs on its way. */
+/* Working memory for an image. */
 typedef struct {
-    int16_t *rows;    /* (inputs of a block, PART): rows of the source */
-    int16_t *blended; /* (ROWS, PART) */
-    int16_t *columns; /* (inputs of a row, ROWS) */
-    uint8_t *turned;  /* (channels, outputs of a row, ROWS) */
-    uint8_t *lines;   /* (channels, ROWS, outputs of a row) */
+    int16_t *rows;       /* (inputs of a block, CHUNK): rows of the source */
+    int16_t *blended;    /* (ROWS, CHUNK) */
+    int16_t *columns;    /* (inputs of a row, ROWS) */
+    uint8_t *transposed; /* (channels, outputs of a row, ROWS) */
+    uint8_t *lines;      /* (channels, ROWS, outputs of a row) */
 } Workspace;
 
-/* value * weight, as a processor's rounding multiplication has it. */
+/* Return value * weight, rounded like a processor's rounding multiplication. */
 ALWAYS_INLINE int16_t scaled(int16_t value, int16_t weight) {
     return (int16_t)((((int32_t)value * weight >> 14) + 1) >> 1);
 }
 
 ALWAYS_INLINE Py_ssize_t padded(Py_ssize_t count) { return (count + ROWS - 1) / ROWS * ROWS; }
 
-/* Makes weights of 15 bits that add up to one; 0 where one is negative, or those given add up to something else. */
+/* Convert weights to 15 bits that add up to one. Return 0 if a weight is negative or the sum isn't one. */
 static int quantize(const Axis *axis, FixedAxis *fixed) {
     for (Py_ssize_t i = 0; i < axis->size; i++) {
         const float *from = axis->weights + i * axis->taps;
@@ -47,14 +47,14 @@ static int quantize(const Axis *axis, FixedAxis *fixed) {
             to[k] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
             if (from[k] > from[largest]) largest = k;
         }
-        if (rest < -MOST_TAPS || rest > MOST_TAPS) return 0; /* more than rounding leaves */
+        if (rest < -MOST_TAPS || rest > MOST_TAPS) return 0; /* more than rounding explains */
         int weight = to[largest] + rest;
         to[largest] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
     }
     return 1;
 }
 
-/* The first and the last (exclusive) input of outputs begin .. end. */
+/* Compute the first and the last (exclusive) input of outputs begin .. end. */
 static void inputs_of(const FixedAxis *axis, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t *first, Py_ssize_t *last) {
     *first = *last = axis->first[begin];
     for (Py_ssize_t i = begin; i < end; i++) {
@@ -64,16 +64,16 @@ static void inputs_of(const FixedAxis *axis, Py_ssize_t begin, Py_ssize_t end, P
     *last += axis->taps;
 }
 
-/* The weighted sum of up to four rows, added to what `out` holds unless it is the first. */
+/* Compute the weighted sum of up to four rows. Add it to `out`, or store it there if it is the first sum. */
 ALWAYS_INLINE void blend_fixed_some(const int16_t *rows, const int16_t *weights, int taps, int first, Py_ssize_t n,
                                     int16_t *restrict out) {
     int16_t w[4] = {0};
     for (int k = 0; k < taps; k++) w[k] = weights[k];
     for (Py_ssize_t i = 0; i < n; i++) {
         int16_t sum = scaled(rows[i], w[0]);
-        if (taps > 1) sum += scaled(rows[i + PART], w[1]);
-        if (taps > 2) sum += scaled(rows[i + 2 * PART], w[2]);
-        if (taps > 3) sum += scaled(rows[i + 3 * PART], w[3]);
+        if (taps > 1) sum += scaled(rows[i + CHUNK], w[1]);
+        if (taps > 2) sum += scaled(rows[i + 2 * CHUNK], w[2]);
+        if (taps > 3) sum += scaled(rows[i + 3 * CHUNK], w[3]);
         out[i] = first ? sum : (int16_t)(out[i] + sum);
     }
 }
@@ -87,44 +87,44 @@ ALWAYS_INLINE void blend_fixed_rows(const int16_t *rows, const int16_t *weights,
     default: blend_fixed_some(rows, weights, 4, 1, n, out);
     }
     Py_ssize_t k = 4;
-    for (; k + 4 <= taps; k += 4) blend_fixed_some(rows + k * PART, weights + k, 4, 0, n, out);
-    for (; k < taps; k++) blend_fixed_some(rows + k * PART, weights + k, 1, 0, n, out);
+    for (; k + 4 <= taps; k += 4) blend_fixed_some(rows + k * CHUNK, weights + k, 4, 0, n, out);
+    for (; k < taps; k++) blend_fixed_some(rows + k * CHUNK, weights + k, 1, 0, n, out);
 }
 
 ALWAYS_INLINE void widen(const uint8_t *restrict from, Py_ssize_t n, int16_t *restrict out) {
     for (Py_ssize_t i = 0; i < n; i++) out[i] = (int16_t)(from[i] << 7);
 }
 
-/* (ROWS, PART) to (n, ROWS). */
-ALWAYS_INLINE void turn(const int16_t *restrict rows, Py_ssize_t n, int16_t *restrict out) {
+/* Transpose (ROWS, CHUNK) to (n, ROWS). */
+ALWAYS_INLINE void transpose(const int16_t *restrict rows, Py_ssize_t n, int16_t *restrict out) {
     for (Py_ssize_t i = 0; i < n; i++) {
         int16_t *to = out + i * ROWS;
-#define LANE(r) to[r] = rows[r * PART + i]; /* by name: compilers make no vectors of a loop here */
+#define LANE(r) to[r] = rows[r * CHUNK + i]; /* unrolled: compilers don't vectorise a loop here */
         LANE(0) LANE(1) LANE(2) LANE(3) LANE(4) LANE(5) LANE(6) LANE(7)
         LANE(8) LANE(9) LANE(10) LANE(11) LANE(12) LANE(13) LANE(14) LANE(15)
 #undef LANE
     }
 }
 
-/* What comes next from the source is fetched while the processor computes: a line of the cache at a time. */
+/* Prefetching of the next rows of the source during computation, one cache line at a time. */
 typedef struct {
     const char *row;
-    Py_ssize_t stride, rows, nbytes, place;
+    Py_ssize_t stride, rows, nbytes, offset;
 } Fetch;
 
 ALWAYS_INLINE void fetch_some(Fetch *next, Py_ssize_t lines) {
     for (; lines > 0 && next->rows > 0; lines--) {
-        __builtin_prefetch(next->row + next->place, 0, 2); /* the second cache: the first one is in use */
-        next->place += CACHE_LINE;
-        if (next->place >= next->nbytes) {
-            next->place = 0;
+        __builtin_prefetch(next->row + next->offset, 0, 2); /* into the L2 cache, as the L1 cache is in use */
+        next->offset += CACHE_LINE;
+        if (next->offset >= next->nbytes) {
+            next->offset = 0;
             next->row += next->stride;
             next->rows--;
         }
     }
 }
 
-/* The weighted sum of up to four columns of n pixels, added to `sums` unless it is the first. */
+/* Compute the weighted sum of up to four columns of n pixels. Add it to `sums`, or store it if it is the first sum. */
 ALWAYS_INLINE void blend_fixed_pixels(const int16_t *from, const int16_t *weights, int taps, int first, int n,
                                       int16_t *restrict sums) {
     for (int i = 0; i < n; i++) {
@@ -136,7 +136,7 @@ ALWAYS_INLINE void blend_fixed_pixels(const int16_t *from, const int16_t *weight
     }
 }
 
-/* (inputs, channels, ROWS) to (channels, outputs, ROWS), rounded; `head` is the number of taps, at most 4. */
+/* Blend (inputs, channels, ROWS) into (channels, outputs, ROWS), rounded; `head`: number of taps, at most 4. */
 ALWAYS_INLINE void blend_fixed_some_columns(const int16_t *columns, int channels, const FixedAxis *axis, int head,
                                             Py_ssize_t left, Fetch *next, uint8_t *restrict out) {
     const int n = channels * ROWS;
@@ -166,8 +166,8 @@ ALWAYS_INLINE void blend_fixed_columns(const int16_t *columns, int channels, con
     }
 }
 
-/* 16 times 16 bytes, turned: riffled four times, as a deck of cards. */
-ALWAYS_INLINE void turn_bytes(const uint8_t *from, uint8_t *restrict to, Py_ssize_t stride) {
+/* Transpose 16 x 16 bytes: interleave the two halves four times. */
+ALWAYS_INLINE void transpose_bytes(const uint8_t *from, uint8_t *restrict to, Py_ssize_t stride) {
     uint8_t a[ROWS * ROWS], b[ROWS * ROWS];
     const int half = ROWS * ROWS / 2;
     for (int i = 0; i < half; i++) a[2 * i] = from[i], a[2 * i + 1] = from[half + i];
@@ -177,7 +177,7 @@ ALWAYS_INLINE void turn_bytes(const uint8_t *from, uint8_t *restrict to, Py_ssiz
     for (int r = 0; r < ROWS; r++) memcpy(to + r * stride, b + r * ROWS, ROWS);
 }
 
-/* Writes a block of rows that lie as (channels, ROWS, width), where the target has them. */
+/* Write a block of rows, (channels, ROWS, width), to the target. */
 ALWAYS_INLINE void store_bytes(const uint8_t *lines, Py_ssize_t width, const Image *target, Py_ssize_t top,
                                Py_ssize_t count) {
     Py_ssize_t columns = target->shape[1], channels = target->shape[2], step = target->strides[1];
@@ -199,14 +199,14 @@ ALWAYS_INLINE void store_bytes(const uint8_t *lines, Py_ssize_t width, const Ima
     }
 }
 
-/* Whether floats of an image are written past the cache: where they are many, and rows begin where vectors do. */
+/* Return whether to write an image of floats past the cache: it is large, and its rows are aligned. */
 ALWAYS_INLINE int is_for_past_cache(const Image *target) {
     const Py_ssize_t *shape = target->shape, *strides = target->strides, item = sizeof(float);
-    Py_ssize_t places = (Py_ssize_t)(intptr_t)target->data | strides[0] | strides[2] | shape[1] * item;
-    return shape[0] * shape[1] * shape[2] * item >= PAST_CACHE && places % 16 == 0;
+    Py_ssize_t alignment = (Py_ssize_t)(intptr_t)target->data | strides[0] | strides[2] | shape[1] * item;
+    return shape[0] * shape[1] * shape[2] * item >= PAST_CACHE && alignment % 16 == 0;
 }
 
-/* The same, normalised to floats whose columns are adjacent. */
+/* Write a block of rows as normalised floats; the columns of the target are adjacent. */
 ALWAYS_INLINE void store_floats(const uint8_t *lines, Py_ssize_t width, const Image *target, Py_ssize_t top,
                                 Py_ssize_t count, const float *gains, const float *offsets) {
     int past_cache = is_for_past_cache(target);
@@ -218,17 +218,17 @@ ALWAYS_INLINE void store_floats(const uint8_t *lines, Py_ssize_t width, const Im
                 scale_row(line, 1, target->shape[1], gains[c], offsets[c], (float *)to);
                 continue;
             }
-            for (Py_ssize_t x = 0; x < target->shape[1]; x += PART) {
-                float row[PART];
-                Py_ssize_t part = target->shape[1] - x < PART ? target->shape[1] - x : PART;
-                scale_row(line + x, 1, part, gains[c], offsets[c], row);
-                write_past_cache(to + x * sizeof(float), (const char *)row, part * sizeof(float));
+            for (Py_ssize_t x = 0; x < target->shape[1]; x += CHUNK) {
+                float row[CHUNK];
+                Py_ssize_t chunk = target->shape[1] - x < CHUNK ? target->shape[1] - x : CHUNK;
+                scale_row(line + x, 1, chunk, gains[c], offsets[c], row);
+                write_past_cache(to + x * sizeof(float), (const char *)row, chunk * sizeof(float));
             }
         }
     }
 }
 
-/* Resamples an image of adjacent pixels into bytes of any strides, or into floats if there are gains and offsets. */
+/* Resample an image of adjacent pixels into bytes of any strides, or into floats if there are gains and offsets. */
 FOR_EACH_CPU
 static void resample_fixed(const Image *source, const Image *target, const FixedAxis *rows, const FixedAxis *columns,
                            const float *gains, const float *offsets, const Workspace *work) {
@@ -239,17 +239,17 @@ static void resample_fixed(const Image *source, const Image *target, const Fixed
     for (Py_ssize_t top = 0; top < rows->size; top += ROWS) {
         Py_ssize_t count = rows->size - top < ROWS ? rows->size - top : ROWS, first, last;
         inputs_of(rows, top, top + count, &first, &last);
-        for (Py_ssize_t i = 0; i < n; i += PART) {
-            Py_ssize_t part = n - i < PART ? n - i : PART;
+        for (Py_ssize_t i = 0; i < n; i += CHUNK) {
+            Py_ssize_t chunk = n - i < CHUNK ? n - i : CHUNK;
             for (Py_ssize_t y = first; y < last; y++)
-                widen(from + y * source->strides[0] + i, part, work->rows + (y - first) * PART);
+                widen(from + y * source->strides[0] + i, chunk, work->rows + (y - first) * CHUNK);
             for (Py_ssize_t r = 0; r < ROWS; r++) {
                 Py_ssize_t y = top + (r < count ? r : count - 1);
                 const int16_t *weights = rows->weights + y * rows->taps;
-                const int16_t *inputs = work->rows + (rows->first[y] - first) * PART;
-                blend_fixed_rows(inputs, weights, rows->taps, padded(part), work->blended + r * PART);
+                const int16_t *inputs = work->rows + (rows->first[y] - first) * CHUNK;
+                blend_fixed_rows(inputs, weights, rows->taps, padded(chunk), work->blended + r * CHUNK);
             }
-            turn(work->blended, padded(part), work->columns + i * ROWS);
+            transpose(work->blended, padded(chunk), work->columns + i * ROWS);
         }
         Fetch next = {NULL, source->strides[0], 0, n, 0};
         if (top + ROWS < rows->size && rows->first[top + ROWS] >= first) {
@@ -258,14 +258,14 @@ static void resample_fixed(const Image *source, const Image *target, const Fixed
             next.rows = rows->first[end - 1] + rows->taps - last;
         }
         if (channels == 3) /* constants, for the compiler */
-            blend_fixed_columns(work->columns, 3, columns, left, &next, work->turned);
+            blend_fixed_columns(work->columns, 3, columns, left, &next, work->transposed);
         else if (channels == 1)
-            blend_fixed_columns(work->columns, 1, columns, left, &next, work->turned);
+            blend_fixed_columns(work->columns, 1, columns, left, &next, work->transposed);
         else
-            blend_fixed_columns(work->columns, (int)channels, columns, left, &next, work->turned);
+            blend_fixed_columns(work->columns, (int)channels, columns, left, &next, work->transposed);
         for (Py_ssize_t c = 0; c < channels; c++)
             for (Py_ssize_t x = 0; x < width; x += ROWS)
-                turn_bytes(work->turned + (c * width + x) * ROWS, work->lines + c * ROWS * width + x, width);
+                transpose_bytes(work->transposed + (c * width + x) * ROWS, work->lines + c * ROWS * width + x, width);
         if (gains != NULL)
             store_floats(work->lines, width, target, top, count, gains, offsets);
         else
@@ -274,14 +274,14 @@ static void resample_fixed(const Image *source, const Image *target, const Fixed
     publish_past_cache();
 }
 
-/* All that an image needs besides its pixels. */
+/* Weights and working memory for an image. */
 typedef struct {
     void *memory;
     FixedAxis rows, columns;
     Workspace work;
 } FixedPlan;
 
-/* Plans an image: 1, or 0 if it has to be made in floats, or -1 without memory. `memory` is then the caller's. */
+/* Plan an image. Return 1, 0 if it needs floats, or -1 without memory. The caller must free `memory`. */
 static int plan_fixed(const Axis *rows, const Axis *columns, Py_ssize_t channels, FixedPlan *plan) {
     plan->memory = NULL;
     if (rows->taps > MOST_TAPS || columns->taps > MOST_TAPS) return 0;
@@ -294,28 +294,28 @@ static int plan_fixed(const Axis *rows, const Axis *columns, Py_ssize_t channels
     }
     inputs_of(&plan->columns, 0, columns->size, &first, &last);
     Py_ssize_t sizes[] = {
-        span * PART, ROWS * PART, padded((last - first) * channels) * ROWS, rows->size * rows->taps,
+        span * CHUNK, ROWS * CHUNK, padded((last - first) * channels) * ROWS, rows->size * rows->taps,
         columns->size * columns->taps, channels * padded(columns->size) * ROWS / 2,
         channels * padded(columns->size) * ROWS / 2,
     };
-    int16_t *parts[sizeof(sizes) / sizeof(sizes[0])];
+    int16_t *blocks[sizeof(sizes) / sizeof(sizes[0])];
     Py_ssize_t total = CACHE_LINE;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) total += padded(sizes[i]) * 2 + CACHE_LINE;
     if ((plan->memory = malloc(total)) == NULL) return -1;
-    uintptr_t place = (uintptr_t)plan->memory;
+    uintptr_t address = (uintptr_t)plan->memory;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        place = (place + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-        parts[i] = (int16_t *)place;
-        place += sizes[i] * 2;
+        address = (address + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        blocks[i] = (int16_t *)address;
+        address += sizes[i] * 2;
     }
-    plan->work = (Workspace){parts[0], parts[1], parts[2], (uint8_t *)parts[5], (uint8_t *)parts[6]};
-    plan->rows.weights = parts[3];
-    plan->columns.weights = parts[4];
+    plan->work = (Workspace){blocks[0], blocks[1], blocks[2], (uint8_t *)blocks[5], (uint8_t *)blocks[6]};
+    plan->rows.weights = blocks[3];
+    plan->columns.weights = blocks[4];
     return quantize(rows, &plan->rows) && quantize(columns, &plan->columns);
 }
 
-/* How the triangle resamples an axis, as `filters.py` has it; `first` and `weights` are the caller's to free.
-   -1 without memory. */
+/* Compute the resampling of an axis with the triangle filter, like `filters.py`. The caller must free `first` and
+   `weights`. Return -1 without memory. */
 static int plan_triangle(Py_ssize_t extent, Py_ssize_t size, double low, double high, int antialias, int reversed,
                          Axis *axis) {
     double scale = (high - low) / size, reach = antialias && fabs(scale) > 1 ? fabs(scale) : 1;
@@ -336,11 +336,11 @@ static int plan_triangle(Py_ssize_t extent, Py_ssize_t size, double low, double 
         double center = low + (i + 0.5) * scale - 0.5, sum = 0;
         Py_ssize_t begin = (Py_ssize_t)floor(center - reach) + 1, end = (Py_ssize_t)ceil(center + reach);
         for (Py_ssize_t k = begin; k < end; k++) sum += 1 - fabs(k - center) / reach;
-        Py_ssize_t place = reversed ? size - 1 - i : i;
-        if (first[place] > extent - taps) first[place] = (int32_t)(extent - taps);
+        Py_ssize_t output = reversed ? size - 1 - i : i;
+        if (first[output] > extent - taps) first[output] = (int32_t)(extent - taps);
         for (Py_ssize_t k = begin; k < end; k++) {
-            Py_ssize_t inside = k < 0 ? 0 : k > last ? last : k; /* edge pixels stand for all that are outside */
-            weights[place * taps + inside - first[place]] += (float)((1 - fabs(k - center) / reach) / sum);
+            Py_ssize_t inside = k < 0 ? 0 : k > last ? last : k; /* edge pixels replace those outside */
+            weights[output * taps + inside - first[output]] += (float)((1 - fabs(k - center) / reach) / sum);
         }
     }
     return 0;

@@ -1,6 +1,6 @@
-/* Resampling of 8-bit images in floats, for weights that `_fixed_point.h` can't take, and normalising. */
+/* Resampling of 8-bit images in floats, for weights that `_fixed_point.h` doesn't support, and normalisation. */
 
-/* The weighted sum of up to four rows of n bytes, added to what `out` holds unless it is the first. */
+/* Compute the weighted sum of up to four rows of n bytes. Add it to `out`, or store it if it is the first sum. */
 ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const float *weights, int taps, int first,
                               Py_ssize_t n, float *restrict out) {
     const uint8_t *a = rows, *b = rows + stride, *c = rows + 2 * stride, *d = rows + 3 * stride;
@@ -15,7 +15,7 @@ ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const floa
     }
 }
 
-/* The weighted sum of rows of n bytes; the number of taps and `first` are constants, for the compiler. */
+/* Compute the weighted sum of rows of n bytes; the number of taps and `first` are constants, for the compiler. */
 ALWAYS_INLINE void blend_rows(const uint8_t *rows, Py_ssize_t stride, const float *weights, Py_ssize_t taps,
                               Py_ssize_t n, float *restrict out) {
     switch (taps) {
@@ -29,7 +29,7 @@ ALWAYS_INLINE void blend_rows(const uint8_t *rows, Py_ssize_t stride, const floa
     for (; k < taps; k++) blend_some(rows + k * stride, stride, weights + k, 1, 0, n, out);
 }
 
-/* One row of output pixels, LANES floats each; `row` may be read LANES floats beyond its end. */
+/* Compute one row of output pixels, LANES floats each; this reads up to LANES floats beyond the end of `row`. */
 ALWAYS_INLINE void blend_columns(const float *row, Py_ssize_t channels, const Axis *axis, float *restrict out) {
     for (Py_ssize_t x = 0; x < axis->size; x++) {
         const float *weights = axis->weights + x * axis->taps;
@@ -40,7 +40,7 @@ ALWAYS_INLINE void blend_columns(const float *row, Py_ssize_t channels, const Ax
     }
 }
 
-/* Rounds one channel of a row of pixels; clamped in integers, which compilers vectorise. */
+/* Round one channel of a row of pixels. Clamp in integers, which compilers vectorise. */
 ALWAYS_INLINE void round_row(const float *pixels, Py_ssize_t width, Py_ssize_t step, uint8_t *restrict out) {
     for (Py_ssize_t x = 0; x < width; x++) {
         int value = (int)(pixels[x * LANES] + ROUND);
@@ -49,7 +49,7 @@ ALWAYS_INLINE void round_row(const float *pixels, Py_ssize_t width, Py_ssize_t s
     }
 }
 
-/* The same for pixels whose three channels lie side by side. */
+/* Round pixels with three adjacent channels. */
 ALWAYS_INLINE void round_rgb(const float *pixels, Py_ssize_t width, uint8_t *restrict out) {
     for (Py_ssize_t x = 0; x < width; x++) {
         for (int c = 0; c < 3; c++) {

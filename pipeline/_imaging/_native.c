@@ -1,9 +1,8 @@
 /* The loops over pixels that take most of a CPU pipeline's time: resampling and normalising 8-bit images.
 
    Without this module, `resample.py` and `normalize.py` compute the same in several passes over memory. Here an image
-   goes through the registers once, in one call without the GIL. This module decides nothing: Python passes windows,
-   borders and all weights but the triangle's. The loops, which compilers vectorise, are in `_fixed_point.h` and
-   `_floats.h`. */
+   passes through the registers once, in one call without the GIL. Python passes windows, borders and all weights except
+   those of the triangle filter. The loops, which compilers vectorise, are in `_fixed_point.h` and `_floats.h`. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,20 +15,20 @@
 #include "../for_each_cpu.h"
 #include "../sources.h"
 
-#define LANES 4 /* floats that hold a pixel while it is computed, whatever its channels */
+#define LANES 4 /* floats per pixel during computation, for any number of channels */
 typedef float Pixel __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* Rounds ties up, as DALI does, although sums of float weights may be slightly below them. */
+/* Rounds ties up like DALI, although sums of float weights may be slightly below them. */
 #define ROUND 0.5001f
 
-/* A borrowed array of three axes in this order: rows, columns, channels; any strides. */
+/* A borrowed array of rows, columns and channels with any strides. */
 typedef struct {
     char *data;
     Py_ssize_t shape[3];
     Py_ssize_t strides[3];
 } Image;
 
-/* How an axis is resampled: output i is the sum over k < taps of weights[i * taps + k] * input[first[i] + k]. */
+/* Resampling of an axis: output i is the sum over k < taps of weights[i * taps + k] * input[first[i] + k]. */
 typedef struct {
     const int32_t *first;
     const float *weights;
@@ -45,7 +44,7 @@ ALWAYS_INLINE void scale_row(const uint8_t *from, Py_ssize_t step, Py_ssize_t wi
 #include "_fixed_point.h"
 #include "_floats.h"
 
-/* Borrows an array of rows, columns and channels; `format` is its element type, as struct writes it. */
+/* Borrow an array of rows, columns and channels; `format` is its element type, in the notation of `struct`. */
 static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, int writable) {
     if (PyObject_GetBuffer(array, view, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0) return -1;
     if (view->ndim != 3 || view->format == NULL || view->format[0] != format || view->format[1] != 0) {
@@ -59,7 +58,7 @@ static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, i
     return 0;
 }
 
-/* Reads how an axis is resampled, and checks that no tap leaves the `extent` inputs. */
+/* Read the resampling of an axis, and check that all taps are among the `extent` inputs. */
 static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_t extent, Py_ssize_t size, Axis *axis) {
     axis->first = first->buf;
     axis->weights = weights->buf;
@@ -72,7 +71,7 @@ static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_
     return fits ? 0 : -1;
 }
 
-/* Checks what all ways to resample need. The stride of an axis with one element doesn't matter. */
+/* Check the requirements of all ways to resample. The stride of an axis with one element doesn't matter. */
 static int check_images(const Image *source, const Image *target) {
     Py_ssize_t channels = source->shape[2];
     if (channels >= 1 && channels <= LANES && target->shape[2] == channels &&
@@ -96,7 +95,7 @@ static void free_axis(Axis *axis) {
     free((void *)axis->weights);
 }
 
-/* Resamples in fixed point, or in floats where fixed point isn't possible. Releases the GIL; -1 without memory. */
+/* Resample in fixed point, or in floats if that isn't possible, without the GIL. Return -1 without memory. */
 static int resample_any(const Image *source, const Image *target, const Axis *rows, const Axis *columns) {
     Py_ssize_t row = source->shape[1] * source->shape[2] + LANES;
     float *work = NULL;
@@ -116,7 +115,7 @@ static int resample_any(const Image *source, const Image *target, const Axis *ro
 
 PyDoc_STRVAR(resample_doc,
              "resample(source, target, row_first, row_weights, column_first, column_weights)\n--\n\n"
-             "Resamples uint8 (h, w, c), rows of adjacent pixels, c <= 4, into uint8 (h, w, c) of any strides.\n"
+             "Resample uint8 (h, w, c), rows of adjacent pixels, c <= 4, into uint8 (h, w, c) of any strides.\n"
              "Output i of an axis is the sum over k of weights[i, k] * input[first[i] + k], rounded and clamped.");
 
 static PyObject *resample_call(PyObject *module, PyObject *arguments) {
@@ -152,7 +151,7 @@ release_weights:
 
 PyDoc_STRVAR(resample_linear_doc,
              "resample_linear(source, target, y0, x0, y1, x1, antialias)\n--\n\n"
-             "Resamples a region, in pixels, with the triangle; where an axis shrinks, antialias stretches it.");
+             "Resample a region, in pixels, with the triangle filter; `antialias` widens it along axes that shrink.");
 
 static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
@@ -184,7 +183,7 @@ release_source:
     return result;
 }
 
-/* An image of adjacent pixels, as a row of 64-bit numbers in a NumPy array describes it. */
+/* An image of adjacent pixels: a row of 64-bit numbers in a NumPy array. */
 typedef struct {
     int64_t address, height, width, stride;
 } ImageRow;
@@ -195,13 +194,13 @@ typedef struct {
     const double (*regions)[4];
     const uint8_t *mirrors;
     const float *gains, *offsets;
-    Py_ssize_t values_step; /* from the gains of an image to the next image's; 0 if they are the same */
+    Py_ssize_t values_step; /* distance from the gains of an image to the next image's; 0 if they are the same */
     int antialias;
     Image target; /* of image 0 */
     Py_ssize_t target_step;
 } ImageBatch;
 
-/* Computes one image of a batch: 1, 0 if it shrinks too much, -1 without memory. */
+/* Compute one image of a batch. Return 1, 0 if it shrinks too much, or -1 without memory. */
 static int compute_image(const ImageBatch *batch, Py_ssize_t number) {
     const ImageRow *image = batch->images + number;
     const double *region = batch->regions[number];
@@ -228,7 +227,7 @@ static int compute_image(const ImageBatch *batch, Py_ssize_t number) {
 
 PyDoc_STRVAR(crop_resize_normalize_doc,
              "crop_resize_normalize(images, regions, mirrors, gains, offsets, antialias, target, begin, end)\n--\n\n"
-             "Computes images begin .. end of a batch, as resample_linear and then normalize do, into float32\n"
+             "Compute images begin .. end of a batch, as resample_linear and then normalize do, into float32\n"
              "(n, channels, h, w). images: int64 (n, 4), the address, height, width and bytes of a row of uint8\n"
              "images of adjacent pixels, not checked; regions: float64 (n, 4), y0, x0, y1, x1; mirrors: bool (n,);\n"
              "gains and offsets: float32 (n or 1, channels). Axes may shrink to 1 / 7.5.");
@@ -290,8 +289,8 @@ release_values:
 
 PyDoc_STRVAR(normalize_doc,
              "normalize(source, target, mirror, gains, offsets)\n--\n\n"
-             "Writes source * gain + offset of each channel: uint8 (h, w, c) of any strides into float32 (h, w, c)\n"
-             "whose columns are adjacent; columns in reverse if mirror.");
+             "Write source * gain + offset of each channel: uint8 (h, w, c) of any strides into float32 (h, w, c)\n"
+             "whose columns are adjacent; `mirror` reverses the columns.");
 
 static PyObject *normalize_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;

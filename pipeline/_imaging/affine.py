@@ -59,8 +59,8 @@ def mapping(from_start: Array, from_end: Array, to_start: Array, to_end: Array) 
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = (to_end - to_start) / (from_end - from_start)
         linear = np.where(np.eye(factors.shape[-1], dtype=bool), factors[..., None], 0)
-        made: Array = _with_offset(linear, to_start - factors * from_start)
-        return made
+        result: Array = _with_offset(linear, to_start - factors * from_start)
+        return result
 
 
 def about(matrix: Array, center: Array) -> Array:

@@ -48,9 +48,9 @@ def gaussian_window(sigma: float, size: int) -> Array:
     radius = (size - 1) // 2 if size else math.ceil(3 * sigma)
     deviation = sigma or (radius - 1) * 0.3 + 0.8
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)
-    made: Array = (weights / weights.sum()).astype(np.float32)
-    made.flags.writeable = False
-    return made
+    result: Array = (weights / weights.sum()).astype(np.float32)
+    result.flags.writeable = False
+    return result
 
 
 def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
@@ -104,5 +104,5 @@ def _planes(image: Array, vertical: Array, horizontal: Array, depth: Any) -> Arr
 
 def _filtered(image: Array, vertical: Array, horizontal: Array, depth: Any) -> Array:
     kind = cv2.CV_64F if depth is np.float64 else cv2.CV_32F
-    made = cv2.sepFilter2D(image, kind, horizontal, vertical, borderType=_BORDER)
-    return np.asarray(made).reshape(image.shape)
+    result = cv2.sepFilter2D(image, kind, horizontal, vertical, borderType=_BORDER)
+    return np.asarray(result).reshape(image.shape)

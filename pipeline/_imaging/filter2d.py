@@ -98,20 +98,20 @@ def _filtered(image: Array, window: Array, anchor: tuple[int, int], kind: int, o
     if depth == cv2.CV_32F:
         image = image.astype(np.float32, copy=False)  # including the filter, four times as fast as OpenCV on integers
     channels = image.shape[2]
-    made = [
+    filtered = [
         cv2.filter2D(
             np.ascontiguousarray(image[:, :, first : first + _MOST_CHANNELS]), depth, window, None, anchor, 0, kind
         )
         for first in range(0, channels, _MOST_CHANNELS)
     ]
-    if len(made) == 1:
-        return np.asarray(made[0]).reshape(*made[0].shape[:2], -1)
-    stacked: Array = np.concatenate([part.reshape(*part.shape[:2], -1) for part in made], axis=2)
+    if len(filtered) == 1:
+        return np.asarray(filtered[0]).reshape(*filtered[0].shape[:2], -1)
+    stacked: Array = np.concatenate([chunk.reshape(*chunk.shape[:2], -1) for chunk in filtered], axis=2)
     return stacked
 
 
-def _assign(made: Array, out: Array) -> Array:
-    view = made[: out.shape[0], : out.shape[1]]
+def _assign(filtered: Array, out: Array) -> Array:
+    view = filtered[: out.shape[0], : out.shape[1]]
     if view.dtype == out.dtype:
         np.copyto(out, view)
         return out

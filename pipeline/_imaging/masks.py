@@ -36,7 +36,9 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
     vertices = np.asarray(points, np.float32).astype(np.float64).reshape(-1, 2)
     corners = (_SCALE * vertices + 0.5).astype(np.int64)
     lines = zip(corners.tolist(), np.roll(corners, -1, axis=0).tolist(), strict=True)
-    u, v = (np.concatenate(part) for part in zip(*(_line(start, end) for start, end in lines), strict=True))
+    u, v = (
+        np.concatenate(coordinates) for coordinates in zip(*(_line(start, end) for start, end in lines), strict=True)
+    )
     moved = np.flatnonzero(u[1:] != u[:-1]) + 1
     x = (np.minimum(u[moved], u[moved - 1]) + 0.5) / _SCALE - 0.5
     y = np.ceil(np.clip((np.minimum(v[moved], v[moved - 1]) + 0.5) / _SCALE - 0.5, 0, height))

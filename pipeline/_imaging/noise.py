@@ -60,10 +60,10 @@ def shot_noise(image: Array, generator: np.random.Generator, factor: float, out:
         return convert(image, out.dtype, out)
     expected = np.maximum(image / np.float64(factor), 0.0)
     certain = ~(expected < CERTAIN)
-    made = generator.poisson(np.where(certain, 0.0, expected)) * np.float64(factor)
+    result = generator.poisson(np.where(certain, 0.0, expected)) * np.float64(factor)
     if certain.any():
-        made[certain] = image[certain]
-    return convert(made, out.dtype, out)
+        result[certain] = image[certain]
+    return convert(result, out.dtype, out)
 
 
 def salt_and_pepper(

@@ -106,12 +106,12 @@ def scale_bytes(array: Array, out: Array, gain: float, offset: float) -> bool:
 
 
 def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[float, ...]:
-    given = tuple(map(float, values))
-    if len(given) == 1:
-        return given * channels
-    if len(given) != channels:
-        raise ValueError(f"{len(given)} values of {name} were given for {channels} channels")
-    return given
+    floats = tuple(map(float, values))
+    if len(floats) == 1:
+        return floats * channels
+    if len(floats) != channels:
+        raise ValueError(f"{len(floats)} values of {name} were given for {channels} channels")
+    return floats
 
 
 def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], offsets: tuple[float, ...]) -> None:

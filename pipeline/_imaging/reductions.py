@@ -100,11 +100,11 @@ def reduce(
     count = int(np.prod([array.shape[axis] for axis in along], dtype=np.int64)) - ddof
     with np.errstate(divide="ignore", invalid="ignore"):
         if dtype.kind == "f":
-            made: Array = np.divide(total, np.float64(count))
+            result: Array = np.divide(total, np.float64(count))
         else:  # toward zero as in C: NumPy's integer division rounds down
-            made = np.sign(total) * (np.abs(total) // total.dtype.type(max(1, count)))
-            made = np.maximum(made, 0) if reduction.finish == "root" else made
-        return np.asarray(np.sqrt(made) if reduction.finish == "root" else made, dtype)
+            result = np.sign(total) * (np.abs(total) // total.dtype.type(max(1, count)))
+            result = np.maximum(result, 0) if reduction.finish == "root" else result
+        return np.asarray(np.sqrt(result) if reduction.finish == "root" else result, dtype)
 
 
 def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dtype[Any], mean: Array | None) -> Array:

@@ -101,9 +101,9 @@ def resize(
     if simple:
         # A single channel is packed and planar.
         packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)
-        made = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
+        resized = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
         if not packed:
-            result[...] = made.reshape(result.shape)
+            result[...] = resized.reshape(result.shape)
         return out
 
     if compiled is not None and _is_for_loop(pixels, result) and "nearest" not in (rows[4], columns[4]):
@@ -208,8 +208,8 @@ def _rows_product(source: Floats, offset: int, block: int, blocks: int, plan: Ax
     slab = max(16, _SINGLE_THREAD_PRODUCT // (plan.rows * plan.taps))
     weights = plan.weights[block : block + blocks]
     for x in range(0, width, slab):
-        part = slice(x, x + slab)
-        np.matmul(weights, windows[..., part], out=target[..., part])
+        chunk = slice(x, x + slab)
+        np.matmul(weights, windows[..., chunk], out=target[..., chunk])
 
 
 def _columns_product(source: Floats, before: int, plan: AxisPlan) -> Floats:
@@ -229,8 +229,8 @@ def _columns_product(source: Floats, before: int, plan: AxisPlan) -> Floats:
     )
     slab = max(16, _SINGLE_THREAD_PRODUCT // (plan.rows * plan.taps))
     for y in range(0, height, slab):
-        part = slice(y, y + slab)
-        np.matmul(windows[:, :, part], plan.transposed, out=target[:, :, part])
+        chunk = slice(y, y + slab)
+        np.matmul(windows[:, :, chunk], plan.transposed, out=target[:, :, chunk])
     return out
 
 
@@ -244,13 +244,13 @@ def _round(planes: Floats, out: Array) -> Array:
 def _store(planes: Floats, out: Array) -> None:
     """Write planes, of at least the height and width of `out`, to HWC; round and clamp for integer dtypes."""
     channels = planes.shape[0]
-    part = np.s_[:, : out.shape[0], : out.shape[1]]
+    chunk = np.s_[:, : out.shape[0], : out.shape[1]]
     if out.dtype == np.uint8 and out.strides[1] == 1:  # planes
-        np.copyto(out.transpose(2, 0, 1), _round(planes, scratch("bytes", planes.shape, np.uint8))[part])
+        np.copyto(out.transpose(2, 0, 1), _round(planes, scratch("bytes", planes.shape, np.uint8))[chunk])
         return
     if channels <= 4 and out.dtype in (np.uint8, np.float32) and out.flags.c_contiguous:
         if out.dtype == np.uint8:
             planes = _round(planes, scratch("bytes", planes.shape, np.uint8))
-        cv2.merge(list(planes[part]), dst=out)
+        cv2.merge(list(planes[chunk]), dst=out)
         return
-    convert(planes[part].transpose(1, 2, 0), out.dtype, out=out)
+    convert(planes[chunk].transpose(1, 2, 0), out.dtype, out=out)

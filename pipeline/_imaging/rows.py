@@ -49,11 +49,11 @@ def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
         return out
     row = np.tile(values.reshape(-1).astype(out.dtype, copy=False), -(-_LONG // values.size))
     source, target = array.reshape(-1), out.reshape(-1)
-    whole = source.size // row.size * row.size
-    rows = source[:whole].reshape(-1, row.size)
-    ufunc(rows, row, out=target[:whole].reshape(rows.shape), dtype=out.dtype, casting="unsafe")
-    rest = source.size - whole
-    ufunc(source[whole:], row[:rest], out=target[whole:], dtype=out.dtype, casting="unsafe")
+    complete = source.size // row.size * row.size
+    rows = source[:complete].reshape(-1, row.size)
+    ufunc(rows, row, out=target[:complete].reshape(rows.shape), dtype=out.dtype, casting="unsafe")
+    rest = source.size - complete
+    ufunc(source[complete:], row[:rest], out=target[complete:], dtype=out.dtype, casting="unsafe")
     return out
 
 
@@ -80,9 +80,9 @@ def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options
         return np.asarray(ufunc.reduce(array, axis=tuple(axes), keepdims=True, **options))
     fold = -(-_LONG // inner)
     rows = array.reshape(count, inner)
-    whole = count // fold * fold
-    made = ufunc.reduce(rows[:whole].reshape(-1, fold * inner), axis=0, **options).reshape(fold, inner)
-    made = ufunc.reduce(made, axis=0, **options)
-    if whole < count:
-        made = ufunc(made, ufunc.reduce(rows[whole:], axis=0, **options))
-    return np.asarray(made).reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])
+    complete = count // fold * fold
+    result = ufunc.reduce(rows[:complete].reshape(-1, fold * inner), axis=0, **options).reshape(fold, inner)
+    result = ufunc.reduce(result, axis=0, **options)
+    if complete < count:
+        result = ufunc(result, ufunc.reduce(rows[complete:], axis=0, **options))
+    return np.asarray(result).reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])

@@ -93,7 +93,7 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
         image = image.astype(np.float32)
     moved = np.array(matrix, np.float64)  # in OpenCV, pixel centers are integers
     moved[:, 2] += moved[:, :2].sum(axis=1) * 0.5 - 0.5
-    made: Array = cv2.warpAffine(
+    result: Array = cv2.warpAffine(
         np.ascontiguousarray(image),
         moved,
         (int(size[1]), int(size[0])),
@@ -102,28 +102,28 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
         borderValue=(fill or 0.0,) * 4,
         hint=cv2.ALGO_HINT_ACCURATE,
     )
-    return made.reshape(*size, image.shape[-1])
+    return result.reshape(*size, image.shape[-1])
 
 
 def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
     """Compute `_nearest` with OpenCV, which receives integer positions and so doesn't round."""
     y, x = (np.arange(0.5, extent) for extent in size)
     work = scratch("positions", tuple(size), np.float64)
-    whole = scratch("whole positions", (*size, 2), np.int16)
+    integers = scratch("integer positions", (*size, 2), np.int16)
     for axis, (along, down, start) in enumerate(np.asarray(matrix, np.float64).tolist()):
         np.add(along * x, (down * y + start)[:, None], out=work)
         np.floor(work, out=work)
         np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
-        np.copyto(whole[..., axis], work, casting="unsafe")
-    made: Array = cv2.remap(  # type: ignore[call-overload]  # without a second map
+        np.copyto(integers[..., axis], work, casting="unsafe")
+    result: Array = cv2.remap(  # type: ignore[call-overload]  # without a second map
         np.ascontiguousarray(image),
-        whole,
+        integers,
         None,
         cv2.INTER_NEAREST,
         borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
         borderValue=(fill or 0.0,) * 4,
     )
-    return made.reshape(*size, image.shape[-1])
+    return result.reshape(*size, image.shape[-1])
 
 
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
@@ -154,13 +154,13 @@ def _outside(image: Array, index: Sequence[Array]) -> Array:
     return found
 
 
-def _whole(positions: Array) -> Array:
+def _floored(positions: Array) -> Array:
     found: Array = np.clip(np.floor(positions), -(2**31), 2**31).astype(np.intp)
     return found
 
 
 def _nearest(image: Array, matrix: Array, fill: float | None, out: Array) -> Array:
-    index = [_whole(positions) for positions in _positions(matrix, out.shape[:-1])]
+    index = [_floored(positions) for positions in _positions(matrix, out.shape[:-1])]
     convert(_pick(image, index, None), out.dtype, out)
     if fill is not None:
         out[_outside(image, index)] = fill
@@ -169,13 +169,13 @@ def _nearest(image: Array, matrix: Array, fill: float | None, out: Array) -> Arr
 
 def _linear(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
     positions = [position - 0.5 for position in _positions(matrix, size)]
-    first = [_whole(position) for position in positions]
-    parts = [(position - low).astype(np.float32) for position, low in zip(positions, first, strict=True)]
+    first = [_floored(position) for position in positions]
+    fractions = [(position - low).astype(np.float32) for position, low in zip(positions, first, strict=True)]
     total = np.zeros((*size, image.shape[-1]), np.float32)
     for corner in itertools.product((0, 1), repeat=len(size)):
         weight = np.ones(tuple(size), np.float32)
-        for step, part in zip(corner, parts, strict=True):
-            weight *= part if step else 1 - part
+        for step, fraction in zip(corner, fractions, strict=True):
+            weight *= fraction if step else 1 - fraction
         pixels = _pick(image, [low + step for low, step in zip(first, corner, strict=True)], fill)
         total += weight[..., None] * pixels.astype(np.float32)
     return total

@@ -59,10 +59,10 @@ def extract(
         for first, extent, limit in zip(start, shape, array.shape, strict=False)
     )
     found = array[tuple(slice(low, high) for low, high in inside)]
-    whole = all(
+    is_inside = all(
         low == first and high == first + extent for (low, high), first, extent in zip(inside, start, shape, strict=True)
     )
-    if whole or policy == "trim_to_shape":
+    if is_inside or policy == "trim_to_shape":
         if out is None:
             return found
         np.copyto(out, found)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from pipeline._concurrency.forking import drop_in_child
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._ipc.block_allocator import ALIGNMENT, Block, create_allocator
 from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.places import ALIGNMENT, Block, make_places
 from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
@@ -34,12 +34,12 @@ class Completions(Protocol):
 
 
 class _Segment:
-    __slots__ = ("block", "places", "segment_id", "used_at")
+    __slots__ = ("allocator", "block", "segment_id", "used_at")
 
     def __init__(self, segment_id: int, nbytes: int, used_at: int) -> None:
         self.segment_id = segment_id
         self.block = SharedBlock.create(nbytes)
-        self.places = make_places(segment_id, self.block.array)
+        self.allocator = create_allocator(segment_id, self.block.array)
         self.used_at = used_at  # number of the last request during which it held a block
 
 
@@ -107,7 +107,7 @@ class Arena:
         with self._lock:
             if not self._closed:
                 self._reclaim()
-            return sum(segment.places.used for segment in self._segments)
+            return sum(segment.allocator.used for segment in self._segments)
 
     @property
     def in_flight(self) -> int:
@@ -190,14 +190,14 @@ class Arena:
 
     def _write(self, array: npt.NDArray[Any]) -> Block | None:
         for segment in self._segments:
-            block = segment.places.write(array)
+            block = segment.allocator.write(array)
             if block is not None:
                 return block
         return None
 
     def _take(self, nbytes: int) -> Block | None:
         for segment in self._segments:
-            block = segment.places.take(nbytes)
+            block = segment.allocator.take(nbytes)
             if block is not None:
                 return block
         return None
@@ -258,7 +258,7 @@ class Arena:
         if len(self._segments) < 2:
             return
         last = self._segments[-1]
-        if last.places.used:
+        if last.allocator.used:
             last.used_at = seq
         elif last.used_at + _IDLE_REQUESTS < seq:
             self._segments.pop()

@@ -1,14 +1,14 @@
-/* A byte in shared memory that is written when an object dies: how a loan ends.
+/* An object that ends a loan of memory: its deallocation writes a byte to shared memory.
 
-   Whoever sees the byte may write to the memory that was lent, so all reads of it come before: a release store. It is C
-   for that, and because Python would call handlers of signals in a finalizer, and drop what they raise. */
+   The owner may reuse the lent memory once it sees the byte, so all reads must come before: this needs a release store,
+   which Python doesn't have. Also, Python may call signal handlers in a finalizer, and drops their exceptions. */
 
 #include <unistd.h>
 
 typedef struct {
     PyObject_HEAD
     PyObject *page;
-    PyObject *forks; /* a list that grows by an item at each fork */
+    PyObject *forks; /* a list that grows by one item at each fork */
     Py_buffer memory;
     Py_ssize_t number, forked;
     unsigned char generation, retired;
@@ -21,7 +21,8 @@ static PyObject *loan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     PyObject *page, *forks;
     Py_ssize_t number;
     unsigned char generation, retired;
-    if (!PyArg_ParseTuple(arguments, "OnbO!b", &page, &number, &generation, &PyList_Type, &forks, &retired)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "OnbO!b", &page, &number, &generation, &PyList_Type, &forks, &retired))
+        return NULL;
     Loan *loan = (Loan *)type->tp_alloc(type, 0);
     if (loan == NULL) return NULL;
     if (PyObject_GetBuffer(page, &loan->memory, PyBUF_WRITABLE) < 0) {
@@ -60,7 +61,7 @@ static void loan_dealloc(Loan *loan) {
 static PyObject *loan_ours(Loan *loan, void *closure) { return PyBool_FromLong(loan->pid == getpid()); }
 
 static PyGetSetDef loan_getset[] = {
-    {"ours", (getter)loan_ours, NULL, "whether this process took it; a forked child didn't", NULL},
+    {"ours", (getter)loan_ours, NULL, "whether this process borrowed the memory, not a parent that forked it", NULL},
     {NULL},
 };
 
@@ -70,7 +71,8 @@ static PyType_Slot loan_slots[] = {
     {Py_tp_getset, loan_getset},
     {Py_tp_doc,
      "Loan(page, number, generation, forks, retired)\n--\n\n"
-     "Writes `generation` to byte `number` of a page when it dies, with the bit `retired` if `forks` has grown."},
+     "When it is deallocated, writes `generation` to byte `number` of a page, with the bits `retired` if `forks` has\n"
+     "grown."},
     {0, NULL},
 };
 

@@ -29,12 +29,12 @@ _SCRIPTS = ("__main__", "__mp_main__")
 _registry_lock = new_lock(Level.PICKLING, "pickling")  # cloudpickle has one list of modules for all threads
 
 
-def dumps(value: object, parts: Mapping[str, object]) -> bytes:
+def dumps(value: object, objects: Mapping[str, object]) -> bytes:
     """Return an object as bytes for `loads` in another process.
 
     Args:
         value: the object.
-        parts: the user's objects in it, with their names in messages, to find the one that can't be pickled.
+        objects: the user's objects in it, with their names in messages, to find the one that can't be pickled.
 
     Raises:
         SerializationError: something in it can't be pickled; the message names it.
@@ -42,10 +42,10 @@ def dumps(value: object, parts: Mapping[str, object]) -> bytes:
     try:
         return _dump(value)
     except Exception as error:
-        name, part, reason = _find_fault(parts) or ("the pipeline", value, error)
-        used = ", ".join(f"{each} (of type {kind})" for each, kind in _unpicklable_names(part))
+        name, item, reason = _find_fault(objects) or ("the pipeline", value, error)
+        used = ", ".join(f"{each} (of type {kind})" for each, kind in _unpicklable_names(item))
         raise SerializationError(
-            f"{display_name(part)}, used by {name}, can't be sent to another process: {reason}"
+            f"{display_name(item)}, used by {name}, can't be sent to another process: {reason}"
             + (f". It uses {used}" if used else "")
             + ". Define it in a module that can be imported, or create the object that can't be pickled inside the "
             "function, at its first call"
@@ -149,12 +149,12 @@ def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     return None
 
 
-def _find_fault(parts: Mapping[str, object]) -> tuple[str, object, Exception] | None:
-    for name, part in parts.items():
+def _find_fault(objects: Mapping[str, object]) -> tuple[str, object, Exception] | None:
+    for name, item in objects.items():
         try:
-            _dump(part)
+            _dump(item)
         except Exception as error:  # noqa: BLE001 - pickling runs the code of any type
-            return name, part, error
+            return name, item, error
     return None
 
 

@@ -1,24 +1,24 @@
-/* Handlers of signals, put off while code runs that must not be left half done.
+/* Deferred signal handlers, for code that an exception of a handler must not interrupt.
 
-   Python calls a handler between any two steps of the main thread, and what the handler raises would leave our state
-   torn. So `hold` puts `note` into the place of every handler, and `release` puts the handlers back and has the signals
-   that came meanwhile arrive again. `let_through` does the reverse around a wait. All of it happens in C: Python calls
-   handlers there in `signal.signal` only, which does so before it changes anything.
+   Python may call a handler between any two steps of the main thread, and an exception of the handler would leave our
+   state inconsistent. So `hold` replaces every handler by `note`; `release` restores the handlers and raises again the
+   signals that have arrived meanwhile. `let_through` does the reverse around a wait. This is C code because Python
+   calls handlers there only in `signal.signal`, before that function changes anything.
 
-   What the system knows of a signal stays as it was, so `siginterrupt` and handlers in C that call Python's survive. */
+   The actions of the system stay unchanged, so `siginterrupt` and C handlers that call Python's keep working. */
 
 #include <pythread.h>
 #include <signal.h>
 
 #define SIGNALS 65
-#define ATTEMPTS 100 /* handlers that raise, one after the other, while one handler is replaced */
+#define ATTEMPTS 100 /* limit for handlers that raise in turn while one handler is being replaced */
 
 static PyObject *get_handler, *set_handler; /* Python's functions */
 static PyObject *note;
 static PyObject *interrupted;          /* the exception type */
-static PyObject *replaced[SIGNALS];    /* handlers in whose place `note` is */
-static unsigned char came[SIGNALS];    /* signals to deliver */
-static Py_ssize_t holds;               /* of the main thread */
+static PyObject *replaced[SIGNALS];    /* handlers that `note` replaces */
+static unsigned char came[SIGNALS];    /* signals that have arrived and will be raised again */
+static Py_ssize_t holds;               /* nested holds of the main thread */
 static unsigned long main_thread;
 
 static int on_main_thread(void) { return PyThread_get_thread_ident() == main_thread; }
@@ -31,7 +31,7 @@ static PyObject *note_signal(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-/* Takes the exception that is set, if it is the first one. */
+/* Fetch the current exception; store it in `first` unless that has one. */
 static void keep_first(PyObject **first) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -45,7 +45,7 @@ static void keep_first(PyObject **first) {
         Py_XDECREF(value);
 }
 
-/* Sets a handler, whatever others raise meanwhile: the first such exception goes to `first`. Returns whether it is set. */
+/* Set a handler even if others raise meanwhile; store the first of their exceptions. Return whether it is set. */
 static int replace_handler(int number, PyObject *handler, PyObject **first) {
     struct sigaction action;
     int known = sigaction(number, NULL, &action) == 0;
@@ -65,11 +65,11 @@ static PyObject *handler_of(int number) {
     PyObject *boxed = PyLong_FromLong(number);
     PyObject *handler = boxed == NULL ? NULL : PyObject_CallOneArg(get_handler, boxed);
     Py_XDECREF(boxed);
-    if (handler == NULL) PyErr_Clear(); /* the number of no signal */
+    if (handler == NULL) PyErr_Clear(); /* the system has no such signal */
     return handler;
 }
 
-static void put_handlers_off(PyObject **first) {
+static void defer_handlers(PyObject **first) {
     for (int number = 1; number < SIGNALS; number++) {
         PyObject *handler = handler_of(number);
         if (handler != NULL && handler != note && PyCallable_Check(handler) && replace_handler(number, note, first))
@@ -78,11 +78,11 @@ static void put_handlers_off(PyObject **first) {
     }
 }
 
-static void put_handlers_back(PyObject **first) {
+static void restore_handlers(PyObject **first) {
     for (int number = 1; number < SIGNALS; number++) {
         if (replaced[number] == NULL) continue;
         PyObject *handler = handler_of(number);
-        if (handler == note) replace_handler(number, replaced[number], first); /* else somebody has set another one */
+        if (handler == note) replace_handler(number, replaced[number], first); /* else the user has set another */
         Py_XDECREF(handler);
         Py_CLEAR(replaced[number]);
     }
@@ -94,19 +94,19 @@ static void put_handlers_back(PyObject **first) {
 }
 
 static PyObject *raise_error(PyObject *error) {
-    PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error)); /* it keeps its context */
+    PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error)); /* keeps its context */
     return NULL;
 }
 
-PyDoc_STRVAR(hold_doc, "hold()\n--\n\nPuts the handlers of signals off until `release`, on the main thread.");
+PyDoc_STRVAR(hold_doc, "hold()\n--\n\nDefer signal handlers until `release`. Only the main thread has an effect.");
 
 static PyObject *hold(PyObject *self, PyObject *unused) {
     if (!on_main_thread()) Py_RETURN_NONE;
     if (holds == 0) {
         PyObject *first = NULL;
-        put_handlers_off(&first);
+        defer_handlers(&first);
         if (first != NULL) {
-            put_handlers_back(&first);
+            restore_handlers(&first);
             return raise_error(first);
         }
     }
@@ -116,45 +116,46 @@ static PyObject *hold(PyObject *self, PyObject *unused) {
 
 PyDoc_STRVAR(release_doc,
              "release()\n--\n\n"
-             "Ends a `hold`. Returns whether it was the last one, so that handlers are called again.");
+             "End a `hold`. Return whether it was the outermost one, so that handlers are called again.");
 
 static PyObject *release(PyObject *self, PyObject *unused) {
     if (!on_main_thread() || holds == 0) Py_RETURN_FALSE;
     if (--holds > 0) Py_RETURN_FALSE;
     PyObject *first = NULL;
-    put_handlers_back(&first);
+    restore_handlers(&first);
     if (first != NULL) return raise_error(first);
     Py_RETURN_TRUE;
 }
 
 PyDoc_STRVAR(let_through_doc,
              "let_through(call, *args)\n--\n\n"
-             "Returns `call(*args)`, with handlers called in spite of a `hold`. What is raised becomes the argument of\n"
-             "an `Interrupted`, where there is a `hold`.");
+             "Return `call(*args)`. Handlers are called meanwhile, even inside a `hold`; there, an exception becomes\n"
+             "the argument of an `Interrupted`.");
 
 static PyObject *let_through(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     if (count < 1) {
-        PyErr_SetString(PyExc_TypeError, "let_through needs something to call");
+        PyErr_SetString(PyExc_TypeError, "let_through needs a function");
         return NULL;
     }
-    if (!on_main_thread() || holds == 0) return PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
+    if (!on_main_thread() || holds == 0)
+        return PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
     Py_ssize_t before = holds;
     holds = 0;
-    PyObject *first = NULL, *made = NULL;
-    put_handlers_back(&first);
+    PyObject *first = NULL, *result = NULL;
+    restore_handlers(&first);
     if (first == NULL && PyErr_CheckSignals() == 0)
-        made = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
-    if (made == NULL && PyErr_Occurred()) keep_first(&first);
-    put_handlers_off(&first);
+        result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
+    if (result == NULL && PyErr_Occurred()) keep_first(&first);
+    defer_handlers(&first);
     holds = before;
-    if (first == NULL) return made;
-    Py_XDECREF(made);
+    if (first == NULL) return result;
+    Py_XDECREF(result);
     PyObject *wrapped = PyObject_CallOneArg(interrupted, first);
     Py_DECREF(first);
     return wrapped == NULL ? NULL : raise_error(wrapped);
 }
 
-PyDoc_STRVAR(handlers_doc, "handlers()\n--\n\nReturns the handlers that are put off.");
+PyDoc_STRVAR(handlers_doc, "handlers()\n--\n\nReturn the deferred handlers.");
 
 static PyObject *handlers(PyObject *self, PyObject *unused) {
     PyObject *list = PyList_New(0);
@@ -165,7 +166,7 @@ static PyObject *handlers(PyObject *self, PyObject *unused) {
 
 PyDoc_STRVAR(set_python_handler_doc,
              "set_python_handler(number, handler)\n--\n\n"
-             "Set the function that Python calls for a signal, but leave the action of the system as it is.");
+             "Set the function that Python calls for a signal. The action of the system stays unchanged.");
 
 static PyObject *set_python_handler(PyObject *self, PyObject *arguments) {
     int number;
@@ -177,7 +178,8 @@ static PyObject *set_python_handler(PyObject *self, PyObject *arguments) {
 }
 
 PyDoc_STRVAR(begin_signals_doc,
-             "begin_signals(thread)\n--\n\nSays which thread is the main one, as a forked child does, too: it holds nothing.");
+             "begin_signals(thread)\n--\n\n"
+             "Set the main thread and end all holds. A forked child calls this, too.");
 
 static PyObject *begin_signals(PyObject *self, PyObject *argument) {
     unsigned long thread = PyLong_AsUnsignedLong(argument);
@@ -186,14 +188,14 @@ static PyObject *begin_signals(PyObject *self, PyObject *argument) {
     main_thread = thread;
     if (holds > 0) {
         holds = 0;
-        memset(came, 0, sizeof(came)); /* the parent's */
-        put_handlers_back(&first);
+        memset(came, 0, sizeof(came)); /* they belong to the parent */
+        restore_handlers(&first);
     }
     if (first != NULL) return raise_error(first);
     Py_RETURN_NONE;
 }
 
-static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Notes a signal."};
+static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Record a signal."};
 
 #define SIGNAL_METHODS                                                              \
     {"hold", hold, METH_NOARGS, hold_doc}, {"release", release, METH_NOARGS, release_doc}, \
@@ -210,7 +212,7 @@ static int add_signals(PyObject *module) {
     Py_DECREF(python);
     note = PyCFunction_New(&note_method, NULL);
     interrupted = PyErr_NewExceptionWithDoc("pipeline._ipc._native.Interrupted",
-                                            "What a handler raised during a wait is the argument.",
+                                            "The argument is the exception that a handler raised during a wait.",
                                             PyExc_BaseException, NULL);
     if (get_handler == NULL || set_handler == NULL || note == NULL || interrupted == NULL) return -1;
     return PyModule_AddObjectRef(module, "Interrupted", interrupted);

@@ -13,18 +13,17 @@ import os
 import threading
 from collections.abc import Callable
 from functools import wraps
-from opcode import opmap
-from types import CodeType, FrameType, TracebackType
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
-from pipeline._ipc.places import compiled
+from pipeline._concurrency.interrupts import register_handlers
+from pipeline._ipc.block_allocator import compiled
 
 __all__ = [
     "Interrupted",
     "deferred_signals",
     "hold",
     "let_through",
-    "raised_by_handler",
     "release",
     "set_python_handler",
 ]
@@ -33,7 +32,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _ACTION_BYTES = 512  # at least sizeof(struct sigaction)
-_RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 
 class _Interrupted(BaseException):
@@ -55,7 +53,7 @@ class _Handlers:
     def hold(self) -> None:
         if threading.current_thread() is threading.main_thread():
             if not self.holds:
-                self._put_off()
+                self._defer()
             self.holds += 1
 
     def release(self) -> bool:
@@ -63,7 +61,7 @@ class _Handlers:
             return False
         self.holds -= 1
         if not self.holds:
-            self._put_back()
+            self._restore()
         return not self.holds
 
     def let_through(self, call: Callable[..., T], *args: Any) -> T:
@@ -72,12 +70,12 @@ class _Handlers:
         before, self.holds = self.holds, 0
         raised: BaseException
         try:
-            self._put_back()
+            self._restore()
             return call(*args)
         except BaseException as error:  # noqa: BLE001  # it is raised below
             raised = error
         finally:
-            self._put_off()
+            self._defer()
             self.holds = before
         raise Interrupted(raised)
 
@@ -95,19 +93,19 @@ class _Handlers:
         if self.holds:
             self.holds = 0
             self._came.clear()
-            self._put_back()
+            self._restore()
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._came[number] = None
 
-    def _put_off(self) -> None:
+    def _defer(self) -> None:
         for number in range(1, signal.NSIG):
             handler = signal.getsignal(number)
             if callable(handler) and handler != self._note:
                 self._replaced[number] = handler
                 self.set_python_handler(number, self._note)
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         while self._replaced:
             number, handler = self._replaced.popitem()
             if signal.getsignal(number) == self._note:
@@ -153,7 +151,7 @@ class _DeferredSignals:
         try:
             if release() and isinstance(error, Interrupted):
                 _raise_as_it_was(error.args[0])
-        finally:  # no circle of an exception and frames may keep what their callers have
+        finally:  # a cycle of an exception and its frames would keep the locals of the callers alive
             del error, trace
 
 
@@ -162,29 +160,6 @@ deferred_signals = _DeferredSignals()
 
 Other threads aren't affected.
 """
-
-
-def raised_by_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised an exception."""
-    with deferred_signals:
-        codes = {_code_of(handler) for handler in _native.handlers()} - {None}
-    trace, last = error.__traceback__, None
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
-        trace, last = trace.tb_next, trace
-    # Python's own handler has no frame. The exception then begins at an instruction that raises nothing.
-    return isinstance(error, KeyboardInterrupt) and (last is None or not _is_at_raise(last))
-
-
-def _is_at_raise(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISING
-
-
-def _code_of(handler: Any) -> Any:
-    for name in ("func", "__func__", "__code__"):  # of a partial, a method, a function
-        handler = getattr(handler, name, handler)
-    return handler if isinstance(handler, CodeType) else getattr(type(handler).__call__, "__code__", None)
 
 
 def _raise_as_it_was(error: BaseException) -> None:
@@ -204,5 +179,6 @@ def _begin_in_child() -> None:
     _native.begin_signals(threading.get_ident())  # the thread that forked is the main one now
 
 
+register_handlers(_native.handlers)
 _begin()
 os.register_at_fork(after_in_child=_begin_in_child)

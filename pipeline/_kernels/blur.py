@@ -79,14 +79,14 @@ class BlurPlan:
         """Return a launch for each axis; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self._most:
             return []
-        made, source = [], self._src
+        launches, source = [], self._src
         for number in range(self._axes):
             target = self._dst
             if number < self._axes - 1:
                 target, _ = Samples.packed(scratch + number * self._room, self._src.shapes, self._sum)
-            made.append(self._launch(number, source, target))
+            launches.append(self._launch(number, source, target))
             source = target
-        return made
+        return launches
 
     def _launch(self, number: int, source: Samples, target: Samples) -> Launch:
         axis = self._first + number

@@ -125,10 +125,12 @@ class CountedMap:
             ("make_tables", blocks_for(channels), self._rule),
         )
         rows = len(images)
-        made = [Launch("byte_map.cu", name, _defines(rule), (images,), (blocks, rows)) for name, blocks, rule in steps]
+        launches = [
+            Launch("byte_map.cu", name, _defines(rule), (images,), (blocks, rows)) for name, blocks, rule in steps
+        ]
         unused = np.zeros(1, np.uint8)
         grid = (blocks_for(most, _PER_THREAD), rows)
-        return [*made, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, unused), grid)]
+        return [*launches, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, unused), grid)]
 
 
 def _defines(rule: Rule) -> tuple[tuple[str, str], ...]:

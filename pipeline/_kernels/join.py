@@ -52,8 +52,8 @@ def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[L
         row["count"] = np.prod(source.shapes, axis=1, dtype=np.int64)
         row["run"] = np.maximum(1, inner * source.shapes[:, axis])
         before += source.shapes[:, axis]
-    parts = table[table["count"] > 0]
-    for begin in range(0, len(parts), MAX_SAMPLES):
-        some = parts[begin : begin + MAX_SAMPLES]
+    rows = table[table["count"] > 0]
+    for begin in range(0, len(rows), MAX_SAMPLES):
+        some = rows[begin : begin + MAX_SAMPLES]
         grid = (blocks_for(int(some["count"].max())), len(some))
         yield Launch("join.cu", "join", (("VALUE", f"uint{8 * itemsize}"),), (some,), grid)

@@ -73,9 +73,9 @@ class Samples:
     @classmethod
     def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
         """Describe C-contiguous samples, for which `is_contiguous` needs no check."""
-        made = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
-        made.__dict__["_contiguous"] = True
-        return made
+        samples = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+        samples.__dict__["_contiguous"] = True
+        return samples
 
     @classmethod
     def dense(cls, array: Any) -> Samples:

@@ -28,7 +28,7 @@ def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
     return offsets, size
 
 
-class _Slot:
+class _StagingBuffer:
     """Pinned buffer, device buffer of the same size, and the event after which both are free."""
 
     def __init__(self, size: int) -> None:
@@ -42,18 +42,18 @@ class _Slot:
 class StagingPool:
     """Buffers for the tables of launches in flight on one device.
 
-    The pool reuses the least recently used slot first. `_slots` contains the slots in which no launch is being
-    prepared; the device may read a slot until its event has completed. The pool stops allocating when there are as
-    many slots as launches in flight.
+    The pool reuses the least recently used buffer first. `_buffers` contains the buffers in which no launch is being
+    prepared; the device may read a buffer until its event has completed. The pool stops allocating when there are as
+    many buffers as launches in flight.
 
     Args:
-        limit: maximum number of slots; `upload` waits for the oldest launch when all are in use.
+        limit: maximum number of buffers; `upload` waits for the oldest launch when all are in use.
     """
 
     def __init__(self, limit: int = 64) -> None:
         self._limit = limit
-        self._slots: deque[_Slot] = deque()
-        self._made = 0
+        self._buffers: deque[_StagingBuffer] = deque()
+        self._count = 0
         self._lock = new_lock(Level.LEAF, "staging pool")
 
     @contextmanager
@@ -67,37 +67,37 @@ class StagingPool:
         cupy = load_cupy()
         offsets, size = pack_tables(tables)
         with cuda_call("staging a launch's tables"):
-            slot = self._take(size)
+            buffer = self._take(size)
             try:
                 for offset, table in zip(offsets, tables, strict=True):
-                    slot.host[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
+                    buffer.host[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
                 cupy.cuda.runtime.memcpyAsync(
-                    slot.device.ptr, slot.host.ctypes.data, size, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
+                    buffer.device.ptr, buffer.host.ctypes.data, size, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
                 )
-                yield [slot.device.ptr + offset for offset in offsets]
+                yield [buffer.device.ptr + offset for offset in offsets]
             finally:
-                slot.free.record(stream)
+                buffer.free.record(stream)
                 with self._lock:
-                    self._slots.append(slot)
+                    self._buffers.append(buffer)
 
     def close(self) -> None:
-        """Free the slots after the device has finished with them."""
+        """Free the buffers after the device has finished with them."""
         with self._lock:
-            slots, self._slots = list(self._slots), deque()
-            self._made -= len(slots)
-        for slot in slots:
-            slot.free.synchronize()
+            buffers, self._buffers = list(self._buffers), deque()
+            self._count -= len(buffers)
+        for buffer in buffers:
+            buffer.free.synchronize()
 
-    def _take(self, size: int) -> _Slot:
+    def _take(self, size: int) -> _StagingBuffer:
         with self._lock:
-            oldest = self._slots[0] if self._slots else None
-            if oldest is not None and (oldest.free.done or self._made >= self._limit):
-                self._slots.popleft()
+            oldest = self._buffers[0] if self._buffers else None
+            if oldest is not None and (oldest.free.done or self._count >= self._limit):
+                self._buffers.popleft()
             else:
                 oldest = None
-                self._made += 1
+                self._count += 1
         if oldest is not None:
             oldest.free.synchronize()
             if oldest.size >= size:
                 return oldest
-        return _Slot(max(SMALLEST, 1 << (size - 1).bit_length()))
+        return _StagingBuffer(max(SMALLEST, 1 << (size - 1).bit_length()))

@@ -18,6 +18,6 @@ def new_stream(priority: int | None = None) -> Any:
     Args:
         priority: priority of the stream; smaller numbers run first. None for CUDA's default.
     """
-    made = load_cupy().cuda.Stream(non_blocking=True, priority=priority)
-    keep_in_child(made)
-    return made
+    stream = load_cupy().cuda.Stream(non_blocking=True, priority=priority)
+    keep_in_child(stream)
+    return stream

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.buffer_pool import buffer_size
-from pipeline._bulk.gather import Runs
+from pipeline._bulk.gather import MemoryRanges
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline._operator_api.batch import Batch
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -26,18 +26,20 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
     if data.dense is not None:
-        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.from_array(data.dense), data)), data.layout())
-    runs, table = Runs.from_batch(data), data.table()
-    memory = _send(batch, runs, data)
+        return TensorListGPU(
+            _as_array(data.dense, _send(batch, MemoryRanges.from_array(data.dense), data)), data.layout()
+        )
+    ranges, table = MemoryRanges.from_batch(data), data.table()
+    memory = _send(batch, ranges, data)
     strides = contiguous_strides(table.shapes, table.dtype.itemsize)
-    placed = Samples(memory.ptr + runs.sample_offsets, table.shapes, strides, table.dtype)
+    placed = Samples(memory.ptr + ranges.sample_offsets, table.shapes, strides, table.dtype)
     return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
 
 
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
     data = TensorListCPU(np.ascontiguousarray(array))
-    return _as_array(array, _send(batch, Runs.from_array(np.asarray(data.dense)), data))
+    return _as_array(array, _send(batch, MemoryRanges.from_array(np.asarray(data.dense)), data))
 
 
 def _as_array(like: Array, memory: Any) -> Any:
@@ -52,23 +54,25 @@ def _contiguous(data: TensorListCPU) -> TensorListCPU:
     return TensorListCPU([np.ascontiguousarray(sample) for sample in data.samples], data.layout())
 
 
-def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
+def _send(batch: Batch, ranges: MemoryRanges, data: TensorListCPU) -> Any:
     """Copy a batch to new device memory; return a pointer that owns it."""
     import cupy
 
     # One of few possible sizes, so that CuPy's pools can reuse memory of earlier batches.
-    size = buffer_size(max(1, runs.nbytes))
+    size = buffer_size(max(1, ranges.nbytes))
     memory = cupy.cuda.alloc(size)
     if data.pinned:
         batch.keep_alive.append(data)
-        for offset, start, nbytes in zip(runs.offsets.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
+        for offset, start, nbytes in zip(
+            ranges.offsets.tolist(), ranges.starts.tolist(), ranges.sizes.tolist(), strict=True
+        ):
             _copy(memory.ptr + offset, start, nbytes, batch.stream)
         return memory
     pinned = cupy.cuda.alloc_pinned_memory(size)
     batch.keep_alive.append(pinned)
     host = np.frombuffer(pinned, np.uint8, size)
-    runs.copy_to(host, batch.pool)
-    _copy(memory.ptr, host.ctypes.data, runs.nbytes, batch.stream)
+    ranges.copy_to(host, batch.pool)
+    _copy(memory.ptr, host.ctypes.data, ranges.nbytes, batch.stream)
     return memory
 
 

@@ -85,15 +85,15 @@ class CocoLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
+        argument = node.argument
         for name in _MISSING:
-            if given(name):
+            if argument(name):
                 raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
         for name in ("file_root", "annotations_file"):
-            if not given(name):
+            if not argument(name):
                 raise ArgumentValueError(f"argument {name!r} is required")
         self._polygons = _wants(node.arguments, "polygon_masks")
-        self._pixelwise = bool(given("pixelwise_masks"))
+        self._pixelwise = bool(argument("pixelwise_masks"))
         self._ids = _wants(node.arguments, "image_ids")
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
@@ -108,22 +108,22 @@ class CocoLoader(Loader):
         )
 
     def open(self) -> int:
-        given = self.node.argument
-        path = given("annotations_file")
+        argument = self.node.argument
+        path = argument("annotations_file")
         found = read_annotations(
             path,
-            remap=not given("avoid_class_remapping"),
-            crowds=given("include_iscrowd"),
-            smallest=given("size_threshold"),
+            remap=not argument("avoid_class_remapping"),
+            crowds=argument("include_iscrowd"),
+            smallest=argument("size_threshold"),
             outlines=self._polygons or self._pixelwise,
         )
-        if given("images") is not None:
+        if argument("images") is not None:
             named = {image.path: image for image in found}
-            unknown = [name for name in given("images") if name not in named]
+            unknown = [name for name in argument("images") if name not in named]
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
-            found = [named[name] for name in given("images")]
-        self._images = [image for image in found if image.labels or not given("skip_empty")]
+            found = [named[name] for name in argument("images")]
+        self._images = [image for image in found if image.labels or not argument("skip_empty")]
         if not self._images:
             raise BuildError(f"annotations_file {path!r} names no images to read")
         return len(self._images)

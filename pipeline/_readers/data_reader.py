@@ -122,19 +122,19 @@ class DataReader(Reader):
         """List the dataset on the first call."""
         with self._lock:
             if self._opened is None:
-                given = self._arguments
+                arguments = self._arguments
                 sharding = Sharding(
                     self._list_entries(),
-                    given.shard_id,
-                    given.num_shards,
-                    given.stick_to_shard or given.shuffle_after_epoch,
-                    given.pad_last_batch,
+                    arguments.shard_id,
+                    arguments.num_shards,
+                    arguments.stick_to_shard or arguments.shuffle_after_epoch,
+                    arguments.pad_last_batch,
                 )
                 ahead = ReadAhead(
                     sharding,
                     self._order(sharding),
                     self._loader,
-                    given.prefetch_queue_depth,
+                    arguments.prefetch_queue_depth,
                     min(max(2, self.setup.num_threads), _MOST_THREADS),
                     f"{THREAD_PREFIX}{self.node.name}",
                 )
@@ -150,16 +150,16 @@ class DataReader(Reader):
             raise
 
     def _order(self, sharding: Sharding) -> Order:
-        given, sizes = self._arguments, self._loader.file_sizes
+        arguments, sizes = self._arguments, self._loader.file_sizes
         own = self.node.argument("seed")
         seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
-        if given.shuffle_after_epoch and sizes is not None:
-            buffer = given.initial_fill if given.random_shuffle else 1
-            return FilesShuffled(sharding, sizes, given.shuffle_after_epoch_seed, buffer, seed, stream)
-        if given.shuffle_after_epoch:
-            return EpochShuffled(sharding, given.shuffle_after_epoch_seed)
-        if given.random_shuffle:
-            return BufferShuffled(sharding, given.initial_fill, seed, stream, self._loader.random_access)
+        if arguments.shuffle_after_epoch and sizes is not None:
+            buffer = arguments.initial_fill if arguments.random_shuffle else 1
+            return FilesShuffled(sharding, sizes, arguments.shuffle_after_epoch_seed, buffer, seed, stream)
+        if arguments.shuffle_after_epoch:
+            return EpochShuffled(sharding, arguments.shuffle_after_epoch_seed)
+        if arguments.random_shuffle:
+            return BufferShuffled(sharding, arguments.initial_fill, seed, stream, self._loader.random_access)
         return Sequential(sharding)
 
     def _seek(self, sharding: Sharding, ahead: ReadAhead) -> None:

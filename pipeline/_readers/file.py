@@ -75,32 +75,32 @@ class FileLoader(FilesLoader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        if given("files") is not None and given("file_list") is not None:
+        argument = node.argument
+        if argument("files") is not None and argument("file_list") is not None:
             raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
-        if given("files") is None:
-            if given("labels") is not None:
+        if argument("files") is None:
+            if argument("labels") is not None:
                 raise ArgumentValueError("argument 'labels' needs 'files'")
-            if given("file_list") is None and given("file_root") is None:
+            if argument("file_list") is None and argument("file_root") is None:
                 raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
         for name in ("files", "file_filters", "dir_filters"):
-            if given(name) == ():
+            if argument(name) == ():
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
         self._root = ""
         self._paths: list[str] = []  # relative to the root where they aren't absolute
         self._labels = np.empty(0, np.int32)
 
     def open(self) -> int:
-        given = self.node.argument
-        self._root = given("file_root") or ""
-        if given("files") is not None:
-            self._paths = [*given("files")]
-            labels = given("labels")
+        argument = self.node.argument
+        self._root = argument("file_root") or ""
+        if argument("files") is not None:
+            self._paths = [*argument("files")]
+            labels = argument("labels")
             if labels is not None and len(labels) != len(self._paths):
                 raise ArgumentValueError(f"{len(labels)} labels for {len(self._paths)} files")
             self._set_labels(range(len(self._paths)) if labels is None else labels)
-        elif given("file_list") is not None:
-            self._list_lines(given("file_list"))
+        elif argument("file_list") is not None:
+            self._list_lines(argument("file_list"))
         else:
             self._list_tree()
         self.paths = PathTable.from_paths(self._paths, self._root)
@@ -113,20 +113,20 @@ class FileLoader(FilesLoader):
         return self._paths[entry]
 
     def _list_tree(self) -> None:
-        given = self.node.argument
-        case_sensitive = given("case_sensitive_filter")
+        argument = self.node.argument
+        case_sensitive = argument("case_sensitive_filter")
         folders = list_folders(self._root)
-        if given("dir_filters") is not None:
-            fits = matcher(given("dir_filters"), case_sensitive)
+        if argument("dir_filters") is not None:
+            fits = matcher(argument("dir_filters"), case_sensitive)
             folders = [folder for folder in folders if fits.match(folder)]
-        fits = matcher(given("file_filters"), case_sensitive)
+        fits = matcher(argument("file_filters"), case_sensitive)
         labels = []
         for label, folder in enumerate(folders):
             names = list_files(os.path.join(self._root, folder), fits)
             self._paths += [f"{folder}{os.sep}{name}" for name in names]
             labels += [label] * len(names)
         if not labels:
-            wanted = ", ".join(given("file_filters"))
+            wanted = ", ".join(argument("file_filters"))
             raise BuildError(
                 f"no files that match {wanted} in the {len(folders)} folders below file_root {self._root!r}"
                 if folders

@@ -88,10 +88,10 @@ class FitsLoader(ListedFilesLoader):
         return data.astype(data.dtype.newbyteorder("="), copy=False)
 
 
-def _dtypes(given: Any, count: int) -> list[np.dtype[Any] | None]:
-    if given is None:
+def _dtypes(dtypes: Any, count: int) -> list[np.dtype[Any] | None]:
+    if dtypes is None:
         return [None] * count
-    chosen = list(given) if isinstance(given, list | tuple) else [given]
+    chosen = list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
     if len(chosen) != count:
         raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
     return [to_numpy_type(DALIDataType(each)) for each in chosen]

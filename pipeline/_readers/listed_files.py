@@ -38,28 +38,28 @@ class ListedFilesLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        if given("files") is not None and given("file_list") is not None:
+        argument = node.argument
+        if argument("files") is not None and argument("file_list") is not None:
             raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
-        if given("files") is None and given("file_list") is None and given("file_root") is None:
+        if argument("files") is None and argument("file_list") is None and argument("file_root") is None:
             raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
         self._root = ""
         self._paths: list[str] = []  # relative to the root where they aren't absolute
 
     def open(self) -> int:
-        given = self.node.argument
-        self._root = given("file_root") or ""
-        if given("files") is not None:
-            self._paths = [*given("files")]
-        elif given("file_list") is not None:
-            self._list_lines(given("file_list"))
+        argument = self.node.argument
+        self._root = argument("file_root") or ""
+        if argument("files") is not None:
+            self._paths = [*argument("files")]
+        elif argument("file_list") is not None:
+            self._list_lines(argument("file_list"))
         else:
-            fits = matcher([given("file_filter")], True)
+            fits = matcher([argument("file_filter")], True)
             for folder in (".", *list_folders(self._root)):
                 names = list_files(os.path.join(self._root, folder), fits)
                 self._paths += [f"{folder}{os.sep}{name}" for name in names]
         if not self._paths:
-            raise BuildError(f"no files to read in {given('file_list') or self._root or 'files'!r}")
+            raise BuildError(f"no files to read in {argument('file_list') or self._root or 'files'!r}")
         return len(self._paths)
 
     def path(self, entry: int) -> str:

@@ -83,8 +83,8 @@ class NemoAsrLoader(Loader):
         self._indices: list[int] = []  # position of each entry among those of its manifest
 
     def open(self) -> int:
-        given = self.node.argument
-        paths, shortest, longest = given("manifest_filepaths"), given("min_duration"), given("max_duration")
+        argument = self.node.argument
+        paths, shortest, longest = argument("manifest_filepaths"), argument("min_duration"), argument("max_duration")
         for path in paths:
             entries = [
                 entry for entry in _entries(path) if not (0 < longest < entry.duration or entry.duration < shortest)

@@ -46,9 +46,9 @@ def tfrecord(
 ) -> Any:
     """Add the reader to the graph; return its outputs by feature. The schema below has the documentation for users."""
     plain = None if features is None else _plain(features)
-    given = {"name": name, "device": device, **({} if plain is None else {"features": plain}), **arguments}
-    check_call(TFRECORD, (), given)  # so that errors name this function
-    outputs = apply_operator("readers.tfrecord", (), given)
+    call = {"name": name, "device": device, **({} if plain is None else {"features": plain}), **arguments}
+    check_call(TFRECORD, (), call)  # so that errors name this function
+    outputs = apply_operator("readers.tfrecord", (), call)
     return dict(zip(features or (), outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
 
 

@@ -79,8 +79,10 @@ VIDEO_READER_ARGUMENTS = (
 )
 
 
-def _outputs(given: Any) -> list[OutputSpec]:
-    return describe_outputs(given, np.float32 if given("dtype") is FLOAT else np.uint8, bool(given("file_root")))
+def _outputs(argument: Any) -> list[OutputSpec]:
+    return describe_outputs(
+        argument, np.float32 if argument("dtype") is FLOAT else np.uint8, bool(argument("file_root"))
+    )
 
 
 def _count_outputs(arguments: Mapping[str, Any]) -> int:
@@ -106,12 +108,12 @@ class VideoLoader(SequenceLoader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        if given("dtype") not in (UINT8, FLOAT):
-            raise ArgumentValueError(f"argument 'dtype' must be UINT8 or FLOAT, not {given('dtype').name}")
-        if given("normalized") and given("dtype") is not FLOAT:
+        argument = node.argument
+        if argument("dtype") not in (UINT8, FLOAT):
+            raise ArgumentValueError(f"argument 'dtype' must be UINT8 or FLOAT, not {argument('dtype').name}")
+        if argument("normalized") and argument("dtype") is not FLOAT:
             raise ArgumentValueError("argument 'normalized' needs dtype=FLOAT: values from 0 to 1 aren't integers")
-        self.outputs = _outputs(given)
+        self.outputs = _outputs(argument)
 
     def list_format(self) -> ListFormat:
         frames: bool = self.node.argument("file_list_frame_num")
@@ -132,11 +134,11 @@ class VideoLoader(SequenceLoader):
         return frames
 
     def finish(self, pixels: Any, target: Target) -> Any:
-        given = self.node.argument
-        if given("dtype") is UINT8:
+        argument = self.node.argument
+        if argument("dtype") is UINT8:
             return pixels
         with target.current():
             values = pixels.astype(np.float32)
-            if given("normalized"):
+            if argument("normalized"):
                 values *= np.float32(1 / 255)
             return target.finish(values)

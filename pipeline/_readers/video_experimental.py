@@ -96,15 +96,15 @@ class UniformVideoLoader(SequenceLoader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        self.outputs = describe_outputs(given)
+        argument = node.argument
+        self.outputs = describe_outputs(argument)
         self.fill = check_fill(node)
 
     def list_format(self) -> ListFormat:
-        given = self.node.argument
-        rounding: str = given("file_list_rounding")
+        argument = self.node.argument
+        rounding: str = argument("file_list_rounding")
         start_up, end_up = rounding in ("start_up_end_down", "all_up"), rounding in ("start_down_end_up", "all_up")
-        return ListFormat(given("file_list_format") == "frames", start_up, end_up)
+        return ListFormat(argument("file_list_format") == "frames", start_up, end_up)
 
     def starts_between(self, first: int, end: int) -> Sequence[int]:
         if self.node.argument("uniform_sample"):

@@ -86,34 +86,34 @@ class ListFormat:
     end_up: bool = False
 
 
-def has_labels(given: Callable[[str], Any]) -> bool:
+def has_labels(argument: Callable[[str], Any]) -> bool:
     """Return whether the arguments request labels."""
-    return given("labels") is not None or bool(given("file_root")) or bool(given("file_list"))
+    return argument("labels") is not None or bool(argument("file_root")) or bool(argument("file_list"))
 
 
-def list_videos(given: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
+def list_videos(argument: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
     """Return the videos that the arguments select.
 
     Args:
-        given: function that returns an argument by its name.
+        argument: function that returns an argument by its name.
         form: format of a `file_list`.
 
     Raises:
         ArgumentValueError: not exactly one of `filenames`, `file_root` and `file_list` is given, or labels don't fit.
         BuildError: the list or the folder can't be read, or names no videos.
     """
-    names = [name for name in ("filenames", "file_root", "file_list") if given(name)]
+    names = [name for name in ("filenames", "file_root", "file_list") if argument(name)]
     if len(names) != 1:
         wrong = f"{names[0]!r} and {names[1]!r} exclude each other" if names else "none is given"
         raise ArgumentValueError(f"one of the arguments 'filenames', 'file_root' and 'file_list' is required; {wrong}")
-    if given("labels") is not None and names != ["filenames"]:
+    if argument("labels") is not None and names != ["filenames"]:
         raise ArgumentValueError("argument 'labels' needs 'filenames'")
     if names == ["file_root"]:
-        return _in_folders(given("file_root"))
+        return _in_folders(argument("file_root"))
     if names == ["file_list"]:
-        return _in_list(given("file_list"), form)
-    paths: Sequence[str] = given("filenames")
-    labels = given("labels") or range(len(paths))
+        return _in_list(argument("file_list"), form)
+    paths: Sequence[str] = argument("filenames")
+    labels = argument("labels") or range(len(paths))
     if len(labels) != len(paths):
         raise ArgumentValueError(f"{len(labels)} labels for {len(paths)} files")
     return [VideoFile(path, label) for path, label in zip(paths, labels, strict=True)]

@@ -30,24 +30,24 @@ _MOST_THREADS = 8
 _OPEN_DECODERS = 16  # each holds an open file and its codec's reference frames, on a GPU in the GPU's memory
 
 
-def describe_outputs(given: Any, dtype: Any = np.uint8, only_labels: bool = False) -> list[OutputSpec]:
+def describe_outputs(argument: Any, dtype: Any = np.uint8, only_labels: bool = False) -> list[OutputSpec]:
     """Return the known properties of each output for constant arguments.
 
     Args:
-        given: function that returns an argument by its name.
+        argument: function that returns an argument by its name.
         dtype: dtype of the pixels.
         only_labels: whether frame numbers and time stamps are left out.
     """
     int32 = np.dtype(np.int32)
     outputs = [OutputSpec("FHWC", dtype=np.dtype(dtype))]
-    if has_labels(given):
+    if has_labels(argument):
         outputs.append(OutputSpec(shape=(1,), dtype=int32))
     if not only_labels:
-        length: int = given("sequence_length")
-        numbers = given("enable_frame_num")
+        length: int = argument("sequence_length")
+        numbers = argument("enable_frame_num")
         if numbers not in (None, "none"):
             outputs.append(OutputSpec(shape=(1,) if numbers == "scalar" else (length,), dtype=int32))
-        if given("enable_timestamps"):
+        if argument("enable_timestamps"):
             outputs.append(OutputSpec(shape=(length,), dtype=np.dtype(np.float64)))
     return outputs
 
@@ -61,15 +61,15 @@ class SequenceLoader(Loader):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         (require_nvdec if node.device == "gpu" else require_av)()
-        given = node.argument
+        argument = node.argument
         for name in ("sequence_length", "stride"):
-            if given(name) < 1:
-                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {given(name)}")
-        if given("image_type") is DALIImageType.ANY_DATA:
+            if argument(name) < 1:
+                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {argument(name)}")
+        if argument("image_type") is DALIImageType.ANY_DATA:
             raise ArgumentValueError("argument 'image_type' must be RGB, BGR, GRAY or YCbCr, not ANY_DATA")
-        self._length: int = given("sequence_length")
-        self._stride: int = given("stride")
-        self._step: int = given("step") if given("step") > 0 else self._length * self._stride
+        self._length: int = argument("sequence_length")
+        self._stride: int = argument("stride")
+        self._step: int = argument("step") if argument("step") > 0 else self._length * self._stride
         self._videos: list[VideoFile] = []
         self._clips: list[Clip] = []
         self._starts = np.empty((0, 2), np.int64)  # for each sequence: index of the video, and first frame
@@ -111,16 +111,16 @@ class SequenceLoader(Loader):
         number, start = self._starts[entry].tolist()
         clip = self._clips[number]
         frames = self.frames_from(start, *self._bounds[number])
-        given = self.node.argument
-        target = target_for(clip, given("image_type"), self.setup.kernels)
+        argument = self.node.argument
+        target = target_for(clip, argument("image_type"), self.setup.kernels)
         outputs = [self.finish(read_frames(clip, frames.tolist(), target, self._decoders, self.fill), target)]
-        if has_labels(given):
+        if has_labels(argument):
             outputs.append(np.array([self._videos[number].label], np.int32))
         if len(self.outputs) > len(outputs):
-            if given("enable_frame_num") != "none":
-                numbers = frames if given("enable_frame_num") == "sequence" else frames[:1]
+            if argument("enable_frame_num") != "none":
+                numbers = frames if argument("enable_frame_num") == "sequence" else frames[:1]
                 outputs.append(numbers.astype(np.int32))
-            if given("enable_timestamps"):
+            if argument("enable_timestamps"):
                 outputs.append(np.where(frames == FILL, -1.0, clip.index.seconds[frames]))
         return tuple(outputs)
 

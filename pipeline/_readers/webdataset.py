@@ -77,21 +77,21 @@ class WebdatasetLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        self._paths, indices = given("paths"), given("index_paths")
+        argument = node.argument
+        self._paths, indices = argument("paths"), argument("index_paths")
         for name in ("paths", "ext"):
-            if not given(name):
+            if not argument(name):
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
         if indices is not None and len(indices) != len(self._paths):
             raise ArgumentValueError(f"{len(indices)} index_paths for {len(self._paths)} archives")
-        if given("missing_component_behavior") not in ("", "empty", "skip", "error"):
+        if argument("missing_component_behavior") not in ("", "empty", "skip", "error"):
             raise ArgumentValueError(
                 f'argument \'missing_component_behavior\' must be "empty", "skip" or "error", '
-                f"not {given('missing_component_behavior')!r}"
+                f"not {argument('missing_component_behavior')!r}"
             )
-        self._fold = str if given("case_sensitive_extensions") else str.lower
-        self._extensions = [{self._fold(one) for one in each.split(";") if one} for each in given("ext")]
-        self._dtypes = _dtypes(given("dtypes"), len(self._extensions))
+        self._fold = str if argument("case_sensitive_extensions") else str.lower
+        self._extensions = [{self._fold(one) for one in each.split(";") if one} for each in argument("ext")]
+        self._dtypes = _dtypes(argument("dtypes"), len(self._extensions))
         self.outputs = tuple(OutputSpec(dtype=dtype) for dtype in self._dtypes)
         self._entries: list[tuple[int, tuple[_Member | None, ...]]] = []  # the archive, and a file for each output
         self._files: list[int] = []
@@ -148,10 +148,10 @@ class WebdatasetLoader(Loader):
         return next((member for extension, member in sample.items() if self._fold(extension) in extensions), None)
 
 
-def _dtypes(given: Any, count: int) -> tuple[np.dtype[Any], ...]:
-    if given is None:
+def _dtypes(argument: Any, count: int) -> tuple[np.dtype[Any], ...]:
+    if argument is None:
         return (np.dtype(np.uint8),) * count
-    chosen = tuple(given) if isinstance(given, list | tuple) else (given,)
+    chosen = tuple(argument) if isinstance(argument, list | tuple) else (argument,)
     if len(chosen) != count:
         raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
     return tuple(to_numpy_type(DALIDataType(each)) for each in chosen)

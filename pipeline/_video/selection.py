@@ -49,9 +49,9 @@ class FrameSelection:
             "sequence_length": self.length,
             "stride": self.stride,
         }
-        given = [name for name, value in ranged.items() if value is not None]
-        if self.frames is not None and given:
-            raise ArgumentValueError(f"arguments 'frames' and {given[0]!r} exclude each other")
+        names = [name for name, value in ranged.items() if value is not None]
+        if self.frames is not None and names:
+            raise ArgumentValueError(f"arguments 'frames' and {names[0]!r} exclude each other")
         if self.end is not None and self.length is not None:
             raise ArgumentValueError("arguments 'end_frame' and 'sequence_length' exclude each other")
         for name in ("sequence_length", "stride"):

@@ -60,8 +60,10 @@ def rand_augment(
     """
     make = get_rand_augment_suite if monotonic_mag else get_rand_augment_non_monotonic_suite
     suite = without(make(shape is not None, max_translate_abs, max_translate_rel), excluded, "RandAugment")
-    given = options(shape, fill_value, interp_type)
-    return apply_suite(apply_rand_augment, suite, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    keywords = options(shape, fill_value, interp_type)
+    return apply_suite(
+        apply_rand_augment, suite, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **keywords
+    )
 
 
 def apply_rand_augment(

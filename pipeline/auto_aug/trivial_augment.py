@@ -49,8 +49,8 @@ def trivial_augment_wide(
     """
     suite = get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel)
     suite = without(suite, excluded, "TrivialAugmentWide")
-    given = options(shape, fill_value, interp_type)
-    return apply_suite(apply_trivial_augment, suite, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    keywords = options(shape, fill_value, interp_type)
+    return apply_suite(apply_trivial_augment, suite, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **keywords)
 
 
 def apply_trivial_augment(

@@ -17,7 +17,7 @@ from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
 
-__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of", "shortly"]
+__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of", "summarize"]
 
 Array = npt.NDArray[Any]
 
@@ -107,7 +107,7 @@ class TensorCPU:
         return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
-        return f"TensorCPU(\n{shortly(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
+        return f"TensorCPU(\n{summarize(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
 
 class TensorListCPU:
@@ -341,7 +341,7 @@ class TensorListCPU:
         return np.asarray(self.as_array(), dtype=dtype)
 
     def __repr__(self) -> str:
-        data = shortly(self._dense) if self._dense is not None else "\n".join(map(shortly, self.samples[:3]))
+        data = summarize(self._dense) if self._dense is not None else "\n".join(map(summarize, self.samples[:3]))
         shapes = self.shape()
         text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
         return (
@@ -392,6 +392,6 @@ def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
         address += contiguous.nbytes
 
 
-def shortly(array: Array) -> str:
+def summarize(array: Array) -> str:
     """Return a summary of an array's data as text."""
     return np.array2string(np.asarray(array), threshold=32, edgeitems=2, precision=4)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError
-from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, shortly
+from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, summarize
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
@@ -118,7 +118,7 @@ class TensorGPU:
         return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
-        data = shortly(self.as_cpu().as_array())
+        data = summarize(self.as_cpu().as_array())
         return f"TensorGPU(\n{data},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
 
@@ -350,7 +350,7 @@ class TensorListGPU:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        data = "\n".join(shortly(self[index].as_cpu().as_array()) for index in range(min(3, len(self))))
+        data = "\n".join(summarize(self[index].as_cpu().as_array()) for index in range(min(3, len(self))))
         shapes = self.shape()
         text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
         return (

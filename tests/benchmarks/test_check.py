@@ -42,7 +42,7 @@ def test_statistics_of_a_right_stream(setup: Setup) -> None:
         (torch.zeros(2, 3, 224, 224), 2, "batch 0 has the samples"),
     ],
 )
-def test_a_wrong_stream_is_refused(setup: Setup, images: torch.Tensor, first: int, message: str) -> None:
+def test_wrong_stream_is_refused(setup: Setup, images: torch.Tensor, first: int, message: str) -> None:
     with pytest.raises(WrongOutputError, match=message):
         check_stream(stream(images, first), setup)
 

@@ -17,7 +17,7 @@ def setup(tmp_path: Path) -> Setup:
     return Setup("arrays-60KB", tmp_path, batch_size=4)
 
 
-def test_a_rival_that_hangs_is_ended_with_all_it_started(setup: Setup) -> None:
+def test_rival_that_hangs_is_ended_with_all_it_started(setup: Setup) -> None:
     with Child(Hanging(), setup, grace=6) as child:
         with pytest.raises(RivalError, match="hanging gave no answer in 6 s"):
             child.check()
@@ -27,7 +27,7 @@ def test_a_rival_that_hangs_is_ended_with_all_it_started(setup: Setup) -> None:
     assert not [words for words in left if "time.sleep(600)" in " ".join(words)]
 
 
-def test_what_a_rival_raises_is_told(setup: Setup) -> None:
+def test_rival_reports_its_exception(setup: Setup) -> None:
     with Child(Raising(), setup) as child:
         child.check()
         with pytest.raises(RivalError, match="the disk is gone"):

@@ -10,13 +10,13 @@ import pytest
 from benchmarks.costs import measure_costs
 from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
 from benchmarks.targets import TARGETS
-from benchmarks.workload import Setup, prepare_pictures
+from benchmarks.workload import Setup, prepare_images
 
 
 @pytest.mark.timeout(400)
 def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    setup = Setup("bytes", prepare_pictures(8), batch_size=4)
+    setup = Setup("bytes", prepare_images(8), batch_size=4)
     monkeypatch.undo()
     costs = measure_costs(setup, rounds=1, seconds=0.1, say=lambda text: None)
     assert {target.name for target in TARGETS if target.kind == "costs"} <= set(costs)
@@ -43,7 +43,7 @@ def test_cost_by_length(tmp_path: Path) -> None:
     assert [(point["x"], len(point["us"])) for point in points] == [(8, 2), (800, 2)]
 
 
-def test_growth_is_none_where_new_loaders_are_as_slow() -> None:
+def test_growth_is_absent_if_new_loaders_are_equally_slow() -> None:
     noise = [1.0, 1.0, 3.0, 1.0, 2.0, 2.0]
     steady = [{"x": 1, "us": [10 * factor] * 2, "fresh_us": [9 * factor] * 2} for factor in noise]
     assert growth(steady) == pytest.approx(1.0)
@@ -52,13 +52,13 @@ def test_growth_is_none_where_new_loaders_are_as_slow() -> None:
     assert [has_grown(steady), has_grown(grown)] == [False, True]
 
 
-def test_growth_within_the_noise_is_none() -> None:
+def test_growth_within_the_noise_does_not_count() -> None:
     points = [{"x": 1, "us": [cost]} for cost in (10.0, 13.0, 10.0, 10.0, 12.0, 14.0)]
     assert growth(points) > 1.1
     assert not has_grown(points)
 
 
-def test_growth_takes_rounds_by_themselves() -> None:
+def test_growth_compares_within_rounds() -> None:
     assert growth([{"x": 1, "us": [10.0, 30.0]}, {"x": 2, "us": [10.0, 30.0]}, {"x": 3, "us": [11.0, 33.0]}]) == 1.1
 
 

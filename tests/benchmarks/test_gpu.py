@@ -25,7 +25,7 @@ from benchmarks.gpu.session import Session, without_paths
 from benchmarks.rivals.decoder import DecoderAlone
 from benchmarks.rivals.ours import Ours, modes_of_ours
 from benchmarks.runner import run_kind
-from benchmarks.workload import Setup, prepare_pictures
+from benchmarks.workload import Setup, prepare_images
 from tests.benchmarks.broken_rivals import Vanishing
 
 pytestmark = pytest.mark.timeout(180)  # starting processes takes long on a busy machine
@@ -36,8 +36,8 @@ MACHINE = {"date": "2026-11-21", "machine": {"gpus": [], "processor": "a process
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pictures")))
-        yield prepare_pictures(8)
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("images")))
+        yield prepare_images(8)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def test_goals_tell_what_is_reached_and_why_the_rest_was_not_measured() -> None:
+def test_goals_say_if_they_are_reached_or_why_they_were_not_measured() -> None:
     found = {goal.title: goal for goal in goals.goals(document())}
     proxy = found["encoded bytes / DALI's proxy"]
     assert proxy.reached
@@ -96,7 +96,7 @@ def test_goals_tell_what_is_reached_and_why_the_rest_was_not_measured() -> None:
     assert len(goals.as_json(document())) == len(found)
 
 
-def test_pictures_of_whatever_was_measured(tmp_path: Path) -> None:
+def test_plots_need_only_some_of_the_measurements(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert plots.plot_all(document(), tmp_path / "all.png") == "Saved all.png."
     assert plots.plot_all({**MACHINE, "kinds": {}}, tmp_path / "none.png") == "Nothing to draw."
@@ -131,7 +131,7 @@ def test_training_from_a_loader(session: Session) -> None:
     assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
 
 
-def test_training_goes_on_after_a_loader_that_ends_its_process(session: Session) -> None:
+def test_training_continues_after_a_loader_that_ends_its_process(session: Session) -> None:
     rivals = [Vanishing(), Ours("ours, process")]
     shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], network="tiny"))
     assert [(share.loader, share.batch_size) for share in shares] == [("ours, process", 4), ("ours, process", 2)]
@@ -149,7 +149,7 @@ def test_python_time_that_a_loader_takes(session: Session) -> None:
     assert gil.as_json(lost)["loader"] == "ours, thread"
 
 
-def test_training_possible_processes_that_count(session: Session) -> None:
+def test_training_beside_counting_processes(session: Session) -> None:
     found = neighbours.train_beside("tiny", session.of_kind("paths"), 1, 0.05)
     assert found.share > 0
     assert "batch    4,  1 processes" in str(found)
@@ -157,7 +157,7 @@ def test_training_possible_processes_that_count(session: Session) -> None:
     assert not [one for one in psutil.Process().children() if "while True: pass" in one.cmdline()]
 
 
-def test_a_loop_counts_until_its_end() -> None:
+def test_loop_counts_until_its_end() -> None:
     end = time.perf_counter() + 0.02
     counted = gil.count_until(end, at_least=1)
     assert counted.count > 0
@@ -167,13 +167,13 @@ def test_a_loop_counts_until_its_end() -> None:
     assert (counted + counted).running == 2 * counted.running
 
 
-def test_a_share_is_that_of_its_neighbours() -> None:
+def test_share_is_that_of_its_neighbours() -> None:
     share = training.Share("ours", 256, training.EAGER, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
     assert share.shares == [1.0, 0.6]
     assert share.share == 0.8
 
 
-def test_every_mode_of_ours_is_trained_with() -> None:
+def test_modes_train() -> None:
     names = [rival.name for rival in modes_of_ours(0)]
     assert names == ["ours, process, server", "ours, process, cores", "ours, process, consumer", "ours, thread"]
     without_gpu = [rival.name for rival in modes_of_ours(None)]
@@ -181,7 +181,7 @@ def test_every_mode_of_ours_is_trained_with() -> None:
     assert set(training.LAST) < {rival.name for rival in training.loaders(0)}
 
 
-def test_sizes_are_measured_and_a_failure_is_told(session: Session) -> None:
+def test_sizes_are_measured_and_failures_reported(session: Session) -> None:
     broken = sizes.Variant("broken", changes={"kind": "reader", "dtype": "float13"})
     points = sizes.measure_sizes(session, (broken, *sizes.TINY[1:]))
     assert [point.x for point in points] == [256]
@@ -189,7 +189,7 @@ def test_sizes_are_measured_and_a_failure_is_told(session: Session) -> None:
     assert "float13" in session.failures["sizes, broken"]
 
 
-def test_a_timeline_has_five_batches(session: Session) -> None:
+def test_timeline_has_five_batches(session: Session) -> None:
     spans = timeline.trace_batches(session.of_kind("reader"))
     assert {span["batch"] for span in spans} - {-1} == set(range(timeline.BATCHES))
     assert any("decoders" in span["name"] for span in spans)
@@ -197,7 +197,7 @@ def test_a_timeline_has_five_batches(session: Session) -> None:
     assert all(span["end"] >= span["begin"] for span in spans)
 
 
-def test_the_decoder_alone_is_a_yardstick(session: Session) -> None:
+def test_decoder_alone_is_a_yardstick(session: Session) -> None:
     rival = DecoderAlone()
     if reason := rival.unavailable():
         pytest.skip(reason)
@@ -208,7 +208,7 @@ def test_the_decoder_alone_is_a_yardstick(session: Session) -> None:
     stream.close()
 
 
-def test_no_round_starts_when_time_is_over(session: Session) -> None:
+def test_rounds_do_not_start_when_time_is_over(session: Session) -> None:
     asked: list[bool] = []
 
     def go_on() -> bool:
@@ -247,25 +247,25 @@ def errors_into(path: Path) -> Iterator[None]:
         os.close(before)
 
 
-def test_a_caller_survives_errors_and_ends_what_hangs(tmp_path: Path) -> None:
+def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     with errors_into(errors), Caller("sleeper", fail_or_sleep, 1, grace=60) as caller:
         caller.begin(-1)
         with pytest.raises(RivalError, match="no such time") as caught:
             caller.end()
-        assert caught.value.told
+        assert caught.value.reported
         caller.begin(0)
         assert caller.end() == 1
         caller.grace = 0.2
         caller.begin(600)
         with pytest.raises(RivalError, match="gave no answer") as caught:
             caller.end()
-        assert not caught.value.told
+        assert not caught.value.reported
         while "in fail_or_sleep" not in errors.read_text():  # the stack shows where it hangs
             os.sched_yield()
 
 
-def test_memory_is_what_the_driver_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_that_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
@@ -280,9 +280,7 @@ def test_memory_is_what_the_driver_tells(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_the_service_is_started_for_processes_inside_and_ended(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_lives_as_long_as_its_context(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, said = tmp_path / "nvidia-cuda-mps-control", tmp_path / "said"
     program.write_text(
         f"#!{sys.executable}\nimport os, sys\nsaid = open({str(said)!r}, 'a')\n"
@@ -301,7 +299,7 @@ def test_the_service_is_started_for_processes_inside_and_ended(
         pass
 
 
-def test_the_command_saves_what_it_has_when_time_is_over(
+def test_command_saves_its_results_when_time_is_over(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--device", "cpu", "--files", "8", "--limit", "0", "--output", str(tmp_path)]
@@ -313,7 +311,7 @@ def test_the_command_saves_what_it_has_when_time_is_over(
     assert str(tmp_path) not in saved.read_text()
 
 
-def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu"])
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert command_line.main() == 2

@@ -13,7 +13,7 @@ from benchmarks.gpu.video_readers import OursReader
 
 
 @pytest.mark.timeout(300)  # starting processes takes long on a busy machine
-def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A missing rival is named, and the others continue."""
     small = ["--device", "cpu", "--size", "128", "96", "--frames", "48", "--threads", "2", "--codecs", "h264"]
     rivals = ["ours-reader", "no-module"]
@@ -43,7 +43,7 @@ def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "LEFT OUT: no-module" in capsys.readouterr().out
 
 
-def test_wrong_pixels_are_noticed(tmp_path: Path) -> None:
+def test_wrong_pixels_are_detected(tmp_path: Path) -> None:
     videos = video.make_videos(str(tmp_path), "h264", 2, (96, 64), 48)
     assert len(videos.paths) == 2
     assert videos.sequences == 3

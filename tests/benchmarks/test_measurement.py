@@ -16,14 +16,14 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "GLANCE", 0.0)
 
 
-def test_three_looks_in_a_row_that_find_hardly_anything_used_are_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_is_three_idle_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "PATIENCE", math.inf)
     looks = iter([1.0, 2.0, 2.01, 2.02, 3.0, 3.01, 3.02, 3.03, 4.0])
     settle(looks.__next__)
     assert list(looks) == [4.0]
 
 
-def test_what_never_rests_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_rest_ends_on_busy_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "PATIENCE", 0.1)
     used = itertools.count()
     settle(lambda: float(next(used)))

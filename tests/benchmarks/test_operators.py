@@ -28,7 +28,7 @@ def die(sample: Any) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_case_that_fails_or_kills_its_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_that_fails_or_kills_its_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "has_dali", lambda: False)
     monkeypatch.setattr(child, "PATIENCE", 120.0)  # nothing hangs, but the machine may be busy
     cases = [
@@ -47,7 +47,7 @@ def test_a_case_that_fails_or_kills_its_process_is_told(tmp_path: Path, monkeypa
         assert not result.speeds
 
 
-def test_when_the_time_is_over_the_others_are_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_are_not_begun_when_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "has_dali", lambda: False)
     (result,) = measure_all([SHAPES], tmp_path, Namespace(threads=1, limit=-1.0), on_gpu=False)
     assert result.failures == {OURS: "the time was over"}
@@ -63,17 +63,17 @@ def test_ratios_are_of_the_same_round() -> None:
     assert result.milliseconds(ours) == pytest.approx(150)
 
 
-def test_some_operators_replace_only_their_figures() -> None:
+def test_selected_operators_replace_only_their_figures() -> None:
     one, two, other = ({"operator": name, "variant": "", "speed": 1} for name in ("a", "b", "c"))
     earlier = {"command": "all", "operators": [one, two]}
     made = merged(earlier, {"command": "some", "operators": [{**two, "speed": 2}, other]})
     assert made == {"command": "all", "operators": [one, {**two, "speed": 2}, other]}
 
 
-def test_data_are_batches(tmp_path: Path) -> None:
+def test_data_comes_in_batches(tmp_path: Path) -> None:
     data.write_files(tmp_path)
     for name in sorted(
-        data.NAMES - {"pictures", "thumbnails", "greys", "ragged", "clips"}
+        data.NAMES - {"images", "thumbnails", "greys", "ragged", "clips"}
     ):  # like time stamps, and larger
         batch = data.make(name, tmp_path)
         assert len(batch) == data.BATCH
@@ -82,7 +82,7 @@ def test_data_are_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parity
 @pytest.mark.timeout(180)
-def test_the_command(tmp_path: Path) -> None:
+def test_command(tmp_path: Path) -> None:
     pytest.importorskip("nvidia.dali")
     words = ["--only", "one_hot,readers.webdataset", "--rounds", "1", "--seconds", "0.01", "--output", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks.operators", *words]

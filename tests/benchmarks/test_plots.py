@@ -1,4 +1,4 @@
-"""Plots are drawn, whatever the results lack."""
+"""Plots are drawn even if results are missing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def document(ratio: float, low: float, high: float, **fields: Any) -> dict[str, 
         ((1.43, 1.43, 1.44), False),  # less than the margin
     ],
 )
-def test_worse_is_beyond_both_ranges_and_the_margin(new: tuple[float, float, float], worse: bool) -> None:
+def test_regression_is_beyond_both_ranges_and_the_margin(new: tuple[float, float, float], worse: bool) -> None:
     (change,) = compare(document(1.5, 1.45, 1.55), document(*new))
     assert (change.kind, change.name) == ("bytes", "nvidia-proxy")
     assert change.worse is worse
@@ -67,7 +67,7 @@ def test_other_setups_are_not_compared() -> None:
         ({"nvidia-proxy": "nvidia-proxy gave no answer in 30 s"}, [True]),
     ],
 )
-def test_a_rival_that_is_missing(failures: dict[str, str], worse: list[bool]) -> None:
+def test_rival_that_is_missing(failures: dict[str, str], worse: list[bool]) -> None:
     new = document(1.5, 1.4, 1.6)
     del new["kinds"]["bytes"]["rivals"]["nvidia-proxy"]
     new["kinds"]["bytes"]["failures"] = failures
@@ -122,6 +122,6 @@ def test_summary_has_a_line_for_each_target() -> None:
     assert sum(line.endswith("-") for line in lines) == len(TARGETS) - 2
 
 
-def test_ratios_of_another_reference_are_not_ours() -> None:
+def test_ratios_of_another_reference_are_not_compared() -> None:
     found = document(1.25, 1.2, 1.4, reference="nvidia-proxy")
     assert figure_of(found, "bytes", "nvidia-proxy") is None

@@ -222,7 +222,7 @@ class Attacker:
         socket.send_fds(self.sock, [encode_frame(number, body, len(fds))], fds)
 
     def closed_by_server(self, timeout: float = 30) -> bool:
-        """Return whether the server closes the connection in time; drop everything that it sends meanwhile."""
+        """Return whether the server closes the connection in time; discard everything that it sends until then."""
         self.sock.settimeout(timeout)
         try:
             while self.sock.recv(1 << 16):

@@ -125,7 +125,7 @@ class JpegDataset(IndexDataset):
     bad = 13
 
     def __getitem__(self, index: int) -> Any:
-        return self.transform(b"no picture" if index == self.bad else jpeg(index)), index
+        return self.transform(b"no image" if index == self.bad else jpeg(index)), index
 
 
 class IndexStream(IterableDataset[Any]):

@@ -27,6 +27,7 @@ def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
         (["demo", "--help"], "--picture"),
         (["bench", "--help"], "--rivals"),
         (["doctor", "--help"], "usage"),
+        (["run", "--help"], "With --device cpu, a script for a GPU runs on a machine without one."),
     ],
 )
 def test_help(words: list[str], expected: str) -> None:
@@ -35,20 +36,20 @@ def test_help(words: list[str], expected: str) -> None:
     assert expected in done.stdout
 
 
-def test_a_command_is_needed() -> None:
+def test_command_is_needed() -> None:
     done = run()
     assert done.returncode == 2
     assert "COMMAND" in done.stderr
 
 
-def test_doctor_says_what_is_there() -> None:
+def test_doctor_lists_the_installation() -> None:
     done = run("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "torch" in done.stdout
     assert done.stdout.rstrip().endswith("Ready.")
 
 
-def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
+def test_unknown_device_is_one_line_and_no_traceback() -> None:
     done = run("demo", "--device", "tpu")
     assert done.returncode == 1
     assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': use auto, cpu or cuda:0"
@@ -59,10 +60,11 @@ def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
     [
         (["demo", "--device", "cuda:99"], 1, "dali-proxy demo: cuda:99 can't be used: "),
         (["demo", "--picture", "nowhere/batch.png"], 1, "dali-proxy demo: the folder for the image nowhere/"),
+        (["run", "--device", "tpu", "x.py"], 2, "dali-proxy run: error: argument --device: invalid choice: 'tpu'"),
         (["run"], 2, "dali-proxy run: error: the following arguments are required: SCRIPT"),
     ],
 )
-def test_what_cannot_be_done_is_said_at_once(words: list[str], status: int, said: str) -> None:
+def test_impossible_options_are_errors_at_once(words: list[str], status: int, said: str) -> None:
     done = run(*words)
     assert (done.returncode, done.stdout) == (status, "")
     last = done.stderr.splitlines()[-1]
@@ -101,5 +103,5 @@ def test_checks_are_named_once() -> None:
     assert {check.status for check in checks} <= {"ok", "missing", "optional"}
 
 
-def test_a_gpu_that_is_not_there_has_a_reason() -> None:
+def test_missing_gpu_has_a_reason() -> None:
     assert gpu_problem(99)

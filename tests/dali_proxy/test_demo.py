@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bundled", "one_thread")
-def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "batch.png"
     settings = Settings(
         device="cpu", picture=picture, crops=CROPS, epochs=10, batch_size=16, rounds=2, seconds=0.2, quiet=True
@@ -67,7 +67,7 @@ def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: p
 
 
 @pytest.mark.usefixtures("bundled")
-def test_there_are_a_dozen_photographs_without_a_download() -> None:
+def test_photographs_need_no_download() -> None:
     paths = photograph_paths(12)
     assert len(paths) == 12
     assert all(path.is_file() for path in paths.values())
@@ -80,14 +80,14 @@ def test_photographs_of_dali_extra(dali_extra: Path | None, monkeypatch: pytest.
     assert all(path.is_relative_to(dali_extra) for path in photograph_paths(12).values())
 
 
-def test_too_few_photographs_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_photographs_are_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALI_EXTRA_PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="needs 12 photographs and found 0: install scikit-image"):
         photograph_paths(12)
 
 
 @pytest.mark.parametrize("size", [(512, 512), (640, 300), (300, 640)])
-def test_no_training_crop_touches_the_held_out_band(size: tuple[int, int]) -> None:
+def test_training_crops_never_touch_the_held_out_band(size: tuple[int, int]) -> None:
     dice = random.Random(0)
     begin, end = (part * size[0] for part in HELD_OUT_BAND)
     for _ in range(200):
@@ -102,7 +102,7 @@ def test_no_training_crop_touches_the_held_out_band(size: tuple[int, int]) -> No
 
 
 @pytest.mark.usefixtures("bundled")
-def test_the_same_seed_writes_the_same_pictures(tmp_path: Path) -> None:
+def test_seed_decides_the_written_images(tmp_path: Path) -> None:
     crops = Crops(photographs=2, train_per_photograph=2, held_out_per_photograph=1)
     first = [path.read_bytes() for path in write_crops(tmp_path / "a", crops)]
     again = [path.read_bytes() for path in write_crops(tmp_path / "b", crops)]
@@ -113,14 +113,14 @@ def test_the_same_seed_writes_the_same_pictures(tmp_path: Path) -> None:
     assert [label for _, label in dataset] == [0, 0, 1, 1]
 
 
-def test_pillow_does_what_the_pipeline_does(jpeg_folder: Path) -> None:
+def test_pillow_equals_the_pipeline(jpeg_folder: Path) -> None:
     image, _ = CropDataset(jpeg_folder, PillowAugment())[0]
     assert image.shape == (3, IMAGE_SIZE, IMAGE_SIZE)
     assert image.dtype == torch.float32
     assert -3 < image.min() < image.max() < 3
 
 
-def test_the_picture_shows_what_was_normalised() -> None:
+def test_plot_shows_the_normalised_images() -> None:
     pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
     mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
     images = (pixels.float() - mean) / std
@@ -145,19 +145,19 @@ def test_rounds_of_the_two_loaders_alternate() -> None:
     assert len(found.ratios) == 3
 
 
-def test_the_ratio_is_taken_round_by_round() -> None:
+def test_ratio_is_computed_round_by_round() -> None:
     found = Comparison(ours=(200.0, 100.0, 90.0), plain=(100.0, 50.0, 30.0))
     assert found.ratios == (2.0, 2.0, 3.0)
     assert found.median_ratio == 2.0
 
 
-def test_the_endless_sampler_goes_through_every_sample_again_and_again() -> None:
+def test_endless_sampler_goes_through_every_sample_again_and_again() -> None:
     indices = iter(EndlessSampler(5, seed=1))
     rounds = [[next(indices) for _ in range(5)] for _ in range(3)]
     assert [sorted(one) for one in rounds] == [[0, 1, 2, 3, 4]] * 3
     assert rounds[0] != rounds[1] or rounds[1] != rounds[2]
 
 
-def test_an_unknown_device_is_refused(tmp_path: Path) -> None:
+def test_unknown_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown device 'tpu': use auto, cpu or cuda:0"):
         run_demo(Settings(device="tpu", picture=tmp_path / "x.png"))

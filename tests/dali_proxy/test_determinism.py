@@ -20,13 +20,13 @@ SAMPLES, BATCH, EPOCHS = 22, 4, 2
 def augmented() -> Any:
     """Draw a window, a flip, a factor and a number for each pixel."""
     x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
-    pictures = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
-    pictures = fn.flip(pictures, horizontal=fn.random.coin_flip())
-    pictures = pictures * fn.random.uniform(range=(0.5, 1.0))
-    return fn.noise.gaussian(pictures, stddev=2.0)
+    images = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
+    images = fn.flip(images, horizontal=fn.random.coin_flip())
+    images = images * fn.random.uniform(range=(0.5, 1.0))
+    return fn.noise.gaussian(images, stddev=2.0)
 
 
-class TwoPictures(Dataset[Any]):
+class TwoImages(Dataset[Any]):
     """Two views of an image that consists of its index and a ramp; a few images take more time than others."""
 
     def __init__(self, transform: Any) -> None:
@@ -37,8 +37,8 @@ class TwoPictures(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         size = 200 if index % 5 == 0 else 12  # so that batches overtake each other
-        picture = (np.arange(size * size * 3).reshape(size, size, 3) + index).astype(np.uint8)
-        return self.transform(picture), self.transform(picture), index
+        image = (np.arange(size * size * 3).reshape(size, size, 3) + index).astype(np.uint8)
+        return self.transform(image), self.transform(image), index
 
 
 def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **options: Any) -> list[torch.Tensor]:
@@ -49,7 +49,7 @@ def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **o
     with DALIServer(pipe, deterministic, mode=mode) as server:
         loader = DataLoader(
             server,
-            TwoPictures(server.proxy),
+            TwoImages(server.proxy),
             batch_size=BATCH,
             shuffle=True,
             generator=order,
@@ -83,12 +83,12 @@ def expected() -> list[torch.Tensor]:
     ],
     ids=str,
 )
-def test_the_same_bits(expected: list[torch.Tensor], mode: str, num_workers: int, options: Any) -> None:
+def test_bits_repeat_with_the_seed(expected: list[torch.Tensor], mode: str, num_workers: int, options: Any) -> None:
     for made, wanted in zip(epochs(mode, num_workers, **options), expected, strict=True):
         assert torch.equal(made, wanted)
 
 
-def test_what_differs(expected: list[torch.Tensor]) -> None:
+def test_random_bits_differ_with_epoch_view_and_seed(expected: list[torch.Tensor]) -> None:
     first, second = expected
     assert not (first == second).all(dim=(2, 3, 4)).any(), "epochs"
     assert not (first[:, 0] == first[:, 1]).all(dim=(1, 2, 3)).any(), "views"
@@ -100,6 +100,6 @@ def order_of(made: Sequence[torch.Tensor]) -> list[float]:
     return [float(each.sum()) for each in made]
 
 
-def test_runs_without_a_seed_differ() -> None:
+def test_results_without_a_seed_differ() -> None:
     first, second = (epochs("thread", 0, seed=-1) for _ in range(2))
     assert order_of(first) != order_of(second)

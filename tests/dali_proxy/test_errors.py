@@ -47,7 +47,7 @@ def test_dataset_indices_are_what_the_sampler_drew(decoder: DALIServer, num_work
     assert "sample name: ('a', 1).jpg, 3.jpg, ('b', 4).jpg" in str(error)
 
 
-def test_all_failed_samples_are_known_and_a_few_are_in_the_text(decoder: DALIServer) -> None:
+def test_failed_samples_are_all_known_and_a_few_are_in_the_text(decoder: DALIServer) -> None:
     dataset = Named(decoder.proxy, lambda index: True)
     with pytest.raises(BatchError, match="and 92 more") as caught:
         next(iter(DataLoader(decoder, dataset, sampler=range(100), batch_size=100)))

@@ -66,7 +66,7 @@ def pipe_of(where: str, leave: Callable[[], None]) -> Pipeline:
         (cancel, asyncio.CancelledError, "source", "never"),
     ],
 )
-def test_an_exit_in_the_server_costs_its_batch(
+def test_exit_in_the_server_costs_its_batch(
     serve: Callable[..., DALIServer], leave: Callable[[], None], cause: type[BaseException], where: str, restart: str
 ) -> None:
     server = serve(pipe_of(where, leave), restart=restart)
@@ -92,7 +92,7 @@ def test_an_exit_in_the_server_costs_its_batch(
     assert server.pid == pid
 
 
-def test_an_input_that_no_output_needs_is_named(serve: Callable[..., DALIServer]) -> None:
+def test_input_that_no_output_needs_is_named(serve: Callable[..., DALIServer]) -> None:
     with Pipeline(batch_size=4, num_threads=1, device_id=None) as pipe:
         fn.external_source(name="crowd")
         pipe.set_outputs(fn.external_source(name="x"))

@@ -82,16 +82,16 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
     in_a_child(body, mode)
 
 
-def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> None:
+def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)
         # torch's handler would raise in any code when the signal arrives, perhaps after the process has ended.
         torch.utils.data._utils.signal_handling._set_SIGCHLD_handler()
-        told = threading.Event()
-        handler = signal.signal(signal.SIGCHLD, lambda *_: told.set())
+        signalled = threading.Event()
+        handler = signal.signal(signal.SIGCHLD, lambda *_: signalled.set())
         iterator = iter(DataLoader(server, dataset, batch_size=4, num_workers=1, prefetch_factor=8))
         (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
-        wait_until(lambda: told.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: signalled.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
         signal.signal(signal.SIGCHLD, handler)
         # The worker's batches travel through its sockets, too: torch alone would raise a bare ConnectionResetError.
         with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):
@@ -144,7 +144,7 @@ def keep(samples: Any) -> Any:
     return samples
 
 
-def test_sample_that_cannot_travel(server: DALIServer) -> None:
+def test_sample_that_cannot_be_sent(server: DALIServer) -> None:
     iterator = iter(DataLoader(server, LambdaDataset(12, server.proxy), 4, num_workers=1, collate_fn=keep))
     next(iterator)
     with soon(), pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
@@ -167,7 +167,7 @@ def test_worker_without_descriptors(server: DALIServer) -> None:
     assert run_to_the_end(loader) == list(range(40))  # samples and labels need no descriptors
 
 
-# torch can't delete an iterator without complaint whose queues it could not create.
+# torch prints errors when it deletes an iterator whose queues it couldn't create.
 @pytest.mark.filterwarnings(r"ignore:(?s)Exception ignored in. .*_MultiProcessingDataLoaderIter.__del__")
 def test_training_without_descriptors(server: DALIServer) -> None:
     next(iter(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)))  # connects this process
@@ -242,7 +242,7 @@ def stuck() -> Any:
     return fn.external_source(name="x") + fn.external_source(lambda info: time.sleep(60), batch=False)
 
 
-def test_server_that_is_killed_while_everybody_waits_for_it() -> None:
+def test_server_that_is_killed_while_all_wait_for_it() -> None:
     with DALIServer(stuck(), arena_bytes=1 << 16, arena_bytes_limit=1 << 16) as server:
         loader = DataLoader(server, IndexDataset(400, server.proxy, width=1000), batch_size=4, num_workers=2)
         errors: list[str] = []
@@ -277,8 +277,8 @@ def test_server_that_runs_out_of_memory() -> None:
     with DALIServer(enlarged()) as server:
 
         def size_of(thousands: int) -> list[int]:
-            picture = np.full((1, 1, 1), thousands, np.uint8)
-            return list(server.produce_data(default_collate([server.proxy(picture)])).shape)
+            image = np.full((1, 1, 1), thousands, np.uint8)
+            return list(server.produce_data(default_collate([server.proxy(image)])).shape)
 
         assert size_of(1) == [1, 1000, 1000, 1]
         assert server.pid is not None
@@ -301,7 +301,7 @@ def test_sample_larger_than_the_arena(mode: str, num_workers: int) -> None:
             next(iter(loader))
 
 
-def test_full_arena_holds_a_worker_back() -> None:
+def test_full_arena_delays_a_worker() -> None:
     with DALIServer(affine(), arena_bytes=1 << 14, arena_bytes_limit=1 << 14) as server:
         loader = DataLoader(server, IndexDataset(200, server.proxy, 500), 4, num_workers=1, prefetch_factor=10)
         assert [index for batch in loader for index in check_affine(*batch, width=500)] == list(range(200))

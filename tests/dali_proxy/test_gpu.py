@@ -24,7 +24,7 @@ PLACED = [("process", "server"), ("thread", "server"), ("process", "cores"), ("p
 
 
 @pytest.fixture(scope="module")
-def pictures(jpeg_folder: Any) -> list[np.ndarray[Any, Any]]:
+def sample_images(jpeg_folder: Any) -> list[np.ndarray[Any, Any]]:
     """Return encoded images without chroma subsampling: for these, decoders differ only by rounding."""
     encoded = []
     for path in sorted(jpeg_folder.rglob("*.jpg")):
@@ -35,14 +35,14 @@ def pictures(jpeg_folder: Any) -> list[np.ndarray[Any, Any]]:
 
 
 class Encoded(torch.utils.data.Dataset[Any]):
-    def __init__(self, pictures: Any, transform: Any, repeat: int = 3) -> None:
-        self.pictures, self.transform, self.repeat = pictures, transform, repeat
+    def __init__(self, sample_images: Any, transform: Any, repeat: int = 3) -> None:
+        self.images, self.transform, self.repeat = sample_images, transform, repeat
 
     def __len__(self) -> int:
-        return len(self.pictures) * self.repeat
+        return len(self.images) * self.repeat
 
     def __getitem__(self, index: int) -> Any:
-        return self.transform(self.pictures[index % len(self.pictures)]), index
+        return self.transform(self.images[index % len(self.images)]), index
 
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
@@ -57,21 +57,37 @@ def image_pipe(device: str, random: bool = True) -> Any:
     return fn.crop_mirror_normalize(images, mirror=mirror, mean=[120.0], std=[60.0])
 
 
-def epoch(pictures: Any, device: str, mode: str, placement: Any = "server", **arguments: Any) -> list[Any]:
+def epoch(sample_images: Any, device: str, mode: str, placement: Any = "server", **arguments: Any) -> list[Any]:
     pipe = image_pipe(device, device_id=None if device == "cpu" else 0, **arguments)
     with dali_proxy.DALIServer(pipe, mode=mode, placement=placement) as server:
-        dataset = Encoded(pictures, server.proxy)
+        dataset = Encoded(sample_images, server.proxy)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2)
         held = list(loader)  # holds all batches at once, so that a slot that is reused too early gives a wrong batch
         return [(images.cpu(), indices, images.device.type) for images, indices in held]
 
 
+def which_images(found: list[Any], expected: list[Any]) -> str:
+    """Describe each wrong image by the expected image that is nearest to it: is it another sample, or none of them?"""
+    images, others = (torch.cat([batch for batch, *_ in epoch]) for epoch in (expected, found))
+    lines = []
+    for position, image in enumerate(others):
+        differences = (images - image).abs().mean(dim=(1, 2, 3)) * 60
+        if differences[position] > 1:
+            nearest = int(differences.argmin())
+            lines.append(
+                f"image {position % BATCH} of batch {position // BATCH}: mean {image.mean():.2f}, differs by "
+                f"{differences[position]:.1f}, from image {nearest % BATCH} of batch {nearest // BATCH} by "
+                f"{differences[nearest]:.1f}"
+            )
+    return "\n".join(lines)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
 @pytest.mark.parametrize("random", [False, True])
-def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool) -> None:
-    expected = epoch(pictures, "cpu", "process", random=random)
-    found = epoch(pictures, "mixed", mode, random=random)
+def test_gpu_equals_cpu(sample_images: Any, mode: str, random: bool) -> None:
+    expected = epoch(sample_images, "cpu", "process", random=random)
+    found = epoch(sample_images, "mixed", mode, random=random)
     assert len(expected) == len(found)
     worst = mean = 0.0
     for (images, indices, _), (other, other_indices, kind) in zip(expected, found, strict=True):
@@ -80,7 +96,7 @@ def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool
         difference = (images - other).abs() * 60  # in levels of 255
         worst, mean = max(worst, float(difference.max())), max(mean, float(difference.mean()))
     print(f"\n{mode}, random={random}: largest difference {worst:.2f} of 255, largest mean of a batch {mean:.4f}")
-    assert worst <= 4
+    assert worst <= 4, which_images(found, expected)
     assert mean < 0.5
 
 
@@ -88,9 +104,9 @@ def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool
 @pytest.mark.parametrize("mode", ["process", "thread"])
 @pytest.mark.parametrize("placement", ["cores", "consumer"])
 @pytest.mark.parametrize("random", [False, True])
-def test_every_placement_makes_the_same(pictures: Any, mode: str, placement: Any, random: bool) -> None:
-    expected = epoch(pictures, "mixed", mode, random=random)
-    found = epoch(pictures, "mixed", mode, placement=placement, random=random)
+def test_placements_give_the_same_batches(sample_images: Any, mode: str, placement: Any, random: bool) -> None:
+    expected = epoch(sample_images, "mixed", mode, random=random)
+    found = epoch(sample_images, "mixed", mode, placement=placement, random=random)
     assert len(expected) == len(found)
     worst = 0.0
     for (images, indices, _), (other, other_indices, kind) in zip(expected, found, strict=True):
@@ -102,9 +118,9 @@ def test_every_placement_makes_the_same(pictures: Any, mode: str, placement: Any
 
 
 @pytest.mark.timeout(300)
-def test_with_the_consumer_the_server_does_not_touch_the_gpu(pictures: Any) -> None:
+def test_server_does_not_touch_the_gpu_with_the_consumer_placement(sample_images: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:
-        loader = dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=2)
+        loader = dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=2)
         assert sum(len(indices) for _, indices in loader) == len(loader.dataset)
         mapped = Path(f"/proc/{server.pid}/maps").read_text()
         assert "numpy" in mapped
@@ -118,28 +134,30 @@ def test_with_the_consumer_the_server_does_not_touch_the_gpu(pictures: Any) -> N
 def _open_files(pid: int | None) -> list[str]:
     found = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
+        with suppress(FileNotFoundError):  # it was closed in the meantime
             found.append(os.readlink(each))
     return found
 
 
 @pytest.mark.timeout(300)
-def test_with_the_consumer_pictures_are_copied_from_the_memory_that_the_server_wrote(pictures: Any) -> None:
+def test_images_are_copied_from_server_memory_with_the_consumer_placement(sample_images: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
-        batches = list(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=1))
+        batches = list(
+            dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=1)
+        )
         assert len(batches) > 3
         pinned = [each for each in server.consumer._opener._cpu._pinned.values() if each is not None]
-        assert pinned, "slots for pictures are pinned"
+        assert pinned, "slots for images are pinned"
         del batches
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("placement", ["server", "cores", "consumer"])
-def test_batches_go_on_when_the_server_was_killed(pictures: Any, placement: Any) -> None:
+def test_batches_continue_after_the_server_was_killed(sample_images: Any, placement: Any) -> None:
     pipe = image_pipe("mixed", device_id=0)
-    expected = [images for images, _, _ in epoch(pictures, "mixed", "process", placement=placement)]
+    expected = [images for images, _, _ in epoch(sample_images, "mixed", "process", placement=placement)]
     with dali_proxy.DALIServer(pipe, placement=placement, restart="on-failure") as server:
-        loader = dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=2)
+        loader = dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=2)
         iterator = iter(loader)
         found = [next(iterator)[0].cpu()]
         assert server.pid is not None
@@ -155,10 +173,10 @@ def cropped() -> Any:
 
 
 @pytest.mark.timeout(120)
-def test_with_the_consumer_an_error_on_the_gpu_names_operator_line_and_dataset_index(pictures: Any) -> None:
+def test_gpu_error_names_operator_line_and_dataset_index_with_the_consumer_placement(sample_images: Any) -> None:
     low = io.BytesIO()
     Image.new("RGB", (120, 60)).save(low, "jpeg")
-    mixed = list(pictures)
+    mixed = list(sample_images)
     mixed[BATCH + 3] = np.frombuffer(low.getvalue(), np.uint8)
     with dali_proxy.DALIServer(cropped(device_id=0), placement="consumer") as server:
         iterator = iter(dali_proxy.DataLoader(server, Encoded(mixed, server.proxy, 1), batch_size=BATCH))
@@ -174,10 +192,10 @@ def test_with_the_consumer_an_error_on_the_gpu_names_operator_line_and_dataset_i
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
-    pictures: Any, mode: str, placement: Any
+    sample_images: Any, mode: str, placement: Any
 ) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
-        dataset = Encoded(pictures, server.proxy, repeat=20)
+        dataset = Encoded(sample_images, server.proxy, repeat=20)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2, persistent_workers=True)
         sums = []
         for _ in range(2):
@@ -188,7 +206,7 @@ def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
                 of_epoch.append(images.double().sum())
             sums.append(torch.stack(of_epoch).cpu())
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
-        dataset = Encoded(pictures, server.proxy, repeat=20)
+        dataset = Encoded(sample_images, server.proxy, repeat=20)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=1)
         again = []
         for images, _ in loader:
@@ -212,9 +230,9 @@ class Two(Encoded):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
-def test_ragged_outputs(pictures: Any, mode: str, placement: Any) -> None:
+def test_ragged_outputs(sample_images: Any, mode: str, placement: Any) -> None:
     def outputs(ragged: Any) -> list[Any]:
-        loader = dali_proxy.DataLoader(server, Two(pictures, server.proxy), BATCH, num_workers=1, ragged=ragged)
+        loader = dali_proxy.DataLoader(server, Two(sample_images, server.proxy), BATCH, num_workers=1, ragged=ragged)
         return [output for batch in loader for output in batch]
 
     with dali_proxy.DALIServer(ragged_pipe(device_id=0), mode=mode, placement=placement) as server:
@@ -254,10 +272,10 @@ def doubled() -> Any:
 
 
 @pytest.mark.timeout(120)
-def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
+def test_epoch_resumes_in_the_middle(sample_images: Any) -> None:
     def loader_of(server: dali_proxy.DALIServer, num_workers: int) -> dali_proxy.DataLoader:
         order = torch.Generator().manual_seed(1)
-        dataset = Encoded(pictures, server.proxy)
+        dataset = Encoded(sample_images, server.proxy)
         return dali_proxy.DataLoader(
             server, dataset, BATCH, shuffle=True, generator=order, num_workers=num_workers, drop_last=True
         )
@@ -279,8 +297,8 @@ def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
-def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
-    damaged = list(pictures)
+def test_corrupt_image_costs_its_batch_only(sample_images: Any, mode: str, placement: Any) -> None:
+    damaged = list(sample_images)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
         iterator = iter(dali_proxy.DataLoader(server, Encoded(damaged, server.proxy, 1), batch_size=BATCH))
@@ -294,9 +312,9 @@ def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placem
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None])
-def test_nothing_of_the_driver_stays_in_shared_memory(pictures: Any, end: signal.Signals | None) -> None:
+def test_shared_memory_holds_nothing_of_the_driver_afterwards(sample_images: Any, end: signal.Signals | None) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0)) as server:
-        next(iter(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH)))
+        next(iter(dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH)))
         pid = server.pid
         assert pid is not None
         if end is not None:
@@ -304,7 +322,7 @@ def test_nothing_of_the_driver_stays_in_shared_memory(pictures: Any, end: signal
     assert not list(Path("/dev/shm").glob(f"cuda.shm.*.{pid:x}.*"))
 
 
-def test_a_gpu_that_is_not_there_is_an_error_of_start() -> None:
+def test_missing_gpu_is_an_error_of_start() -> None:
     server = dali_proxy.DALIServer(image_pipe("mixed", device_id=77))
     with pytest.raises(errors.DeviceError, match="device_id=77"):
         server.start()

@@ -132,7 +132,7 @@ def all_kinds(server: DALIServer) -> list[Epochs]:
     ]
 
 
-def test_loops_of_all_kinds_take_turns_and_are_left(serve: Callable[..., DALIServer]) -> None:
+def test_loops_of_all_kinds_take_turns_and_are_abandoned(serve: Callable[..., DALIServer]) -> None:
     rng = random.Random(1)
     server = serve(affine())
     loops = all_kinds(server)
@@ -222,7 +222,7 @@ class WideDataset(IndexDataset):
         return self.transform(np.full((1, 3) if index == 6 else 3, index, np.int32)), index
 
 
-def test_batches_around_one_that_could_not_be_submitted(server: DALIServer) -> None:
+def test_batches_around_an_unsubmitted_one_are_right(server: DALIServer) -> None:
     iterator = iter(DataLoader(server, WideDataset(20, server.proxy), batch_size=BATCH, num_workers=1))
     assert check_plain(next(iterator)) == IN_ORDER[0]
     with pytest.raises((BatchError, TypeError), match="dimensions"):

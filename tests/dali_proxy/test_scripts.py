@@ -89,7 +89,7 @@ def environment() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("part", "batches"), [(WITH, 6), (WITHOUT_WITH, 1), (SPAWN, 6)], ids=["with", "without-with", "spawn"]
 )
-def test_script(tmp_path: Path, jpeg_folder: Path, part: str, batches: int) -> None:
+def test_script_ends_well(tmp_path: Path, jpeg_folder: Path, part: str, batches: int) -> None:
     run = subprocess.run(
         script(tmp_path, jpeg_folder, part),
         cwd=tmp_path,

@@ -65,7 +65,7 @@ def check_good_client(server: DALIServer, index: int) -> None:
 
 @given(st.integers(0, 2**63))
 @settings(max_examples=150, deadline=None)
-def test_clients_that_keep_to_no_rules(victim: DALIServer, seed: int) -> None:
+def test_hostile_clients_of_all_kinds_do_not_end_the_server(victim: DALIServer, seed: int) -> None:
     pid = victim.pid
     with Attacker(victim.endpoint, random.Random(seed)) as attacker:
         attacker.attack()
@@ -75,7 +75,7 @@ def test_clients_that_keep_to_no_rules(victim: DALIServer, seed: int) -> None:
 
 @given(st.integers(0, 2**63))
 @settings(max_examples=150, deadline=None)
-def test_results_that_can_not_be(seed: int) -> None:
+def test_impossible_results_are_refused(seed: int) -> None:
     rng = random.Random(seed)
     with ExitStack() as stack:
         control = stack.enter_context(SharedBlock.create(4096))
@@ -92,14 +92,14 @@ def test_results_that_can_not_be(seed: int) -> None:
             return
 
 
-def test_only_this_user_reaches_the_socket(victim: DALIServer) -> None:
+def test_socket_is_for_this_user_only(victim: DALIServer) -> None:
     path = victim.endpoint.path
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert victim.endpoint.key.hex() not in repr(victim.endpoint)
 
 
-def test_noise_right_behind_the_proof(victim: DALIServer) -> None:
+def test_noise_after_the_proof_ends_the_connection(victim: DALIServer) -> None:
     """The noise arrives together with the proof, before the server has registered the client."""
     with Attacker(victim.endpoint, random.Random(0)) as attacker:
         handshake = ClientHandshake(victim.endpoint.key)
@@ -108,7 +108,7 @@ def test_noise_right_behind_the_proof(victim: DALIServer) -> None:
     check_good_client(victim, 3)
 
 
-def test_first_message_must_say_who_it_is(attacker: Attacker) -> None:
+def test_first_message_must_name_its_sender(attacker: Attacker) -> None:
     attacker.say(Fetch(1, 1))
     assert attacker.closed_by_server()
 
@@ -118,7 +118,7 @@ def test_other_roles_are_refused(attacker: Attacker) -> None:
     assert attacker.closed_by_server()
 
 
-def test_consumers_submit_nothing(attacker: Attacker) -> None:
+def test_consumers_must_not_submit(attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
     attacker.say(AttachSegment(0, ARENA))
     assert attacker.closed_by_server()
@@ -129,7 +129,7 @@ def test_frames_that_are_too_large_are_refused_by_their_header(attacker: Attacke
     assert attacker.closed_by_server()
 
 
-def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
+def test_unwanted_descriptors_are_closed(victim: DALIServer) -> None:
     process = psutil.Process(victim.pid)
     wait_until(lambda: victim.stats().workers == 1)
     before = process.num_fds()
@@ -156,7 +156,9 @@ def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
         (0, 0, 0, 2**47, 2**47),  # no bytes, but dimensions too large for an array
     ],
 )
-def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker, row: tuple[int, ...]) -> None:
+def test_samples_outside_of_their_memory_are_refused(
+    victim: DALIServer, attacker: Attacker, row: tuple[int, ...]
+) -> None:
     waiting = victim.stats().waiting_results
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(ARENA) as block:
@@ -166,21 +168,21 @@ def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker,
     wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # the failure message
 
 
-def test_memory_is_limited_to_what_was_agreed(attacker: Attacker) -> None:
+def test_memory_is_limited_to_the_agreed_size(attacker: Attacker) -> None:
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(2 << 20) as block:
         attacker.say(AttachSegment(0, 2 << 20), block.fd)
     assert attacker.closed_by_server()
 
 
-def test_a_client_ends_only_its_own_iterators(victim: DALIServer, attacker: Attacker) -> None:
+def test_client_ends_only_its_iterators(victim: DALIServer, attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
     attacker.say(CloseSession(0))  # the session of clients that have opened none
     attacker.say(OpenSession(0))
     assert attacker.closed_by_server()
 
 
-def test_what_a_client_makes_the_server_remember_is_limited(attacker: Attacker) -> None:
+def test_memory_of_the_server_for_a_client_is_limited(attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
     frames = b"".join(encode_frame(*CODEC.encode(OpenSession(session)), 0) for session in range(1, 70_000))
     try:
@@ -190,7 +192,7 @@ def test_what_a_client_makes_the_server_remember_is_limited(attacker: Attacker) 
     assert attacker.closed_by_server()
 
 
-def test_a_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) -> None:
+def test_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) -> None:
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(ARENA) as block:
         attacker.say(AttachSegment(0, ARENA), block.fd)

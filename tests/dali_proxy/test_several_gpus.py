@@ -40,7 +40,7 @@ def pipelines(files: list[str]) -> list[Pipeline]:
 
 
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
-def test_an_iterator_over_a_pipeline_on_each(files: list[str], policy: LastBatchPolicy) -> None:
+def test_iterator_over_a_pipeline_on_each_gpu(files: list[str], policy: LastBatchPolicy) -> None:
     pipes = pipelines(files)
     iterator = DALIClassificationIterator(pipes, reader_name="Reader", last_batch_policy=policy, auto_reset=True)
     for _ in range(2):
@@ -57,18 +57,18 @@ def test_an_iterator_over_a_pipeline_on_each(files: list[str], policy: LastBatch
         pipe.close()
 
 
-def test_both_give_what_one_gives(files: list[str]) -> None:
+def test_gpus_together_yield_the_batches_of_one(files: list[str]) -> None:
     one = read(files, 0, 1, device_id=0)
     alone = {
-        int(label): picture.cpu()
+        int(label): image.cpu()
         for (batch,) in DALIGenericIterator(one, ["images", "labels"], reader_name="Reader")
-        for picture, label in zip(batch["images"], batch["labels"].flatten(), strict=True)
+        for image, label in zip(batch["images"], batch["labels"].flatten(), strict=True)
     }
     pipes = pipelines(files)
     for batches in DALIGenericIterator(pipes, ["images", "labels"], reader_name="Reader"):
         for batch in batches:
-            for picture, label in zip(batch["images"].cpu(), batch["labels"].flatten().tolist(), strict=True):
-                torch.testing.assert_close(picture, alone[label], rtol=0, atol=0)
+            for image, label in zip(batch["images"].cpu(), batch["labels"].flatten().tolist(), strict=True):
+                torch.testing.assert_close(image, alone[label], rtol=0, atol=0)
     for pipe in (one, *pipes):
         pipe.close()
 
@@ -91,7 +91,7 @@ def decode() -> Any:
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
-def test_two_servers_side_by_side(files: list[str], mode: str) -> None:
+def test_servers_side_by_side(files: list[str], mode: str) -> None:
     made: list[dict[int, Any]] = [{}, {}]
     with (
         dali_proxy.DALIServer(decode(device_id=0), mode=mode) as first,

@@ -215,7 +215,7 @@ def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> 
     assert f"hides {tmp_path / 'pipeline'}. Rename" in last
 
 
-def test_modules_that_are_loaded_before_the_name_is_given_away_need_no_pipeline() -> None:
+def test_modules_loaded_before_the_name_changes_need_no_pipeline() -> None:
     """C modules use Python's own import, which would return the user's module."""
     code = (
         "import sys, dali_proxy._cli, dali_proxy._nvidia.run\n"

@@ -167,7 +167,7 @@ def test_ctrl_c_in_the_dataset_loses_no_batch(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_ctrl_c_while_a_batch_is_made_without_its_bad_sample(server: DALIServer, num_workers: int) -> None:
+def test_ctrl_c_while_a_batch_is_repeated_without_its_bad_sample(server: DALIServer, num_workers: int) -> None:
     # A worker reads the sample once in its process; recomputed batches are read in this process.
     reads = 1 if num_workers else 2
     dataset = InterruptingDataset(12, server.proxy, bad=5, number=signal.SIGINT, reads=-1 if num_workers else reads)
@@ -199,7 +199,7 @@ class CatchingDataset(LoopingDataset):
             return super().__getitem__(index)
 
 
-def test_handler_that_raises_in_a_loop_inside_a_batch_that_is_made_again(server: DALIServer) -> None:
+def test_handler_that_raises_in_a_loop_inside_a_batch_that_is_repeated(server: DALIServer) -> None:
     # The first reading of the batch ends at its bad sample, after one loop; the signal arrives in the second loop.
     inner = DataLoader(server, InterruptingDataset(4, server.proxy, -1, signal.SIGALRM, reads=2, at=3), batch_size=2)
     dataset = CatchingDataset(8, server.proxy, inner)
@@ -221,7 +221,7 @@ class ExitingDataset(IndexDataset):
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_exit_while_a_batch_is_made_without_its_bad_sample(server: DALIServer, num_workers: int) -> None:
+def test_exit_while_a_batch_is_repeated_without_its_bad_sample(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(
         server, ExitingDataset(12, server.proxy), batch_size=4, num_workers=num_workers, on_error="skip"
     )
@@ -234,7 +234,7 @@ def test_exit_while_a_batch_is_made_without_its_bad_sample(server: DALIServer, n
     assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_handler_that_raises_what_torch_does(server: DALIServer) -> None:
+def test_handler_that_raises_the_error_of_torch(server: DALIServer) -> None:
     """A user's RuntimeError isn't mistaken for the error of a loader's timeout."""
 
     def interrupt(*_: object) -> None:

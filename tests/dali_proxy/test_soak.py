@@ -29,7 +29,7 @@ def test_faults_while_two_loaders_train() -> None:
     assert counts["restarts of the server"] > 0
 
 
-def test_a_slow_consumer_lets_nothing_grow() -> None:
+def test_memory_does_not_grow_with_a_slow_consumer() -> None:
     slow_consumer(200, pause=0.002)
 
 

@@ -68,7 +68,7 @@ def test_batches_of_an_iterable_are_used_in_the_order_of_arrival(serve: Callable
         server.produce_data(collate(samples))
 
 
-def test_an_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALIServer]) -> None:
+def test_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALIServer]) -> None:
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch == 6:
             raise LookupError("no sixth")
@@ -87,7 +87,7 @@ def training_is_possible(info: SampleInfo) -> Any:
 
 
 @pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])
-def test_a_servers_process_knows_that_nobody_trains_there(mode: Any, possible: int) -> None:
+def test_server_process_knows_that_it_does_not_train(mode: Any, possible: int) -> None:
     """In training processes, JPEG decoders wait for the GPU; in a server, waiting would slow down the training."""
     with DALIServer(pipe_with(training_is_possible, batch=False), mode=mode) as server:
         (batch, *_) = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
@@ -103,7 +103,7 @@ def test_workers_end_with_the_server() -> None:
     assert not any(worker.is_running() for worker in workers)
 
 
-def test_epochs_are_whole_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
+def test_epochs_are_complete_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
     server = serve(pipe_with(thousandfold, batch=False, parallel=True))
     loader = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
     for epoch in range(3):
@@ -147,7 +147,7 @@ def test_functions_of_a_script_work_in_processes_that_torch_spawned(tmp_path: Pa
     assert done.stdout == "[tensor([6, 7]), tensor([0, 1])]\n", done.stderr
 
 
-def test_a_source_that_cannot_travel_says_so() -> None:
+def test_source_that_cannot_be_sent_says_so() -> None:
     server = DALIServer(pipe_with(np.zeros(4) for _ in range(2)))
     with pytest.raises(SerializationError, match="can't be sent to another process"):
         server.start()

@@ -62,13 +62,13 @@ def check(counts: list[tuple[int, int]]) -> None:
     assert min(descriptors for _, descriptors in left) <= 0, counts
 
 
-def test_nothing_is_kept_of_batches() -> None:
+def test_memory_holds_nothing_of_past_batches() -> None:
     with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
         check(list(watched(server, BLOCKS, 1, page)))
         check([struct.unpack_from("qq", page, 16 * block) for block in range(BLOCKS)])
 
 
-def test_nothing_is_kept_of_epochs() -> None:
+def test_memory_holds_nothing_of_past_epochs() -> None:
     with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
         check(list(watched(server, BLOCKS, 30, page)))  # epochs of 50 batches
         check([struct.unpack_from("qq", page, 16 * block) for block in range(BLOCKS)])

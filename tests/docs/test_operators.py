@@ -1,4 +1,4 @@
-"""The list of operators tells what there is."""
+"""The list of operators is complete and correct."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline._catalog import all_schemas
 from tests.parity.test_parity import CASES
 
 
-def test_the_page_is_not_stale() -> None:
+def test_page_is_not_stale() -> None:
     assert operators.PAGE.read_text() == operators.page(), "run `make operators`, or `python -m docs.operators`"
 
 
@@ -21,19 +21,19 @@ def test_differences_of_all_compared_operators_are_noted() -> None:
     assert set(found["cpu"]) == set(CASES), "run `make operators`"
 
 
-def test_every_operator_is_on_the_page() -> None:
+def test_operators_are_all_on_the_page() -> None:
     page = operators.page()
     for schema in all_schemas():
         assert schema.hidden or f"| `{schema.name}` |" in page
 
 
 @pytest.mark.parity
-def test_all_of_dalis_operators_are_listed() -> None:
+def test_operators_of_dali_are_all_listed() -> None:
     pytest.importorskip("nvidia.dali")
     assert operators.look_up() == json.loads(operators.NAMES.read_text()), "run `make operators`"
 
 
-def test_every_difference_between_arguments_has_a_reason() -> None:
+def test_differences_between_arguments_have_reasons() -> None:
     found = list(arguments.differences(json.loads(operators.NAMES.read_text())))
     unexplained = [
         f"{operator}.{name}: {text}" for operator, name, text in found if not arguments.reason(operator, name)

@@ -11,11 +11,11 @@ from docs import operators, operators_speed, slower
 from pipeline._catalog import all_schemas
 
 
-def test_the_page_is_not_stale() -> None:
+def test_page_is_not_stale() -> None:
     assert operators_speed.PAGE.read_text() == operators_speed.page(), "run `python -m docs.operators_speed`"
 
 
-def test_every_operator_that_dali_has_is_measured_or_there_is_a_reason() -> None:
+def test_operators_that_dali_has_are_measured_or_have_a_reason() -> None:
     dali = json.loads(operators.NAMES.read_text())["operators"]
     ours = {schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None}
     measured = {case.operator for case in CASES}
@@ -26,5 +26,5 @@ def test_every_operator_that_dali_has_is_measured_or_there_is_a_reason() -> None
 
 
 @pytest.mark.parametrize(("device", "reasons"), [("cpu", slower.ON_CPU), ("gpu", slower.ON_GPU)])
-def test_what_is_slower_is_explained(device: str, reasons: dict[str, str]) -> None:
+def test_slower_operators_are_explained(device: str, reasons: dict[str, str]) -> None:
     assert operators_speed.slow(device).keys() <= reasons.keys(), "add reasons in docs/slower.py"

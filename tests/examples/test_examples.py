@@ -40,7 +40,7 @@ SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = with_project(OMP_NUM_THREADS="1")
-    environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
+    environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
 
 
@@ -52,7 +52,7 @@ def run(name: str, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def run_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[str, Path]]:
-    """What an example says with the arguments of RUNS, and the picture that it saves."""
+    """What an example says with the arguments of RUNS, and the image that it saves."""
 
     @cache
     def run_and_remember(name: str) -> tuple[str, Path]:
@@ -77,7 +77,7 @@ def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return segmentation
 
 
-def test_every_example_is_run_and_listed() -> None:
+def test_examples_are_all_run_and_listed() -> None:
     helpers = {"common", "networks", "scenes"}
     names = {*RUNS, "video_superres"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == names
@@ -86,7 +86,7 @@ def test_every_example_is_run_and_listed() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_an_example_learns_and_says_what_it_measured(name: str, run_once: Callable[[str], tuple[str, Path]]) -> None:
+def test_example_learns_and_prints_its_measurements(name: str, run_once: Callable[[str], tuple[str, Path]]) -> None:
     said, picture = run_once(name)
     before, after = losses(said)
     assert after < before
@@ -114,13 +114,13 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
         assert np.asarray(sheet).std() > 20
 
 
-def test_a_number_that_makes_no_sense_is_one_line() -> None:
+def test_invalid_number_is_an_error_of_one_line() -> None:
     ended = start("video_superres", "--epochs", "0")
     assert ended.returncode == 2
     assert ended.stderr.endswith("error: argument --epochs: '0' isn't an integer of 1 or more\n")
 
 
-def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
+def test_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     run_once: Callable[[str], tuple[str, Path]],
 ) -> None:
     first, _ = run_once("imagenet")
@@ -128,9 +128,7 @@ def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     assert losses(first) == losses(again)
 
 
-def test_a_training_that_stops_goes_on_as_if_it_had_not(
-    run_once: Callable[[str], tuple[str, Path]], tmp_path: Path
-) -> None:
+def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tuple[str, Path]], tmp_path: Path) -> None:
     whole, _ = run_once("resume")
     options = ["--device", "cpu", *RUNS["resume"][0].split(), "--checkpoint", str(tmp_path / "training.pt")]
     said = run("resume", *options, "--stop-after", "14")  # in the second epoch
@@ -140,7 +138,7 @@ def test_a_training_that_stops_goes_on_as_if_it_had_not(
     assert losses(said) == losses(whole)
 
 
-def test_pictures_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
+def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(jpeg_folder)
     said = run("imagenet", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--batch-size", "8")
@@ -160,13 +158,13 @@ def test_annotations_of_the_user(dali_extra: Path | None, tmp_path: Path) -> Non
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", RUNS)
-def test_on_a_gpu(name: str, tmp_path: Path) -> None:
+def test_examples_run_on_a_gpu(name: str, tmp_path: Path) -> None:
     before, after = losses(run(name, "--device", "cuda:0", "--picture", str(tmp_path / "batch.png")))
     assert after < before
 
 
 def test_image_and_mask_get_the_same_crop(segmentation: ModuleType, tmp_path: Path) -> None:
-    """Pictures that show their own masks: what is white must be what is masked, wherever it was cut and mirrored."""
+    """Images that show their own masks: what is white must be what is masked, wherever it was cut and mirrored."""
     random = np.random.default_rng(5)
     for kind in ("images", "masks"):
         (tmp_path / kind).mkdir()

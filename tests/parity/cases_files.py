@@ -31,7 +31,7 @@ _MODES = {"grey": "L", "CMYK": "CMYK", "palette": "P", "alpha": "RGBA"}
 
 @cache
 def encoded(kind: str, number: int) -> Array:
-    """Return a smooth, encoded image of its own size."""
+    """Return a smooth, encoded image of random size."""
     words = kind.split()
     rng = np.random.default_rng(number)
     height, width = (int(extent) for extent in rng.integers(17, 40, 2))
@@ -43,7 +43,7 @@ def encoded(kind: str, number: int) -> Array:
         made = cv2.imencode(f".{words[0].lower()}", wide[:, :, 0] if "grey" in words else wide)[1]
         return np.asarray(made).ravel()
     mode = next((_MODES[word] for word in words if word in _MODES), "RGB")
-    picture = Image.fromarray(pixels.astype(np.uint8), {4: "CMYK" if mode == "CMYK" else "RGBA"}.get(channels, "RGB"))
+    image = Image.fromarray(pixels.astype(np.uint8), {4: "CMYK" if mode == "CMYK" else "RGBA"}.get(channels, "RGB"))
     options: dict[str, object] = {"format": words[0]}
     if "progressive" in words or "lossless" in words:
         options[words[1]] = True
@@ -52,7 +52,7 @@ def encoded(kind: str, number: int) -> Array:
         exif[0x0112] = 1 + number % 8
         options["exif"] = exif
     file = io.BytesIO()
-    picture.convert(mode).save(file, **options)  # type: ignore[arg-type]
+    image.convert(mode).save(file, **options)  # type: ignore[arg-type]
     return np.frombuffer(file.getvalue(), np.uint8)
 
 

@@ -12,7 +12,7 @@ MOVED = tuple(dtype for dtype in ALL if dtype not in ("bool", "float64"))  # DAL
 
 @case("flip")
 def flip(draw: Draw) -> None:
-    draw.pictures(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC", "FCDHW"), (*INTEGERS, "float32"), low=0)
+    draw.images(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC", "FCDHW"), (*INTEGERS, "float32"), low=0)
     for name in ("horizontal", "vertical", "depthwise"):
         draw.argument(name, lambda: draw.integer(0, 1), np.int32)
 
@@ -44,7 +44,7 @@ def pad(draw: Draw) -> None:
 
 @case("paste")
 def paste(draw: Draw) -> None:
-    _, samples = draw.pictures(channels=(1, 3, 4))
+    _, samples = draw.images(channels=(1, 3, 4))
     channels = samples[0].shape[2]
     draw.argument("ratio", lambda: draw.real(1, 3), always=True)
     draw.argument("paste_x", lambda: draw.real(0, 1))
@@ -55,7 +55,7 @@ def paste(draw: Draw) -> None:
 
 @case("erase")
 def erase(draw: Draw) -> None:
-    layout, samples = draw.pictures(("HWC", "CHW", "FHWC"), MOVED, least=4, high=100, named=True)
+    layout, samples = draw.images(("HWC", "CHW", "FHWC"), MOVED, least=4, high=100, named=True)
     letters = draw.some("HW")
     if draw.flag():
         draw.give(axis_names="".join(letters))
@@ -81,7 +81,7 @@ def erase(draw: Draw) -> None:
 
 def interpolated(draw: Draw) -> str:
     layouts = ("HWC", "FHWC", "DHWC", "FDHWC")
-    layout, samples = draw.pictures(layouts, ("uint8", "int16", "int32", "float32"), least=3)
+    layout, samples = draw.images(layouts, ("uint8", "int16", "int32", "float32"), least=3)
     draw.maybe("interp_type", lambda: Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
     if draw.call.constants.get("interp_type") == Type("INTERP_NN"):
         draw.call.ties = 0.12  # the central pixel of 3 x 3

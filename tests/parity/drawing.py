@@ -164,7 +164,7 @@ class Draw:
         self.call.inputs.append((samples, layout))
         return samples
 
-    def pictures(
+    def images(
         self,
         layouts: Sequence[str] = ("HWC",),
         dtypes: Sequence[str] = ("uint8",),

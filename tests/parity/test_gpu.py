@@ -16,7 +16,7 @@ ON_GPU = sorted(operator for operator in CASES if {"gpu", "mixed"} & {*lookup(op
 @pytest.mark.gpu
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("operator", ON_GPU)
-def test_like_the_cpu(operator: str) -> None:
+def test_gpu_equals_cpu(operator: str) -> None:
     found: dict[str, float] = {}
 
     @options

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline._catalog import all_schemas
 from pipeline._declaration.registry import lookup
-from tests.parity import cases_arrays, cases_audio, cases_files, cases_geometry, cases_pictures  # noqa: F401 - they register themselves
+from tests.parity import cases_arrays, cases_audio, cases_files, cases_geometry, cases_images  # noqa: F401 - they register themselves
 from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
 from tests.parity.machine import CASES, compare, documented, draw_call, record, run_here, run_there
 from tests.parity.tolerances import TOLERANCES
@@ -38,7 +38,7 @@ options = settings(
 @pytest.mark.parity
 @pytest.mark.timeout(180 + EXAMPLES)
 @pytest.mark.parametrize("operator", sorted(CASES))
-def test_like_dali(operator: str) -> None:
+def test_operators_equal_dali(operator: str) -> None:
     found: dict[str, float] = {}
     drawn: set[str] = set()
 
@@ -60,7 +60,7 @@ def test_like_dali(operator: str) -> None:
     record("cpu", operator, found)
 
 
-def test_every_operator_has_a_case_or_a_reason() -> None:
+def test_operators_all_have_a_case_or_a_reason() -> None:
     operators = {schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None}
     assert operators - set(CASES) - set(EXCEPTIONS) == set(), "add a case in tests/parity, or a reason in exceptions.py"
     assert not set(CASES) & set(EXCEPTIONS)
@@ -70,6 +70,6 @@ def test_every_operator_has_a_case_or_a_reason() -> None:
         assert (ROOT / reason.split()[-1]).is_file(), f"{operator}: {reason}"
 
 
-def test_what_is_not_drawn_is_documented() -> None:
+def test_undrawn_arguments_are_documented() -> None:
     for operator, arguments in UNDRAWN.items():
         assert arguments & documented(lookup(operator))

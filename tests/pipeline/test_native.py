@@ -23,14 +23,14 @@ def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("folder", BUILT)
-def test_a_module_says_what_it_was_made_of(folder: str) -> None:
+def test_module_has_the_checksum_of_its_sources(folder: str) -> None:
     module = find_compiled(folder)
     assert module is not None
     assert module.sources() == checksum(folder)
 
 
 @pytest.mark.parametrize("module", [SimpleNamespace(), SimpleNamespace(sources=lambda: 1)], ids=["before", "other"])
-def test_one_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("_imaging", "_ipc"):
         monkeypatch.setitem(sys.modules, f"pipeline.{folder}._native", module)
     assert find_compiled("_imaging") is None
@@ -38,7 +38,7 @@ def test_one_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatc
     assert sorted(native.OUT_OF_DATE) == ["_imaging", "_ipc"]
 
 
-def test_doctor_says_that_one_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_modules_that_are_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if len(BUILT) < len(FOLDERS):
         pytest.skip("the package was installed without a C compiler")
     (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
@@ -72,7 +72,7 @@ def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monk
     assert checksum("bulk") == found[-1]
 
 
-def test_without_a_checkout_a_module_is_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_without_a_checkout_is_taken_as_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace()
     monkeypatch.setitem(sys.modules, "pipeline._bulk._native", module)
     monkeypatch.setattr(native, "_HERE", tmp_path)

@@ -40,7 +40,7 @@ def unpack(batch):
 
 torch.manual_seed(0)
 network = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.LazyLinear(3))
-network.to("cpu" if options.cpu else "cuda:0")
+network.to("cuda:0" if torch.cuda.is_available() and not options.cpu else "cpu")
 optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
 training_set = iterate(True, last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=True)
 mean_losses = []

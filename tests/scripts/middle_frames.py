@@ -74,7 +74,7 @@ class MiddleFrame(torch.nn.Module):
 
 
 torch.manual_seed(2)
-network = MiddleFrame(options.frames).to("cpu" if options.cpu else "cuda:0")
+network = MiddleFrame(options.frames).to("cuda:0" if torch.cuda.is_available() and not options.cpu else "cpu")
 optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
 loader = Clips(os.path.join(options.folder, "train"), options.frames, options.window, batch_size=4)
 print(len(loader), "clips")
@@ -82,7 +82,7 @@ examined = None
 for epoch in range(2):
     for step, batch in enumerate(loader):
         clip = batch[0]["clip"]
-        if not options.cpu:
+        if torch.cuda.is_available() and not options.cpu:
             clip = clip.cuda(non_blocking=True)
         print(f"epoch {epoch}, step {step}: {tuple(clip.shape)} {clip.dtype}")
         optimizer.zero_grad()

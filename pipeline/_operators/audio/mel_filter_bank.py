@@ -62,15 +62,15 @@ class MelFilterBank(SampleOperator[str]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        rate, low = given("sample_rate"), given("freq_low")
-        if given("nfilter") < 1:
-            raise ArgumentValueError(f"argument 'nfilter' must be 1 or more, not {given('nfilter')}")
+        argument = node.argument
+        rate, low = argument("sample_rate"), argument("freq_low")
+        if argument("nfilter") < 1:
+            raise ArgumentValueError(f"argument 'nfilter' must be 1 or more, not {argument('nfilter')}")
         if not rate > 0:
             raise ArgumentValueError(f"argument 'sample_rate' must be more than 0, not {rate}")
         if not low >= 0:
             raise ArgumentValueError(f"argument 'freq_low' must be 0 or more, not {low}")
-        self._high = given("freq_high") if given("freq_high") > 0 else rate / 2
+        self._high = argument("freq_high") if argument("freq_high") > 0 else rate / 2
         if not low < self._high <= rate:
             raise ArgumentValueError(
                 f"argument 'freq_high' must be more than freq_low={low} and at most half the sample rate, "
@@ -94,14 +94,14 @@ class MelFilterBank(SampleOperator[str]):
     def _bank(self, bins: int) -> list[tuple[int, Array]]:
         bank = self._banks.get(bins)
         if bank is None:
-            given = self.node.argument
+            argument = self.node.argument
             bank = self._banks[bins] = mel_filters(
                 bins,
-                given("nfilter"),
-                given("sample_rate"),
-                given("freq_low"),
+                argument("nfilter"),
+                argument("sample_rate"),
+                argument("freq_low"),
                 self._high,
-                given("mel_formula"),
-                normalize=given("normalize"),
+                argument("mel_formula"),
+                normalize=argument("normalize"),
             )
         return bank

@@ -48,26 +48,28 @@ class Mfcc(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        kind = given("dct_type")
+        argument = node.argument
+        kind = argument("dct_type")
         if kind not in DCT_TYPES:
             raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
-        if kind == 1 and given("normalize"):
+        if kind == 1 and argument("normalize"):
             raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
-        if given("n_mfcc") < 1:
-            raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {given('n_mfcc')}")
-        if given("axis") < 0:
-            raise ArgumentValueError(f"Provided axis cannot be negative: it is {given('axis')}")
+        if argument("n_mfcc") < 1:
+            raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {argument('n_mfcc')}")
+        if argument("axis") < 0:
+            raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, None, np.dtype(np.float32))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        data, given = as_floats(inputs[0]), self.node.argument
-        axis = check_axis(given("axis"), data.ndim)
+        data, argument = as_floats(inputs[0]), self.node.argument
+        axis = check_axis(argument("axis"), data.ndim)
         length = data.shape[axis]
-        if given("dct_type") == 1 and length == 1:
+        if argument("dct_type") == 1 and length == 1:
             raise ArgumentValueError("DCT type I requires an extent of more than 1")
-        count = min(given("n_mfcc"), length)
-        matrix = cosine_matrix(length, count, given("dct_type"), orthonormal=given("normalize"), lifter=given("lifter"))
+        count = min(argument("n_mfcc"), length)
+        matrix = cosine_matrix(
+            length, count, argument("dct_type"), orthonormal=argument("normalize"), lifter=argument("lifter")
+        )
         return transform_axis(matrix, data, axis)

@@ -64,6 +64,6 @@ class NonsilentRegion(SampleOperator[None]):
                 f"the samples must be signals: 1-D, not empty, and numbers; not of shape {data.shape} and dtype "
                 f"{data.dtype}"
             )
-        given = self.node.argument
-        start, length = nonsilent_region(data, given("window_length"), given("cutoff_db"), given("reference_power"))
+        window, cutoff, reference = map(self.node.argument, ("window_length", "cutoff_db", "reference_power"))
+        start, length = nonsilent_region(data, window, cutoff, reference)
         return np.array(start, np.int32), np.array(length, np.int32)

@@ -57,23 +57,23 @@ class Spectrogram(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        length, self._step = given("window_length"), given("window_step")
+        argument = node.argument
+        length, self._step = argument("window_length"), argument("window_step")
         for name in ("window_length", "window_step"):
-            if given(name) < 1:
-                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {given(name)}")
-        factors = given("window_fn") or ()
+            if argument(name) < 1:
+                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {argument(name)}")
+        factors = argument("window_fn") or ()
         if factors and len(factors) != length:
             raise ArgumentValueError(
                 f"argument 'window_fn' must have window_length={length} values, not {len(factors)}"
             )
         self._window = np.array(factors, np.float32) if factors else hann_window(length)
-        self._size = length if given("nfft") is None else given("nfft")
+        self._size = length if argument("nfft") is None else argument("nfft")
         if self._size < length:
             raise ArgumentValueError(f"argument 'nfft' must be window_length={length} or more, not {self._size}")
-        self._power = check_power(given("power"))
-        if given("layout") not in ("ft", "tf"):
-            raise ArgumentValueError(f"argument 'layout' must be 'ft' or 'tf', not {given('layout')!r}")
+        self._power = check_power(argument("power"))
+        if argument("layout") not in ("ft", "tf"):
+            raise ArgumentValueError(f"argument 'layout' must be 'ft' or 'tf', not {argument('layout')!r}")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         layout, bins = self.node.argument("layout"), self._size // 2 + 1

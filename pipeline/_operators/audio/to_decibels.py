@@ -49,5 +49,5 @@ class ToDecibels(SampleOperator[None]):
         return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), np.dtype(np.float32))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        given = self.node.argument
-        return to_decibels(as_floats(inputs[0]), given("multiplier"), given("reference"), given("cutoff_db"), out)
+        multiplier, reference, cutoff = map(self.node.argument, ("multiplier", "reference", "cutoff_db"))
+        return to_decibels(as_floats(inputs[0]), multiplier, reference, cutoff, out)

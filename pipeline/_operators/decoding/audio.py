@@ -63,12 +63,12 @@ def decoding_of(node: GraphNode) -> Decoding:
         BuildError: the package that decodes audio isn't installed.
     """
     load_decoder()
-    given = node.argument
+    argument = node.argument
     try:
-        quality = check_quality(given("quality"))
+        quality = check_quality(argument("quality"))
     except ValueError as error:
         raise ArgumentValueError(str(error)) from error
-    return Decoding(check_dtype(given("dtype"), _DTYPES), given("downmix"), quality)
+    return Decoding(check_dtype(argument("dtype"), _DTYPES), argument("downmix"), quality)
 
 
 @implements(AUDIO, "cpu")

@@ -102,14 +102,14 @@ class Inflate(SampleOperator[_State]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        if given("algorithm").upper() != "LZ4":
-            raise ArgumentValueError(f"Unknown inflate algorithm {given('algorithm')!r}: only LZ4 is supported")
-        if len(given("sequence_axis_name")) != 1:
+        argument = node.argument
+        if argument("algorithm").upper() != "LZ4":
+            raise ArgumentValueError(f"Unknown inflate algorithm {argument('algorithm')!r}: only LZ4 is supported")
+        if len(argument("sequence_axis_name")) != 1:
             raise ArgumentValueError(
-                f"argument 'sequence_axis_name' must be a single character, not {given('sequence_axis_name')!r}"
+                f"argument 'sequence_axis_name' must be a single character, not {argument('sequence_axis_name')!r}"
             )
-        self._dtype = to_numpy_type(given("dtype"))
+        self._dtype = to_numpy_type(argument("dtype"))
         self._block = optional_package("lz4.block", "decompressing LZ4", "lz4")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:

@@ -10,10 +10,10 @@ from pipeline._video.clip import Clip
 from pipeline.errors import InputError
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["VideoParts", "split_video"]
+__all__ = ["VideoSegments", "split_video"]
 
 
-class VideoParts(TensorListCPU):
+class VideoSegments(TensorListCPU):
     """A batch of sequences of a video, before they are decoded.
 
     Each sample has the indices of the first frame and of the frame after the last.
@@ -32,7 +32,7 @@ class VideoParts(TensorListCPU):
 
 def split_video(
     batch: TensorList, node: GraphNode, max_batch_size: int, device_id: int | None = None
-) -> list[VideoParts]:
+) -> list[VideoSegments]:
     """Return the batches of a video that is fed to `inputs.video`.
 
     Args:
@@ -53,4 +53,6 @@ def split_video(
     count = len(clip.index)
     firsts = np.arange(0, count, length)
     bounds = np.column_stack([firsts, np.minimum(firsts + length, count)])
-    return [VideoParts(clip, bounds[first : first + max_batch_size]) for first in range(0, len(bounds), max_batch_size)]
+    return [
+        VideoSegments(clip, bounds[first : first + max_batch_size]) for first in range(0, len(bounds), max_batch_size)
+    ]

@@ -10,7 +10,7 @@ from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchem
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
-from pipeline._operators.decoding.input_parts import VideoParts
+from pipeline._operators.decoding.input_parts import VideoSegments
 from pipeline._video.frames import Decoders, read_frames
 from pipeline._video.missing import require_av
 from pipeline._video.nvdec import require_nvdec
@@ -78,15 +78,15 @@ class VideoInput(BatchOperator):
         self._decoders = Decoders(2)  # for this video and the next, which may begin before this one ends
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        parts = batch.request.inputs[self.node.name]
-        assert isinstance(parts, VideoParts)
+        segments = batch.request.inputs[self.node.name]
+        assert isinstance(segments, VideoSegments)
         length: int = self.node.argument("sequence_length")
         padded = self.node.argument("last_sequence_policy") == "pad"
         sequences = []
-        for first, end in parts.dense.tolist():  # type: ignore[union-attr]
+        for first, end in segments.dense.tolist():  # type: ignore[union-attr]
             frames = [*range(first, end)] + [FILL] * (length - (end - first) if padded else 0)
-            target = target_for(parts.clip, RGB, self.setup.kernels)
-            sequences.append(read_frames(parts.clip, frames, target, self._decoders))
+            target = target_for(segments.clip, RGB, self.setup.kernels)
+            sequences.append(read_frames(segments.clip, frames, target, self._decoders))
         if self.node.device == "cpu":
             return [TensorListCPU(sequences, "FHWC")]
         batch.keep_alive.extend(sequences)  # memory of another stream, which must not be reused before the batch ends

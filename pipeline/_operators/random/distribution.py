@@ -60,7 +60,7 @@ class DistributionCpu(BatchOperator):
         if shapes is None or all(shape == shapes[0] for shape in shapes):
             shape = () if shapes is None else shapes[0]
             drawn = draw(generator, (batch.size, *shape), slice(None))
-            if isinstance(drawn, list):  # the chosen elements are arrays, with shapes of their own
+            if isinstance(drawn, list):  # the chosen elements are arrays of different shapes
                 same_shape = len({sample.shape for sample in drawn}) == 1
                 return [TensorListCPU(np.stack(drawn) if same_shape else drawn)]
             return [TensorListCPU(convert(drawn, dtype))]

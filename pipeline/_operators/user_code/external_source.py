@@ -133,7 +133,7 @@ def external_source(
     except GraphError as error:
         if str(error).startswith(EXTERNAL_SOURCE.display):
             raise
-        raise type(error)(f"{EXTERNAL_SOURCE.display}: {error}\n  at {SourceLocation.of_caller()}") from None
+        raise type(error)(f"{EXTERNAL_SOURCE.display}: {error}\n  at {SourceLocation.from_caller()}") from None
     return [
         _single({**common, **{key: column[n] for key, column in columns.items()}, "source": SourceOutput(spec, n)})
         for n in range(num_outputs)

@@ -17,7 +17,7 @@ def ended(code: int, start_method: str) -> Any:
     )
 
 
-def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
+def test_dead_worker_is_recognised_in_an_error_of_torch() -> None:
     """Torch's handler of SIGCHLD raises at any point, for example while a result is opened."""
     torchs = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
     ours = ProxyError("a batch arrived, but its memory can't be opened here")
@@ -32,7 +32,7 @@ def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
     ("code", "start_method", "says_why", "names_main"),
     [(1, "spawn", True, True), (1, "fork", True, False), (-9, "spawn", False, False)],
 )
-def test_advice_is_of_the_kind_of_end(code: int, start_method: str, says_why: bool, names_main: bool) -> None:
+def test_advice_fits_the_cause_of_death(code: int, start_method: str, says_why: bool, names_main: bool) -> None:
     died = dead_worker([ended(code, start_method)])
     assert str(died).startswith("worker 0 (pid 7) ")
     assert ("See its output" in str(died), "__main__" in str(died)) == (says_why, names_main)

@@ -65,7 +65,7 @@ def test_folder_is_private_and_can_be_removed_with_any_umask() -> None:
     assert not folder.exists()
 
 
-def test_a_server_that_is_starting_is_taken_for_no_dead_one() -> None:
+def test_starting_server_is_not_mistaken_for_a_dead_one() -> None:
     over = threading.Event()
 
     def others_start() -> None:

@@ -113,7 +113,7 @@ def test_objects_with_slots_and_with_a_dictionary() -> None:
     assert dict(result) == {"a": 1, "b": 2}
 
 
-def test_what_holds_none_is_not_copied() -> None:
+def test_objects_without_references_are_not_copied() -> None:
     lock = threading.Lock()  # can't be copied
     untouched = {"lock": lock, "deep": [Plain(1)]}
     data = [untouched, Mark(1)]
@@ -123,7 +123,7 @@ def test_what_holds_none_is_not_copied() -> None:
     assert replace(untouched, Mark, number) is untouched
 
 
-def test_what_is_shared_stays_shared() -> None:
+def test_shared_objects_stay_shared() -> None:
     mark = Mark(1)
     inner = [mark]
     calls: list[Mark] = []

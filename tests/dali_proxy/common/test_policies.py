@@ -33,7 +33,7 @@ def test_filled_batches(samples: int, batch_size: int, padded: bool) -> None:
     assert extra == [samples - 1 if padded else place % samples for place in range(len(extra))]
 
 
-def test_nothing_can_not_be_filled() -> None:
+def test_empty_batch_cannot_be_filled() -> None:
     with pytest.raises(errors.ArgumentValueError, match="no samples to fill with"):
         fill([], 2, [], padded=True)
 
@@ -91,7 +91,7 @@ def test_fewer_samples_than_a_batch_has(server: DALIServer) -> None:
     assert batches(loader) == [[0, 1, 0, 1, 0]]
 
 
-def test_a_sampler_in_its_own_order(server: DALIServer) -> None:
+def test_sampler_in_its_own_order(server: DALIServer) -> None:
     sampler = SubsetRandomSampler([6, 2, 9, 4, 0])
     dataset = IndexDataset(10, server.proxy)
     (first, second) = batches(DataLoader(server, dataset, 3, sampler=sampler, last_batch_policy=FILL))
@@ -106,7 +106,7 @@ def test_iterable_datasets(server: DALIServer, policy: LastBatchPolicy, counts: 
 
 
 @pytest.mark.parametrize(("policy", "counts"), [(DROP, [3] * 4), (PARTIAL, [3, 3, 3, 3, 1, 1])])
-def test_each_worker_of_an_iterable_dataset_has_a_last_batch(
+def test_workers_of_an_iterable_dataset_have_a_last_batch_each(
     server: DALIServer, policy: LastBatchPolicy, counts: list[int]
 ) -> None:
     """Like torch's `drop_last`: each worker has 7 samples."""

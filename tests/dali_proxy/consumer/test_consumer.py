@@ -1,4 +1,4 @@
-"""What may come in between while a process fetches results: finalizers, interrupts and other threads."""
+"""Events that interrupt a process while it fetches results: finalizers, signals and other threads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._transport.deferred import OutputFunctions
 from dali_proxy._transport.fetch_ahead import Lookahead
-from dali_proxy._transport.opener import Opened, ResultOpener
+from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import Fetch
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.checked_lock import as_interruption
@@ -40,10 +41,8 @@ def check_one(made: Any, index: int = 3) -> None:
     assert made.tolist() == [[affine_of(index)] * 3]
 
 
-def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
-    server: DALIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A finalizer may come at any place of the thread that asks."""
+def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer may run at any point of the thread that fetches."""
     left = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
     next(left)
     session = left._session
@@ -51,7 +50,7 @@ def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
     class Interrupted(Lookahead):
         def ask(self, key: Any) -> list[Any]:
             as_interruption(lambda: server.consumer.close_session(session))
-            assert session in self._early, "it ended while who holds the lock goes through the sessions"
+            assert session in self._early, "it ended while the holder of the lock iterates over the sessions"
             return super().ask(key)
 
     monkeypatch.setattr(server.consumer._ahead, "__class__", Interrupted)
@@ -59,66 +58,66 @@ def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
     assert check_affine(*next(other)) == [0, 1, 2, 3]
     monkeypatch.undo()
     assert check_affine(*next(other)) == [4, 5, 6, 7]
-    assert session not in server.consumer._ahead._early, "it is told with the next question, or before"
+    assert session not in server.consumer._ahead._early, "the server learns of it with the next request, or earlier"
 
 
-def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALIServer) -> None:
+def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
     iterator = iter(loader)
     next(iterator)
     wait_until(lambda: server.stats().batches >= 8)
-    wait_until(lambda: next(iterator) is not None and bool(server.consumer._questions))  # the next one was fetched
+    wait_until(lambda: next(iterator) is not None and bool(server.consumer._requests))  # the next one was fetched
     consumer = server.consumer
-    consumer._unwanted.add_batch(1 << 20, 0)
+    consumer._releases.add_batch(1 << 20, 0)
     next(iterator)
-    assert not consumer._unwanted
+    assert not consumer._releases
 
 
-def test_a_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
+def test_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
     consumer = server.consumer
     consumer._fetch_early([(1, 5)])
-    assert not consumer._questions
+    assert not consumer._requests
 
 
-def test_a_thread_asks_while_another_one_takes_the_same_batch(
+def test_thread_requests_a_batch_that_another_one_is_opening(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)
     made: list[Any] = []
-    tensors = Opened.tensors
+    tensors = OutputFunctions.tensors
 
-    def slow(opened: Opened) -> Any:
-        monkeypatch.setattr(Opened, "tensors", tensors)
+    def slow(opened: OutputFunctions) -> Any:
+        monkeypatch.setattr(OutputFunctions, "tensors", tensors)
         made.append(threads.submit(server.produce_data, batch))
         wait_until(lambda: made[0].running() or made[0].done())
-        threading.Event().wait(0.1)  # it should wait for this thread now; had it not, nothing would fail
+        threading.Event().wait(0.1)  # now it should wait for this thread; if it didn't, nothing would fail
         return tensors(opened)
 
-    monkeypatch.setattr(Opened, "tensors", slow)
+    monkeypatch.setattr(OutputFunctions, "tensors", slow)
     with ThreadPoolExecutor(1) as threads:
         taken = server.produce_data(batch)
         check_one(taken)
         assert made[0].result() is taken
 
 
-def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
+def test_thread_requests_a_batch_that_another_one_has_just_opened(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)
     ask = ConsumerClient._ask
 
-    def late(consumer: ConsumerClient, key: Any, question: Any, *more: Any) -> Any:
+    def late(consumer: ConsumerClient, key: Any, message: Any, *more: Any) -> Any:
         monkeypatch.setattr(ConsumerClient, "_ask", ask)
         check_one(server.produce_data(batch))
-        return ask(consumer, key, question, *more)
+        return ask(consumer, key, message, *more)
 
     monkeypatch.setattr(ConsumerClient, "_ask", late)
     check_one(server.produce_data(batch))
-    assert not server.consumer._questions
+    assert not server.consumer._requests
 
 
-def test_an_answer_is_not_replaced(server: DALIServer) -> None:
-    """What was sent twice, since an interrupt came, is refused the second time."""
+def test_answer_is_not_replaced(server: DALIServer) -> None:
+    """An interrupt makes the client send a request twice; the server refuses the second one."""
     batch = one_batch(server)
     wait_until(lambda: server.stats().batches == 1)
     consumer = server.consumer
@@ -137,8 +136,8 @@ def test_an_answer_is_not_replaced(server: DALIServer) -> None:
     check_one(server.produce_data(batch))
 
 
-def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs a batch, for which nobody waits then."""
+def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt costs one batch, which has no consumer afterwards."""
     batch, following = one_batch(server), one_batch(server, 4)
 
     def interrupted(_opener: ResultOpener, _result: Any, fds: tuple[int, ...]) -> None:
@@ -154,10 +153,10 @@ def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pyt
     check_one(server.produce_data(following), 4)
 
 
-def test_what_is_posted_goes_on_when_the_server_reads_again(
+def test_posted_messages_continue_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for what was fetched early says nothing to the server."""
+    """A consumer that waits for a prefetched result sends nothing to the server."""
     post, push = Channel.post, Outgoing._push
     busy = []
 

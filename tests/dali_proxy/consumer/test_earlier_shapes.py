@@ -1,4 +1,4 @@
-"""An output that was one tensor doesn't become a list unasked."""
+"""An output that was one tensor never becomes a list without `ragged`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ODD = (6, 10)
 
 
 class OddWidths(IndexDataset):
-    """Two samples are wider than the others."""
+    """A dataset with two samples that are wider than the others."""
 
     def __getitem__(self, index: int) -> Any:
         width = 3 + (index in ODD)
@@ -47,7 +47,7 @@ def test_samples_of_other_shapes_can_be_left_out(server: DALIServer) -> None:
     assert [error.dataset_index for error in bad] == [*ODD]
 
 
-def test_ragged_that_was_chosen_is_no_error(server: DALIServer) -> None:
+def test_explicit_ragged_is_accepted(server: DALIServer) -> None:
     loader = DataLoader(server, OddWidths(8, server.proxy), batch_size=4, ragged="list")
     assert [type(images) is list for images, _ in loader] == [False, True]
 
@@ -68,19 +68,19 @@ def test_later_epochs_know_the_shapes_of_earlier_ones(server: DALIServer) -> Non
 
 
 class TwoShapes(IndexDataset):
-    """The first output has one shape in every batch, the second one several, of one pipeline's output."""
+    """From one output of a pipeline, create an output with one shape in every batch and one with several shapes."""
 
     def __getitem__(self, index: int) -> Any:
         return self.transform(np.zeros(3, np.int32)), self.transform(np.zeros(1 + index % 4, np.int32)), index
 
 
-def test_views_of_one_output_are_told_apart(server: DALIServer) -> None:
+def test_views_of_one_output_are_distinguished(server: DALIServer) -> None:
     for one, other, _ in DataLoader(server, TwoShapes(8, server.proxy), batch_size=4):
         assert one.shape == (4, 3)
         assert [len(each) for each in other] == [1, 2, 3, 4]
 
 
-def test_produce_data_knows_what_it_produced() -> None:
+def test_produce_data_remembers_its_product() -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = torch.utils.data.DataLoader(OddWidths(8, server.proxy), batch_size=4)
         first, second = loader

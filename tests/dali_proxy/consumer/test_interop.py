@@ -1,4 +1,4 @@
-"""Tensors of a pipeline as torch tensors: no copy where none is asked for, and the right order of streams."""
+"""Conversion of a pipeline's tensors to torch tensors: no copy unless requested, and the right order of streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ragged() -> TensorListCPU:
 
 
 def counting(device: str = "cpu") -> Any:
-    """Batches of 1, 2, 3 ... in memory of a buffer pool."""
+    """Return batches of 1, 2, 3 ... in memory of a buffer pool."""
     seen = [0]
 
     def source() -> Any:
@@ -50,7 +50,7 @@ def test_types() -> None:
 @pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: str(kind.name))
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), ()])
-def test_every_dtype(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> None:
+def test_tensors_of_all_dtypes(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> None:
     data = np.ones(shape, to_numpy_type(kind))
     made = to_torch_tensor(TensorCPU(data), copy=copy)
     assert made.dtype == to_torch_type[kind]
@@ -58,7 +58,7 @@ def test_every_dtype(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> 
     assert made.numpy().tolist() == data.tolist()
 
 
-def test_a_copy_unless_told_otherwise() -> None:
+def test_copy_is_the_default() -> None:
     tensor = TensorCPU(DATA.copy())
     assert to_torch_tensor(tensor).data_ptr() != tensor.data_ptr()
     assert to_torch_tensor(tensor, copy=True).data_ptr() != tensor.data_ptr()
@@ -80,7 +80,7 @@ def test_batches() -> None:
 
 @pytest.mark.parametrize("array", [np.broadcast_to(DATA, (4, 2, 3)), DATA.T, DATA[:, ::-1], DATA[::2]])
 @pytest.mark.parametrize("copy", [False, True])
-def test_memory_that_can_not_be_shared_is_copied(array: Any, copy: bool) -> None:
+def test_memory_that_cannot_be_shared_is_copied(array: Any, copy: bool) -> None:
     made = to_torch_tensor(TensorCPU(array), copy=copy)
     assert made.is_contiguous()
     assert made.tolist() == array.tolist()
@@ -107,12 +107,12 @@ def test_outputs_are_shared_and_stay() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "x", None])
-def test_no_tensor(wrong: Any) -> None:
+def test_objects_without_data_are_refused(wrong: Any) -> None:
     with pytest.raises(errors.ArgumentTypeError, match="a tensor of a pipeline"):
         to_torch_tensor(wrong)
 
 
-def test_anything_with_dlpack() -> None:
+def test_objects_with_dlpack_are_accepted() -> None:
     assert to_torch_tensor(DATA.copy(), copy=False).tolist() == DATA.tolist()
 
 
@@ -137,7 +137,7 @@ def test_feed(source: Any, stream: Any) -> None:
     assert target.tolist() == DATA.tolist()
 
 
-def test_feed_into_any_strides() -> None:
+def test_feed_accepts_any_strides() -> None:
     """DALI writes into memory as if it were contiguous."""
     target = torch.zeros(3, 2).T
     feed_ndarray(TensorCPU(DATA), target)
@@ -162,7 +162,7 @@ def test_feed_a_parameter() -> None:
         (TensorCPU(DATA), DATA, "not into ndarray"),
     ],
 )
-def test_feed_refuses(source: Any, target: Any, message: str) -> None:
+def test_feed_refuses_wrong_targets(source: Any, target: Any, message: str) -> None:
     with pytest.raises(errors.GraphError, match=message):
         feed_ndarray(source, target)
 
@@ -192,7 +192,7 @@ def test_gpu_outputs_are_shared_and_stay() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_memory_is_not_used_again_while_a_slow_reader_reads() -> None:
+def test_gpu_memory_is_not_reused_while_a_slow_reader_reads() -> None:
     pipe = counting("gpu")
     stream = torch.cuda.Stream()
     sums = []
@@ -203,7 +203,7 @@ def test_gpu_memory_is_not_used_again_while_a_slow_reader_reads() -> None:
             torch.cuda._sleep(5_000_000)
             sums.append((number, tensor.sum() / tensor.numel()))
         del output, tensor
-    stream.synchronize()  # the means lie on it, and reading them waits for another one
+    stream.synchronize()  # the means are on it, and reading them waits for another stream
     assert [number for number, _ in sums] == [round(float(mean)) for _, mean in sums]
     pipe.close()
 
@@ -267,7 +267,7 @@ def test_gpu_iterators() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_tensors_made_by_hand() -> None:
+def test_gpu_tensors_from_other_memory() -> None:
     tensor = TensorGPU.from_host(DATA)
     shared = to_torch_tensor(tensor, copy=False)
     assert shared.data_ptr() == tensor.data_ptr()

@@ -1,4 +1,4 @@
-"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostLane`."""
+"""Batches that the server prepared for the consumer's GPU. Here, the CPU stands for the GPU: see `HostStream`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import torch.utils.data
 from msgspec.structs import replace
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._consumer import device_stage as second_half
+from dali_proxy._consumer import device_stage
 from dali_proxy._consumer.launcher import Launcher
 from dali_proxy._transport import slot_view
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline._compiler.device_planner import PlannedBatch, Planner
-from pipeline._compiler.partition import halves_by_device
+from pipeline._compiler.partition import stages_by_device
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.errors import CudaError
 from pipeline._rng import BatchKey
 from pipeline.errors import DeviceError
 from pipeline.tensors import TensorListCPU
-from tests.dali_proxy.host_lane import HostLane
-from tests.dali_proxy.host_lane import Moment as HostMoment
+from tests.dali_proxy.host_stream import Event as HostEvent
+from tests.dali_proxy.host_stream import HostStream
 from tests.pipeline.kernels import emulator
 from tests.waiting import wait_until
 
@@ -40,7 +40,7 @@ BATCH = 4
 
 
 class Registered:
-    """Memory as if it were registered with CUDA."""
+    """Memory that looks registered with CUDA."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -48,15 +48,15 @@ class Registered:
 
 
 @pytest.fixture
-def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostLane]:
-    """The lanes that are opened, in place of those of CUDA; "bounced" for memory that can't be pinned."""
-    opened: list[HostLane] = []
+def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostStream]:
+    """Return the opened streams, which replace CUDA; "bounced" stands for memory that can't be pinned."""
+    opened: list[HostStream] = []
 
-    def open_lane(device_id: int) -> HostLane:
-        opened.append(HostLane(device_id))
+    def open_stream(device_id: int) -> HostStream:
+        opened.append(HostStream(device_id))
         return opened[-1]
 
-    monkeypatch.setattr(second_half, "CudaLane", open_lane)
+    monkeypatch.setattr(device_stage, "SideStream", open_stream)
     pins = getattr(request, "param", "pinned") == "pinned"
     monkeypatch.setattr(slot_view.PinnedMemory, "from_memory", lambda memory, _: Registered(memory) if pins else None)
     return opened
@@ -64,7 +64,7 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
 def job(device: str) -> Any:
-    """Pictures that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
+    """Images cropped at random and mirrored, with one output size and with several; numbers on the GPU and the CPU."""
     x = fn.external_source(name="x")
     number = fn.external_source(name="number")
     images = x.gpu() if device == "gpu" else x
@@ -76,7 +76,7 @@ def job(device: str) -> Any:
 
 
 class Numbered(torch.utils.data.Dataset[Any]):
-    """Noise of different sizes; one that `odd` names has other channels, one that `low` names is low."""
+    """Noise of different sizes. The sample `odd` has another number of channels, the sample `low` has few rows."""
 
     def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
         self.transform, self.odd, self.low = transform, odd, low
@@ -93,7 +93,7 @@ class Numbered(torch.utils.data.Dataset[Any]):
 
 def epoch(server: DALIServer) -> list[Any]:
     loader = DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2)
-    return list(loader)  # all at once: memory that was used again too early shows as a wrong batch
+    return list(loader)  # all at once: memory that is reused too early shows as a wrong batch
 
 
 @pytest.fixture(scope="module")
@@ -108,36 +108,36 @@ def check(found: list[Any], expected: list[Any]) -> None:
         assert one[0].shape == (*other[0].shape,)
         for made, wanted in ((one[0], other[0]), *zip(one[1], other[1], strict=True)):
             assert made.shape == wanted.shape
-            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where halves are rounded"
+            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where the values are rounded"
         for made, wanted in zip(one[2:], other[2:], strict=True):
             assert torch.equal(made, wanted)
 
 
 @pytest.mark.parametrize(
-    ("lanes", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["lanes"]
+    ("streams", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["streams"]
 )
-def test_an_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
+def test_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> None:
     with DALIServer(job("gpu", device_id=0), mode=mode, placement="consumer") as server:
         found = epoch(server)
         check(found, expected)
-        (lane,) = lanes
+        (stream,) = streams
         batches = len(found)
-        assert (lane.launches, lane.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
-        assert lane.bounced in (0, batches)
+        assert (stream.launches, stream.copies) == (2 * batches, 2 * batches), "images with their tables, and numbers"
+        assert stream.bounced in (0, batches)
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):
-                assert memory.untyped_storage().data_ptr() in lane.handed_over
-        assert not server.consumer._second_half._runs, "there is no executor"  # type: ignore[union-attr]
+                assert memory.untyped_storage().data_ptr() in stream.waited_for
+        assert not server.consumer._device_stage._runs, "no executor was created"  # type: ignore[union-attr]
         steps = server.stats().operators
         assert steps["plan for the consumer's GPU"].batches == batches
         (name,) = [name for name in steps if "copy_to_gpu" in name]
         assert "crop_mirror_normalize" in name
         assert steps[name].batches == batches
-    assert lane.closed
+    assert stream.closed
     check(found, expected)  # they outlive the server
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_batches_survive_a_server_that_dies(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), placement="consumer", restart="on-failure") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         batches = [next(iterator)]
@@ -146,23 +146,23 @@ def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expecte
         batches += list(iterator)
         check(batches, expected)
         assert server.losses.restarts >= 1
-    assert all(lane.closed for lane in lanes)
+    assert all(stream.closed for stream in streams)
 
 
-def test_an_epoch_that_is_left_and_another_one(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_epoch_after_an_abandoned_one(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         check([next(iterator)], expected[:1])
         del iterator
-        wait_until(lambda: not server.consumer._questions)
+        wait_until(lambda: not server.consumer._requests)
         check(epoch(server), expected)
-        lanes[0].work()  # what was issued in vain, too
+        streams[0].work()  # the unused work, too
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
-        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # a request returns slots
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(lanes: list[HostLane]) -> None:
-    """That is an executor's, which finds no GPU here."""
+def test_images_that_the_kernel_refuses_use_the_executor(streams: list[HostStream]) -> None:
+    """An executor processes them; it finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
@@ -180,7 +180,7 @@ def cut() -> Any:
     return fn.crop_mirror_normalize(images, crop=(7, 12), name="cut"), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -> None:
+def test_error_names_operator_line_and_dataset_index(streams: list[HostStream]) -> None:
     with DALIServer(cut(device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy, low=6), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -193,16 +193,16 @@ def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -
         assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
 
 
-def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = HostLane.launch
+def test_error_of_the_gpu_costs_its_batch_only(streams: list[HostStream], monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = HostStream.launch
 
-    def failing(lane: HostLane, *arguments: Any) -> None:
-        if lane.launches == 2:
-            lane.launches += 1
+    def failing(stream: HostStream, *arguments: Any) -> None:
+        if stream.launches == 2:
+            stream.launches += 1
             raise CudaError("launch of crop_resize_normalize", "no reason")
-        launch(lane, *arguments)
+        launch(stream, *arguments)
 
-    monkeypatch.setattr(HostLane, "launch", failing)
+    monkeypatch.setattr(HostStream, "launch", failing)
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -213,34 +213,34 @@ def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeyp
 
 
 def test_first_error_of_the_gpu_is_raised_though_others_follow(
-    lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch
+    streams: list[HostStream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(lane: HostLane, *arguments: Any) -> None:
+    def failing(stream: HostStream, *arguments: Any) -> None:
         raise CudaError(f"call with {len(arguments)} arguments", "no reason")
 
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=0))
         with monkeypatch.context() as patch:
-            patch.setattr(HostLane, "launch", failing)
-            patch.setattr(HostLane, "mark", failing)
+            patch.setattr(HostStream, "launch", failing)
+            patch.setattr(HostStream, "record_event", failing)
             with pytest.raises(BatchError, match="call with 3 arguments"):
                 next(iterator)
 
 
 class Connected:
-    """A publisher and a launcher in one process, and nothing between them."""
+    """A publisher and a launcher in one process, connected directly."""
 
     def __init__(self) -> None:
         self.publisher = ResultPublisher()
         self.account = self.publisher.account()
         fds = [os.dup(fd) for fd in self.account.control_fds]
         self.opener = ResultOpener(fds, self.account.control_nbytes)
-        self.lanes: list[HostLane] = []
-        self.launcher = Launcher(0, self._open_lane)
+        self.streams: list[HostStream] = []
+        self.launcher = Launcher(0, self._open_stream)
 
-    def _open_lane(self, device_id: int) -> HostLane:
-        self.lanes.append(HostLane(device_id))
-        return self.lanes[-1]
+    def _open_stream(self, device_id: int) -> HostStream:
+        self.streams.append(HostStream(device_id))
+        return self.streams[-1]
 
     def publish(self, planned: PlannedBatch) -> tuple[Any, list[Any]]:
         result, fds = self.publisher.publish(self.account, 1, 2, self.publisher.stage_planned(planned))
@@ -263,8 +263,8 @@ class Connected:
 def connected() -> Iterator[Connected]:
     made = Connected()
     yield made
-    for lane in made.lanes:
-        lane.work()
+    for stream in made.streams:
+        stream.work()
     made.close()
 
 
@@ -272,7 +272,7 @@ def planner(define: Callable[[Any], Any]) -> Planner:
     pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=1)
     with pipe:
         pipe.set_outputs(define(fn.external_source(name="x")))
-    return Planner(halves_by_device(pipe._internals.graph).second, pipe._internals.arguments.executor_config())
+    return Planner(stages_by_device(pipe._internals.graph).device, pipe._internals.arguments.executor_config())
 
 
 def noise(*heights: int) -> TensorListCPU:
@@ -284,7 +284,7 @@ def small(x: Any) -> Any:
     return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(5, 6)))
 
 
-def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
+def test_slot_is_returned_once_after_its_copy_has_ended(connected: Connected) -> None:
     plan = planner(small)
     made = []
     for round_ in range(3):
@@ -295,9 +295,9 @@ def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected)
         del arrays
         gc.collect()
         assert connected.lent == round_ + 1, "the GPU hasn't read them"
-    (lane,) = connected.lanes
-    lane.work()
-    connected.launcher.give_back()
+    (stream,) = connected.streams
+    stream.work()
+    connected.launcher.release_finished()
     assert connected.lent == 0
     assert connected.publisher.pool.stats().slots == 3
     tensors = [issued.tensors()[0] for issued in made]
@@ -305,7 +305,7 @@ def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected)
     again = plan.plan([noise(8, 9, 10, 11)], BatchKey())
     assert again is not None
     connected.publish(again)
-    assert connected.publisher.pool.stats().slots == 3, "slots are used again"
+    assert connected.publisher.pool.stats().slots == 3, "slots are reused"
 
 
 def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None:
@@ -322,7 +322,7 @@ def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None
         np.testing.assert_array_equal(one.numpy(), other)
 
 
-def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) -> None:
+def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> None:
     planned = planner(small).plan([noise(8, 9)], BatchKey())
     assert planned is not None
     good, arrays = connected.publish(planned)
@@ -335,8 +335,8 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
         replace(good, outputs=(replace(output, nbytes=output.nbytes - 4),)),
         replace(good, outputs=(replace(output, dtype="float33"),)),
         replace(good, outputs=(replace(output, launch=None, copied=block),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, pictures=block)),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, pictures=launch.pictures + 1)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, images=block)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, images=launch.images + 1)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=0)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=60000)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, channels_table=good.launched_nbytes)),)),
@@ -350,20 +350,20 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
     connected.launcher.issue(good, arrays, pinned=True)
 
 
-def test_a_slot_goes_back_once_though_two_threads_look() -> None:
-    """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
+def test_slot_is_returned_once_by_two_threads() -> None:
+    """While one thread looks at a copy that has ended, the next copy, which hasn't, must stay."""
     launcher = Launcher(None)
-    going = HostMoment()
+    going = HostEvent()
 
-    class Looked(HostMoment):
+    class Looked(HostEvent):
         def query(self) -> bool:
             other.start()
             other.join(0.1)  # it has nothing to wait for
             return True
 
-    other = threading.Thread(target=launcher.give_back)
+    other = threading.Thread(target=launcher.release_finished)
     launcher._copying += [(Looked(), "ended"), (going, "going")]
-    launcher.give_back()
+    launcher.release_finished()
     assert [held for _, held in launcher._copying] == ["going"]
     going.done = True
     launcher.close()

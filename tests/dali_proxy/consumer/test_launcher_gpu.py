@@ -1,4 +1,4 @@
-"""Batches whose work on the GPU the server has prepared, on a GPU: the bits that an executor makes of them."""
+"""Batches that the server prepared, on a GPU: bit-identical to those of an executor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._consumer import device_stage as second_half
+from dali_proxy._consumer import device_stage
 from dali_proxy._server import placement
 from pipeline import fn, pipeline_def, types
 from tests.waiting import wait_until
@@ -23,7 +23,7 @@ BATCH = 16
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3, device_id=0)
 def job() -> Any:
-    """Two chains over the same pictures, of one size and of many, the pictures, numbers on the GPU and on the CPU."""
+    """Two chains over the same images, with one and several output sizes; numbers on the GPU and the CPU."""
     images = fn.external_source(name="x").gpu()
     number = fn.external_source(name="number")
     normal = fn.crop_mirror_normalize(
@@ -39,7 +39,7 @@ def job() -> Any:
 
 
 class Noise(torch.utils.data.Dataset[Any]):
-    """Pictures of different sizes; those of the batch `odd` have four channels, the one that `low` names is empty."""
+    """Images of different sizes. Those of the batch `odd` have four channels; the image `low` is empty."""
 
     def __init__(self, transform: Any, length: int = 6 * BATCH, odd: int = -1, low: int = -1) -> None:
         self.transform, self.length, self.odd, self.low = transform, length, odd, low
@@ -66,14 +66,14 @@ def epoch(server: DALIServer, dataset: Any, **options: Any) -> list[Any]:
         assert all(each.is_cuda for each in (*narrow, *images))
         assert not drawn.is_cuda
         assert not same.is_cuda
-    return [on_cpu(batch) for batch in held]  # all at once: memory that was used again too early shows as a wrong batch
+    return [on_cpu(batch) for batch in held]  # all at once: memory that is reused too early shows as a wrong batch
 
 
 @pytest.fixture
 def by_executor(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Servers prepare nothing: an executor in this process runs all batches; until `undo`."""
-    for module in (placement, second_half):
-        monkeypatch.setattr(module, "simple_parts", lambda graph: None)
+    """Let servers prepare nothing until `undo`: an executor in this process runs all batches."""
+    for module in (placement, device_stage):
+        monkeypatch.setattr(module, "simple_derivations", lambda graph: None)
     return monkeypatch
 
 
@@ -88,7 +88,7 @@ def check(found: Any, expected: Any) -> None:
 
 
 def prepared(server: DALIServer) -> int:
-    """How many batches the server has prepared."""
+    """Return how many batches the server has prepared."""
     return sum(times.batches for name, times in server.stats().operators.items() if "→" in name and "copy" in name)
 
 
@@ -96,7 +96,7 @@ def prepared(server: DALIServer) -> int:
     ("mode", "start", "pin"),
     [("process", "fork", "1"), ("process", "spawn", "1"), ("thread", "fork", "1"), ("process", "fork", "0")],
 )
-def test_the_bits_of_an_executor(
+def test_launcher_computes_the_bits_of_an_executor(
     by_executor: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch, mode: Any, start: str, pin: str
 ) -> None:
     with DALIServer(job(), mode=mode, placement="consumer") as server:
@@ -111,7 +111,7 @@ def test_the_bits_of_an_executor(
         assert any(each is not None for each in view._pinned.values()) == (pin == "1")
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(by_executor: pytest.MonkeyPatch) -> None:
+def test_images_that_the_kernel_does_not_accept_use_separate_operators(by_executor: pytest.MonkeyPatch) -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy, odd=1), BATCH)]
     by_executor.undo()
@@ -127,7 +127,7 @@ def mixed() -> Any:
     return fn.crop_mirror_normalize(images, mean=[100.0], std=[50.0]), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index() -> None:
+def test_error_names_operator_line_and_dataset_index() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         iterator = iter(DataLoader(server, Noise(server.proxy, low=BATCH + 3), BATCH))
         assert next(iterator)[-1].tolist() == list(range(BATCH))
@@ -152,12 +152,12 @@ def test_memory_is_bounded_and_slots_come_back() -> None:
         del images, _
         gc.collect()
         publisher = server._life.host._host._publisher  # type: ignore[union-attr]
-        # Whoever asks the server for anything also gives back what the GPU has read.
+        # Any request to the server also returns the slots that the GPU has read.
         wait_until(lambda: prepared(server) == 60 and publisher.pool.stats().lent == 0)
         assert publisher.pool.stats().slots < 60
 
 
-def test_what_is_issued_in_a_mode_of_torchs_can_be_trained_on_outside() -> None:
+def test_batches_from_inference_mode_can_be_trained_on() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         iterator = iter(DataLoader(server, Noise(server.proxy), BATCH))
         with torch.inference_mode():
@@ -170,7 +170,7 @@ def test_what_is_issued_in_a_mode_of_torchs_can_be_trained_on_outside() -> None:
         assert torch.allclose(weight.grad, images.sum(0), atol=1e-3)
 
 
-def test_a_stream_of_the_users_own_waits_for_the_data() -> None:
+def test_stream_of_the_user_waits_for_the_data() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy), BATCH)]
         found = []
@@ -178,10 +178,10 @@ def test_a_stream_of_the_users_own_waits_for_the_data() -> None:
             for images, *rest in DataLoader(server, Noise(server.proxy), BATCH):
                 busy = torch.ones(2048, 2048, device="cuda")
                 for _ in range(20):
-                    busy = busy @ busy * 1e-4  # so that what comes next is late
+                    busy = busy @ busy * 1e-4  # so that later work is delayed
                 doubled = images * 2
                 found.append((doubled, rest))
-                del images  # its memory may be used again, but not before `doubled` was made
+                del images  # its memory may be reused, but not before `doubled` was computed
             torch.cuda.synchronize()
         for (doubled, rest), (images, *others) in zip(found, expected, strict=True):
             assert torch.equal(doubled.cpu(), images * 2)

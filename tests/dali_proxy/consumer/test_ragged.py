@@ -39,11 +39,11 @@ def test_forms(sizes: list[list[int]], dtype: torch.dtype) -> None:
     padded = formed(samples, "pad")
     assert padded.shape == (len(samples), *np.max(sizes, axis=0))
     assert padded.dtype == dtype
-    for place, sample in zip(padded, samples, strict=True):
-        inside = torch.zeros(place.shape, dtype=torch.bool)
+    for row, sample in zip(padded, samples, strict=True):
+        inside = torch.zeros(row.shape, dtype=torch.bool)
         inside[tuple(slice(length) for length in sample.shape)] = True
-        assert torch.equal(place[inside], sample.reshape(-1))
-        assert not place[~inside].any()
+        assert torch.equal(row[inside], sample.reshape(-1))
+        assert not row[~inside].any()
 
 
 def test_layouts_of_nested_tensors() -> None:
@@ -58,7 +58,7 @@ def test_layouts_of_nested_tensors() -> None:
 
 
 class Growing(IndexDataset):
-    """Sample i has i + 1 numbers; of the last batch, all have one."""
+    """Sample i has i + 1 numbers; the samples of the last batch have one."""
 
     def __getitem__(self, index: int) -> Any:
         width = index + 1 if index < 8 else 1
@@ -82,7 +82,7 @@ def test_loader(server: DALIServer, ragged: Any, num_workers: int) -> None:
     assert dense.flatten().tolist() == [affine_of(index) for index in range(8, 12)]
 
 
-def test_memory_goes_back_at_once(serve: Callable[..., DALIServer]) -> None:
+def test_memory_is_returned_immediately(serve: Callable[..., DALIServer]) -> None:
     server = serve(affine())
     held = [images for _ in range(10) for images, _ in DataLoader(server, Growing(8, server.proxy), 8, ragged="nested")]
     assert all(each.is_nested for each in held)

@@ -8,7 +8,7 @@ from pathlib import Path
 from dali_proxy._host.driver_files import remove_driver_files
 
 
-def test_only_those_of_the_process_are_removed() -> None:
+def test_driver_files_of_other_processes_stay() -> None:
     pid = 0x7FFFFFF0  # higher than any process ID
     shared = Path("/dev/shm")
     own = [shared / f"cuda.shm.{os.getuid():x}.{pid:x}.{number}" for number in (1, 2)]

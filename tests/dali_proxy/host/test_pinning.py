@@ -52,7 +52,7 @@ def pinner(register: Register) -> Iterator[Pinner]:
     pinner.close()
 
 
-def test_it_tells_when_memory_is_pinned_and_does_not_wait_for_that(pinner: Pinner, register: Register) -> None:
+def test_pinning_is_reported_and_not_waited_for(pinner: Pinner, register: Register) -> None:
     register.go_on.clear()
     done, pinned = threading.Semaphore(0), []
     blocks = [np.zeros(10, np.uint8), np.zeros(20, np.uint8)]
@@ -71,7 +71,7 @@ def test_it_tells_when_memory_is_pinned_and_does_not_wait_for_that(pinner: Pinne
     assert register.asked == [10, 20]
 
 
-def test_what_is_refused_is_not_told_and_nothing_is_kept(pinner: Pinner, register: Register) -> None:
+def test_refused_memory_is_neither_reported_nor_kept(pinner: Pinner, register: Register) -> None:
     done = threading.Event()
     register.refused = True
     block = np.zeros(10, np.uint8)
@@ -86,7 +86,7 @@ def test_what_is_refused_is_not_told_and_nothing_is_kept(pinner: Pinner, registe
     assert not done.is_set()
 
 
-def test_the_end_waits_for_no_memory_that_was_not_begun(pinner: Pinner, register: Register) -> None:
+def test_end_skips_memory_that_was_not_begun(pinner: Pinner, register: Register) -> None:
     register.go_on.clear()
     pinner.pin(np.zeros(1, np.uint8), lambda memory: None)
     until(lambda: bool(register.asked))
@@ -101,7 +101,7 @@ def test_the_end_waits_for_no_memory_that_was_not_begun(pinner: Pinner, register
     assert register.asked == [1]
 
 
-def test_an_unused_one_has_no_thread(register: Register) -> None:
+def test_unused_pinning_has_no_thread(register: Register) -> None:
     before = threading.active_count()
     pinner = Pinner(register)
     assert threading.active_count() == before

@@ -38,7 +38,7 @@ def options(tmp_path: Path) -> HostOptions:
     return HostOptions(path=str(tmp_path / "socket"), key=b"k" * 32, server=b"s" * 16)
 
 
-def test_it_starts_and_stops(options: HostOptions) -> None:
+def test_host_starts_and_stops(options: HostOptions) -> None:
     host = ProcessHost(serialize_for_host(affine()), options)
     assert host.alive
     assert host.describe_exit() == ""
@@ -51,14 +51,14 @@ def test_it_starts_and_stops(options: HostOptions) -> None:
     assert not Path(options.path).exists()
 
 
-def test_what_is_no_pipeline_is_an_error_here(options: HostOptions) -> None:
+def test_invalid_pipeline_is_an_error_of_the_parent(options: HostOptions) -> None:
     with pytest.raises(PipelineError) as caught:
         ProcessHost(b"garbage", options)
     assert not isinstance(caught.value, ServerDiedError)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_its_parent_does(number: signal.Signals) -> None:
+def test_host_ends_with_its_parent(number: signal.Signals) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent.stdout as output:
@@ -103,7 +103,7 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize("word", ["starting", "busy"])
-def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str) -> None:
+def test_folder_of_a_host_is_removed_when_its_parent_dies_while_it_is(word: str) -> None:
     script = f"STARTING = {word == 'starting'}\n{SLOW_PARENT}"
     parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -118,12 +118,12 @@ def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str)
     host.kill()  # otherwise it may wait for long
 
 
-def test_the_parent_may_have_anything_in_its_path(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_of_the_parent_may_hold_any_object(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore entries that aren't text
     ProcessHost(serialize_for_host(affine()), options).stop("test")
 
 
-def test_started_by_hand_it_says_what_it_is() -> None:
+def test_host_started_by_hand_explains_itself() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "dali_proxy._host"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
@@ -131,7 +131,7 @@ def test_started_by_hand_it_says_what_it_is() -> None:
     assert "DALIServer" in run.stderr
 
 
-def test_it_is_in_a_session_of_its_own(options: HostOptions) -> None:
+def test_host_has_its_own_session(options: HostOptions) -> None:
     host = ProcessHost(serialize_for_host(affine()), options)
     assert os.getsid(host.pid) != os.getsid(0)
     os.kill(host.pid, signal.SIGINT)

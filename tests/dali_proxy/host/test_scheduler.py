@@ -56,7 +56,7 @@ def test_workers_take_turns_and_stay_in_order(workers: list[Worker]) -> None:
     assert (scheduler.running, scheduler.queued) == (0, 0)
 
 
-def test_no_more_than_depth_run_at_once(workers: list[Worker]) -> None:
+def test_depth_limits_requests_that_run(workers: list[Worker]) -> None:
     scheduler = Scheduler(3)
     for seq in range(5):
         scheduler.add(request(workers[0], seq))

@@ -26,7 +26,7 @@ def store() -> Store:
     return Store(100)
 
 
-def test_find_and_remove(store: Store) -> None:
+def test_results_are_found_and_removed(store: Store) -> None:
     one, other = request(1, 0), request(2, 0)
     store.add(one)
     store.add(other)

@@ -69,6 +69,24 @@ print(server._life.host.describe_exit(60))
 server.stop()
 """
 
+DELETED_FOLDER = """
+import os
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine
+
+os.rmdir(os.getcwd())
+with DALIServer(affine()) as server:
+    print(len(list(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=1))))
+"""
+
+
+def test_working_directory_that_was_deleted_works(tmp_path: Path) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    command = [sys.executable, "-c", DELETED_FOLDER]
+    done = subprocess.run(command, cwd=folder, env=with_project(), capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
+
 
 def test_paths_that_are_not_utf8_work(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
@@ -89,7 +107,7 @@ def test_server_ends_on_sigterm_though_its_parent_blocks_signals_and_files(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interpreter_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_interpreter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setattr(sys, "exec_prefix", "/nowhere")
     monkeypatch.setattr("multiprocessing.spawn._python_exe", None)

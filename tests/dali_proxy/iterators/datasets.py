@@ -1,4 +1,4 @@
-"""Pipelines of the samples 1, 2, 3 ... with either library, in the order of a reader."""
+"""Pipelines over the samples 1, 2, 3 ... with either library, in the order of a reader."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class Numbered:
     """A source of the samples `first + 1` to `first + samples`, repeated endlessly.
 
     Args:
-        samples: how many there are.
-        batch_size: of the batches.
-        padded: whether the last sample fills the last batch; else the first ones do, and the next follow.
-        first: added to each.
+        samples: number of samples.
+        batch_size: samples per batch.
+        padded: whether the last sample fills the last batch; otherwise the first samples do, and the next epoch
+            continues after them.
+        first: offset of the values.
     """
 
     def __init__(self, samples: int, batch_size: int, padded: bool, first: int = 0) -> None:

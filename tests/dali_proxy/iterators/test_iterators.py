@@ -22,7 +22,7 @@ def seven(padded: bool = True, **arguments: Any) -> Any:
 
 
 def ragged_pipe(batches: list[Any] | None = None, **arguments: Any) -> Any:
-    """Samples of 1, 2, 3, 4 elements; the last of 3 batches is padded."""
+    """A pipeline with samples of 1, 2, 3 and 4 elements; the last of its 3 batches is padded."""
     rows = [np.full(length + 1, length, np.float32) for length in (0, 1, 2, 3, 4, 4)]
     return make("pipeline", batches or [rows[:2], rows[2:4], rows[4:]], cycle="raise", **arguments)
 
@@ -71,7 +71,7 @@ def test_pipeline_whose_attributes_a_subclass_replaced_is_iterated() -> None:
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
 @pytest.mark.parametrize("padded", [False, True])
 def test_len_is_the_number_of_batches_that_come(policy: LastBatchPolicy, padded: bool) -> None:
-    """DALI returns the length of the first epoch, even if FILL without padding leaves fewer batches for others."""
+    """DALI returns the length of the first epoch, even if FILL without padding leaves fewer for later ones."""
     iterator = DALIGenericIterator(
         seven(padded), ["x"], size=7, last_batch_policy=policy, last_batch_padded=padded, auto_reset=True
     )
@@ -138,7 +138,7 @@ def test_data_that_ends_before_the_size_ends_the_epoch() -> None:
     assert epochs(iterator, 3) == [[[[1, 2]], [[3, 4]]]] * 3
 
 
-def test_one_of_several_pipelines_that_ends_ends_the_epoch() -> None:
+def test_epoch_ends_with_the_first_of_several_pipelines() -> None:
     """DALI's iterator can't be reset afterwards."""
     pipes = [make("pipeline", [np.full((2, 1), number)] * count, cycle="raise") for number, count in ((1, 3), (2, 2))]
     iterator = DALIGenericIterator(pipes, ["x"], size=12)
@@ -221,7 +221,7 @@ def test_unknown_reader() -> None:
         DALIGenericIterator(seven(), ["x"], reader_name="r")
 
 
-def test_the_policy_of_another_library() -> None:
+def test_policy_of_another_library() -> None:
     dali = pytest.importorskip("nvidia.dali.plugin.base_iterator")
     iterator = DALIGenericIterator(
         seven(), ["x"], size=7, last_batch_policy=dali.LastBatchPolicy.PARTIAL, last_batch_padded=True
@@ -232,7 +232,7 @@ def test_the_policy_of_another_library() -> None:
 # Errors
 
 
-def test_no_data() -> None:
+def test_pipeline_without_data() -> None:
     with pytest.raises(errors.PipelineError, match="no data"):
         DALIGenericIterator(make("pipeline", [], cycle="no"), ["x"])
     late = DALIGenericIterator(make("pipeline", [], cycle="no"), ["x"], prepare_first_batch=False)
@@ -247,7 +247,7 @@ def test_batches_must_be_full_where_samples_are_counted() -> None:
 
 @pytest.mark.parametrize("bad", [0, 1, 3])
 @pytest.mark.parametrize("pipelines", [1, 2])
-def test_an_error_belongs_to_its_batch(bad: int, pipelines: int) -> None:
+def test_error_belongs_to_its_batch(bad: int, pipelines: int) -> None:
     class Failing(Numbered):
         def __call__(self) -> Any:
             batch = super().__call__()
@@ -295,7 +295,7 @@ def added() -> Any:
     return pipe
 
 
-def test_nothing_is_copied() -> None:
+def test_outputs_are_not_copied() -> None:
     pipe = added()
     seen: list[int] = []
     share = pipe.share_outputs
@@ -310,7 +310,7 @@ def test_nothing_is_copied() -> None:
     assert [next(iterator)[0]["x"].data_ptr() for _ in range(5)] == seen[:5]
 
 
-def test_tensors_stay_as_they_are_while_they_are_held() -> None:
+def test_tensors_stay_unchanged_while_they_are_held() -> None:
     """DALI's documentation only guarantees them until the next call."""
     iterator = DALIGenericIterator(added(), ["x"], size=1000)
     held = [next(iterator)[0]["x"] for _ in range(10)]
@@ -320,7 +320,7 @@ def test_tensors_stay_as_they_are_while_they_are_held() -> None:
     assert len({tensor.data_ptr() for tensor in held}) == 10
 
 
-def test_memory_is_used_again_when_tensors_are_dropped() -> None:
+def test_memory_is_reused_when_tensors_are_dropped() -> None:
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
         pipe.set_outputs(fn.cast(fn.external_source(Counting()), dtype=types.INT32))
@@ -340,7 +340,7 @@ def test_tensors_outlive_iterator_and_pipeline() -> None:
     assert part.eq(2).all()
 
 
-def test_writing_to_a_tensor_harms_no_other_batch() -> None:
+def test_tensor_may_be_written_without_effect_on_other_batches() -> None:
     source = big(1)
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
@@ -357,7 +357,7 @@ def test_writing_to_a_tensor_harms_no_other_batch() -> None:
 # Ragged batches
 
 
-def test_a_ragged_output_says_what_to_do() -> None:
+def test_ragged_output_is_an_error_with_advice() -> None:
     iterator = DALIGenericIterator(ragged_pipe(), ["boxes"], size=5)
     with pytest.raises(errors.InputError, match=r"'boxes' is ragged.*\(1,\) and \(2,\).*DALIRaggedIterator") as caught:
         next(iterator)
@@ -399,12 +399,12 @@ def test_ragged_lists_share_memory_and_stay() -> None:
     assert all(sample.eq(rows + 1).all() for batch in held for rows, sample in enumerate(batch, 1))
 
 
-def test_coo_of_pictures_and_of_scalars() -> None:
-    pictures = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
+def test_coo_of_images_and_of_scalars() -> None:
+    images = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     tags = [DALIRaggedIterator.SPARSE_COO_TAG]
-    coo = next(DALIRaggedIterator(make("pipeline", lambda: pictures), ["x"], size=2, output_types=tags))[0]["x"]
+    coo = next(DALIRaggedIterator(make("pipeline", lambda: images), ["x"], size=2, output_types=tags))[0]["x"]
     assert coo.shape == (2, 4, 3)
-    assert coo.to_dense()[0, :2].tolist() == pictures[0].tolist()
+    assert coo.to_dense()[0, :2].tolist() == images[0].tolist()
     assert coo.to_dense()[1, :, 0].tolist() == [1, 1, 1, 1]
     assert coo.to_dense().sum() == 15 + 4
     assert coo.coalesce()._nnz() == 10

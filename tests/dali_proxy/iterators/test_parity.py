@@ -1,4 +1,4 @@
-"""The same iterators in NVIDIA DALI: their batches, epoch after epoch, and how far ahead pipelines run."""
+"""Our iterators compared with NVIDIA DALI's: batches, epoch after epoch, and how far ahead pipelines run."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_number_of_batches(policy: str) -> None:
 @pytest.mark.parametrize("prepare", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_how_far_ahead_sources_are_asked(policy: str, depth: int, prepare: bool) -> None:
+def test_sources_are_called_ahead(policy: str, depth: int, prepare: bool) -> None:
     def script(library: str) -> Any:
         source = Numbered(7, 2, True)
         iterator = plugin(library).DALIGenericIterator(
@@ -165,7 +165,7 @@ def test_protocol(script: str, auto_reset: Any) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("auto_reset", [False, True])
 @pytest.mark.parametrize("prepare", [False, True])
-def test_until_stop_iteration(policy: str, auto_reset: bool, prepare: bool) -> None:
+def test_epochs_without_a_size_end_with_the_source(policy: str, auto_reset: bool, prepare: bool) -> None:
     batches = [np.array([[1], [2]], np.int32), np.array([[3], [4]], np.int32), np.array([[5]], np.int32)]
 
     def script(library: str) -> Any:
@@ -183,7 +183,7 @@ def test_until_stop_iteration(policy: str, auto_reset: bool, prepare: bool) -> N
 
 @pytest.mark.parametrize("size", [3, 4, 5, 6])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_source_of_epochs_and_a_size(policy: str, size: int) -> None:
+def test_source_of_epochs_and_a_size(policy: str, size: int) -> None:
     batches = [np.array([[1], [2]], np.int32), np.array([[3], [4]], np.int32), np.array([[5], [6]], np.int32)]
 
     def script(library: str) -> Any:
@@ -264,7 +264,7 @@ def test_dtypes(dtype: str) -> None:
     compare(script)
 
 
-# Each argument, on each of the iterators
+# Each argument, with each of the iterators
 
 
 def three(library: str, samples: int = 7, padded: bool = True) -> Any:
@@ -305,7 +305,7 @@ def test_arguments_in_their_order(kind: str) -> None:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["classification", "ragged"])
-def test_the_documented_cases(kind: str, policy: str, padded: bool) -> None:
+def test_documented_cases(kind: str, policy: str, padded: bool) -> None:
     """`test_sizes` covers the generic iterator. DALI's ragged iterator fails in a partial batch, so this omits it."""
 
     def script(library: str) -> Any:
@@ -331,8 +331,8 @@ def test_sizes_that_scripts_compute(size: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True, None])
 @pytest.mark.parametrize("kind", ["DALIGenericIterator", "DALIRaggedIterator"])
-def test_shapes_may_change_whatever_dynamic_shape_says(kind: str, dynamic: Any) -> None:
-    """According to the documentation, it fails without; in DALI 2.4 it doesn't."""
+def test_shapes_may_change_for_any_dynamic_shape(kind: str, dynamic: Any) -> None:
+    """According to the documentation, it fails without it; in DALI 2.4 it doesn't."""
 
     def script(library: str) -> Any:
         batches = [np.zeros((2, length), np.int32) for length in (3, 5)]

@@ -1,4 +1,4 @@
-"""The counting of samples and batches, without pipelines."""
+"""Counting of samples and batches, without pipelines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_seeking_is_counting(source: Source, policy: LastBatchPolicy, padded: bo
 
 
 @given(*ANY)
-def test_an_epoch(source: Source, policy: LastBatchPolicy, padded: bool, batch_size: int) -> None:
+def test_epoch(source: Source, policy: LastBatchPolicy, padded: bool, batch_size: int) -> None:
     counted = progress(source, policy, padded, batch_size)
     if counted is None:
         return

@@ -82,7 +82,7 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
     With DROP and padding, it doesn't read an epoch to its end when other shards have one more batch, and begins the
     next one with padding.
     """
-    told: list[Any]
+    results: list[Any]
     ours_begins_right = 0
     for (count, shards), batch_size in itertools.product(
         ((7, [[0]]), (7, [[0, 1], [1]]), (7, [[0, 1, 2], [2, 0]]), (16, [[0, 1, 2]]), (14, [[2, 3, 1, 0], [3]])),
@@ -92,28 +92,28 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
         largest, smallest = -(-count // options["num_shards"]), count // options["num_shards"]
         unread = -(-largest // batch_size) > -(-smallest // batch_size)
         for ids in shards:
-            told = [
+            results = [
                 iterate(library, files[:count], batch_size, ids, policy, auto_reset, **options)
                 for library in ("nvidia.dali", "pipeline")
             ]
             if policy == "DROP" and padded and unread:
-                assert told[0][:2] == told[1][:2]
-                if told[1][2]:
-                    assert told[0][2] != told[1][2]
-                    firsts = [epoch[0][0][0] for epoch in told[1][2]]
+                assert results[0][:2] == results[1][:2]
+                if results[1][2]:
+                    assert results[0][2] != results[1][2]
+                    firsts = [epoch[0][0][0] for epoch in results[1][2]]
                     moved = [ids[0] if stick else (ids[0] + epoch) % options["num_shards"] for epoch in range(EPOCHS)]
                     assert firsts == [count * shard // options["num_shards"] + 1 for shard in moved]
                     ours_begins_right += 1
             else:
-                assert told[0] == told[1], (count, ids, batch_size)
+                assert results[0] == results[1], (count, ids, batch_size)
     assert ours_begins_right or not (policy == "DROP" and padded)
 
 
 @pytest.mark.parametrize("auto_reset", [False, True])
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
-def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
-    def told(kind: Any, *names: list[str]) -> Any:
+def test_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
+    def results(kind: Any, *names: list[str]) -> Any:
         pipes = [Pipeline(batch_size=3, num_threads=1, device_id=None) for _ in range(2)]
         for shard, pipe in enumerate(pipes):
             with pipe:
@@ -128,15 +128,15 @@ def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, pa
             labels.append([[each["label"].flatten().tolist() for each in batch] for batch in iterator])
         return len(iterator), iterator._size, labels
 
-    expected = told(DALIGenericIterator, ["data", "label"])
-    assert told(DALIRaggedIterator, ["data", "label"]) == expected
-    assert told(DALIClassificationIterator) == expected
+    expected = results(DALIGenericIterator, ["data", "label"])
+    assert results(DALIRaggedIterator, ["data", "label"]) == expected
+    assert results(DALIClassificationIterator) == expected
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("shards", [1, 2, 3])
-def test_partial_gives_each_sample_once_an_epoch(files: list[str], shards: int, batch_size: int, padded: bool) -> None:
+def test_samples_come_once_an_epoch_with_partial(files: list[str], shards: int, batch_size: int, padded: bool) -> None:
     """Without padding, samples that filled an epoch's last batch are missing in the next epoch, as in DALI."""
     _, _, made = iterate(
         "pipeline", files, batch_size, list(range(shards)), "PARTIAL", num_shards=shards, pad_last_batch=padded
@@ -146,7 +146,7 @@ def test_partial_gives_each_sample_once_an_epoch(files: list[str], shards: int, 
         assert given == list(range(1, len(files) + 1))
 
 
-def test_a_shard_without_samples_left_gives_an_empty_tensor(files: list[str]) -> None:
+def test_shard_without_samples_left_gives_an_empty_tensor(files: list[str]) -> None:
     pipes = [reading("pipeline", files[:7], shard_id=shard, num_shards=3, pad_last_batch=True) for shard in range(3)]
     iterator = DALIGenericIterator(pipes, ["x"], reader_name="r", last_batch_policy=LastBatchPolicy.PARTIAL)
     last = list(iterator)[-1]
@@ -204,7 +204,7 @@ def test_checkpoints(files: list[str], policy: LastBatchPolicy, padded: bool, ta
     assert [epoch for epoch in rest if epoch][:2] == [epoch for epoch in left if epoch][:2]
 
 
-def test_two_epochs_in_a_loop(files: list[str]) -> None:
+def test_epochs_in_a_loop(files: list[str]) -> None:
     pipe = reading("pipeline", files[:5], pad_last_batch=True)
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="r", last_batch_policy=LastBatchPolicy.PARTIAL)
     for _ in range(2):

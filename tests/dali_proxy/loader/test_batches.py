@@ -8,7 +8,7 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 
-from dali_proxy._loader.batches import Made, NumberedIndices, Packed
+from dali_proxy._loader.batches import CollatedBatch, NumberedIndices, Packed
 
 NUMBERED = NumberedIndices(1, 2, [3, 4])
 
@@ -26,9 +26,9 @@ NUMBERED = NumberedIndices(1, 2, [3, 4])
     ],
     ids=str,
 )
-def test_tensors_arrive_as_they_were(tensor: torch.Tensor) -> None:
-    arrived = pickle.loads(ForkingPickler.dumps(Packed(Made(NUMBERED, {"it": tensor}))))
-    assert isinstance(arrived, Made)
+def test_tensors_arrive_unchanged(tensor: torch.Tensor) -> None:
+    arrived = pickle.loads(ForkingPickler.dumps(Packed(CollatedBatch(NUMBERED, {"it": tensor}))))
+    assert isinstance(arrived, CollatedBatch)
     assert arrived.numbered == NUMBERED
     copy = arrived.data["it"]
     assert (type(copy), copy.dtype, copy.shape) == (type(tensor), tensor.dtype, tensor.shape)

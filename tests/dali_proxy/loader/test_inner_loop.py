@@ -55,7 +55,7 @@ def rows(loader: Any) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_data_and_random_numbers_depend_on_no_number_of_workers(servers: Any, same: bool) -> None:
+def test_data_and_random_numbers_are_independent_of_the_number_of_workers(servers: Any, same: bool) -> None:
     one, other = servers[0], servers[0 if same else 1]
     found = []
     for outer_workers, inner_workers in ((0, 0), (0, 1), (2, 0)):

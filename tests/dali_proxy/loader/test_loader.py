@@ -53,7 +53,7 @@ def indices_of(loader: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
-def test_every_sample_arrives_in_order(server: DALIServer, num_workers: int) -> None:
+def test_samples_arrive_in_order(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(53, server.proxy), batch_size=8, num_workers=num_workers)
     for _ in range(2):
         assert indices_of(loader) == list(range(53))
@@ -67,7 +67,7 @@ def test_drop_last(server: DALIServer, num_workers: int) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_order_is_that_of_torchs_own_loader(server: DALIServer, num_workers: int) -> None:
+def test_order_is_that_of_the_loader_of_torch(server: DALIServer, num_workers: int) -> None:
     def orders(loader: Any) -> list[list[int]]:
         return [[int(index) for batch in loader for index in batch[1]] for _ in range(2)]
 
@@ -137,7 +137,7 @@ def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_loop_that_is_left_harms_no_later_one(server: DALIServer, num_workers: int) -> None:
+def test_abandoned_loop_does_not_affect_later_ones(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=num_workers, shuffle=True)
     for _ in range(4):
         for number, batch in enumerate(loader):
@@ -149,7 +149,7 @@ def test_a_loop_that_is_left_harms_no_later_one(server: DALIServer, num_workers:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_loaders_and_two_iterators_take_turns(server: DALIServer, num_workers: int) -> None:
+def test_loaders_and_iterators_take_turns(server: DALIServer, num_workers: int) -> None:
     one = DataLoader(server, IndexDataset(24, server.proxy), batch_size=4, num_workers=num_workers)
     other = DataLoader(server, IndexDataset(24, server.proxy, width=5), batch_size=6, num_workers=num_workers)
     iterators = [iter(one), iter(one)]
@@ -176,7 +176,7 @@ def test_nested_samples(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_calls_for_one_sample(server: DALIServer, num_workers: int) -> None:
+def test_proxy_called_twice_for_a_sample(server: DALIServer, num_workers: int) -> None:
     for one, two, indices in DataLoader(server, TwoViewsDataset(20, server.proxy), 8, num_workers=num_workers):
         check_affine(one, indices)
         check_affine(two, indices + 1000)
@@ -205,7 +205,7 @@ def test_collate_that_uses_some_samples_twice_and_drops_others(server: DALIServe
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_workers: int) -> None:
+def test_server_with_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(sum_and_difference())
     loader = DataLoader(server, TwoInputDataset(20, server.proxy), batch_size=8, num_workers=num_workers)
     seen = []
@@ -227,7 +227,7 @@ def test_dataset_that_raises(server: DALIServer, num_workers: int) -> None:
     assert check_affine(*next(iterator)) == [12, 13, 14, 15]
 
 
-def check_pictures(images: torch.Tensor, indices: torch.Tensor) -> None:
+def check_images(images: torch.Tensor, indices: torch.Tensor) -> None:
     assert images.shape == (len(indices), 16, 16, 3)
     assert (images.int() - indices[:, None, None, None]).abs().max() <= 1
 
@@ -245,7 +245,7 @@ def error_of(iterator: Any) -> BatchError:
 def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(decoded())
     iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8, num_workers=num_workers))
-    check_pictures(*next(iterator))
+    check_images(*next(iterator))
     error = error_of(iterator)
     assert error.dataset_index == JpegDataset.bad
     assert error.samples == (5,)
@@ -253,14 +253,16 @@ def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) ->
     assert error.worker.startswith("worker 1" if num_workers else "main")
     assert error.remote_traceback
     assert error.__cause__ is not None
-    check_pictures(*next(iterator))
+    check_images(*next(iterator))
     assert server.stats().errors == 1
 
 
 def test_proxy_of_another_server(serve: Callable[..., DALIServer], monkeypatch: pytest.MonkeyPatch) -> None:
     server, other = serve(affine()), serve(affine())
     loader = DataLoader(server, IndexDataset(8, other.proxy), batch_size=8, num_workers=1)
-    monkeypatch.setattr(server, "explain", lambda gone: pytest.fail("nobody died, and nobody's end is waited for"))
+    monkeypatch.setattr(
+        server, "explain", lambda gone: pytest.fail("no process died, so the loop doesn't wait for one")
+    )
     with pytest.raises(StaleReferenceError, match="or another server's proxy"):
         next(iter(loader))
 
@@ -314,7 +316,7 @@ def same_noise_twice() -> Any:
     return noise + 0.0, noise + 0.0
 
 
-def test_outputs_of_a_batch_stay_together_while_another_thread_makes_one(serve: Callable[..., DALIServer]) -> None:
+def test_outputs_of_a_batch_stay_together_while_another_thread_runs_one(serve: Callable[..., DALIServer]) -> None:
     server = serve(same_noise_twice())
     dataset = IndexDataset(4, server.proxy)
 
@@ -360,7 +362,7 @@ def test_start_methods(start_method: str) -> None:
         assert [index for total, _, indices in loader for index in (total[:, 0] - 1).tolist()] == list(range(12))
 
 
-def test_loader_starts_the_server_and_again(mode: str) -> None:
+def test_loader_starts_and_restarts_the_server(mode: str) -> None:
     server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
     loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1, persistent_workers=True)
     for _ in range(2):
@@ -371,7 +373,7 @@ def test_loader_starts_the_server_and_again(mode: str) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_leaving_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
+def test_server_leaves_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
     server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
     with server:
         iterator = iter(DataLoader(server, IndexDataset(64, server.proxy), 4, num_workers=num_workers))
@@ -387,7 +389,7 @@ def test_leaving_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
     assert torch.equal(kept, copied)  # tensors outlive their server
 
 
-def test_tensors_stay_as_they_are_while_they_are_held(server: DALIServer) -> None:
+def test_tensors_stay_unchanged_while_they_are_held(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=2)
     held = list(loader)
     for images, _ in held[::2]:
@@ -408,7 +410,7 @@ def test_pin_memory_without_a_gpu_warns_only(server: DALIServer) -> None:
     assert any("pin_memory" in str(warning.message) for warning in caught)
 
 
-def test_arguments_are_torchs(server: DALIServer) -> None:
+def test_arguments_are_those_of_torch(server: DALIServer) -> None:
     dataset = IndexDataset(8, server.proxy)
     with pytest.raises(ValueError, match="persistent_workers"):
         DataLoader(server, dataset, persistent_workers=True)

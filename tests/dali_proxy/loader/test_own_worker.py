@@ -147,7 +147,7 @@ def test_collate_fn_that_raises_an_exit(server: DALIServer, error: BaseException
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_stream_that_raises_an_exit_goes_on(server: DALIServer, num_workers: int) -> None:
+def test_stream_that_raises_an_exit_continues(server: DALIServer, num_workers: int) -> None:
     dataset = ExitingStream(12, server.proxy, SystemExit(3))
     indices, raised = indices_and_error(DataLoader(server, dataset, batch_size=4, num_workers=num_workers))
     assert indices == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]  # the next batch begins after the sample that failed
@@ -193,7 +193,7 @@ def test_exits_are_never_left_out(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("error", EXITS[::4], ids=repr)
-def test_on_error_that_raises_an_exit(server: DALIServer, error: BaseException) -> None:
+def test_callback_on_error_may_raise_an_exit(server: DALIServer, error: BaseException) -> None:
     def fail(_: BatchError) -> None:
         raise error
 
@@ -278,8 +278,8 @@ sys.modules["kept until the end"] = loader
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_workers_end_whatever_the_programs_handler_of_sigterm_does(compiled: bool) -> None:
-    """As torch's: Lightning, for one, sets a handler that only takes note of the signal."""
+def test_workers_end_for_any_handler_of_sigterm_of_the_program(compiled: bool) -> None:
+    """Like torch's handler: Lightning, for example, sets a handler that only records the signal."""
     command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]
     variables = {} if compiled else {"DALI_PROXY_NATIVE": "0"}
     ended = subprocess.run(
@@ -288,6 +288,6 @@ def test_workers_end_whatever_the_programs_handler_of_sigterm_does(compiled: boo
     assert ended.stdout == "2\n"
 
 
-def test_samples_as_they_are_may_be_lists(server: DALIServer) -> None:
+def test_unchanged_samples_may_be_lists(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(4, server.proxy), 2, collate_fn=keep_apart)
     assert [index for batch in loader for _, index in batch] == [0, 1, 2, 3]

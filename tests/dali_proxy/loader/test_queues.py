@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
+import multiprocessing.connection
+import multiprocessing.queues
 import os
+import re
 import select
+import struct
 import subprocess
 import sys
 import threading
+import types
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
@@ -24,6 +30,7 @@ import torch.multiprocessing
 
 import dali_proxy
 import pipeline
+from dali_proxy._loader import queues
 from dali_proxy._loader.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
 from tests.environment import with_project
@@ -68,7 +75,7 @@ def test_short_messages_need_no_thread() -> None:
     assert [queue.get() for _ in range(100)] == list(range(100))
 
 
-def test_what_a_pipe_takes_at_once_and_what_it_does_not() -> None:
+def test_messages_up_to_the_limit_of_a_pipe_are_written_immediately() -> None:
     """POSIX guarantees atomic writes of up to PIPE_BUF bytes; 4 or 12 of them are the length field."""
     overhead = len(ForkingPickler.dumps(b"x" * 1000)) - 1000
     for size, threads in ((_AT_ONCE - overhead, 0), (_AT_ONCE - overhead + 1, 1)):
@@ -82,7 +89,7 @@ def test_what_a_pipe_takes_at_once_and_what_it_does_not() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 4000, 4078, 4080, 4096, 5000, 200_000])
-def test_every_size_arrives_in_order(size: int) -> None:
+def test_messages_of_all_sizes_arrive_in_order(size: int) -> None:
     queue = _make()
     sent = [np.full(size, number, np.uint8) for number in range(3)]
     for array in sent:
@@ -93,7 +100,7 @@ def test_every_size_arrives_in_order(size: int) -> None:
     queue.join_thread()
 
 
-def test_a_full_pipe_does_not_block() -> None:
+def test_full_pipe_does_not_block() -> None:
     queue = _make()
     for number in range(5_000):  # about 400 bytes each; a pipe holds 64 KiB
         queue.put((number, "x" * 400))
@@ -102,7 +109,7 @@ def test_a_full_pipe_does_not_block() -> None:
     queue.join_thread()
 
 
-def test_a_message_waits_for_nobody_who_has_the_lock() -> None:
+def test_message_does_not_wait_for_the_lock() -> None:
     """A thread of another process holds the lock while it waits for room in the pipe."""
     queue = _make()
     queue.put(0)
@@ -136,7 +143,7 @@ from dali_proxy._loader.queues import with_direct_queues
 
 def wait_long(queue, when, until):
     if when == "before":
-        queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
+        queue.put("x" * 1_000_000)  # more than a pipe holds, and there is no reader
     print(os.getpid(), flush=True)
     with open(until) as end:
         end.read()
@@ -162,7 +169,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("method", "when"), [("fork", "before"), *((method, "after") for method in METHODS), ("forkserver", "getting")]
 )
-def test_a_worker_ends_when_its_parent_was_killed(method: str, when: str, tmp_path: Path) -> None:
+def test_worker_ends_when_its_parent_was_killed(method: str, when: str, tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(_PARENT)
     until = str(tmp_path / "until")
     os.mkfifo(until)
@@ -194,7 +201,7 @@ def test_finalizers_of_queues_go_with_them() -> None:
     assert len(_finalizer_registry) <= before
 
 
-def test_time_that_is_over_is_not_for_ever() -> None:
+def test_expired_timeout_does_not_wait_forever() -> None:
     queue = _make()
     assert not queue._poll(-1.0)  # as in a `get` whose timeout has expired before it polls
     assert not queue._poll(0.0)
@@ -202,7 +209,7 @@ def test_time_that_is_over_is_not_for_ever() -> None:
     assert queue._poll(-1.0)
 
 
-def test_a_queue_that_is_dropped_leaves_nothing_open() -> None:
+def test_queue_that_is_dropped_leaves_nothing_open() -> None:
     _make().close()  # the first queue of a forkserver starts a process that Python keeps
     gc.collect()
     gc.disable()
@@ -218,7 +225,7 @@ def test_a_queue_that_is_dropped_leaves_nothing_open() -> None:
         gc.enable()
 
 
-def test_what_cannot_be_pickled_is_told_to_who_puts_it() -> None:
+def test_put_raises_the_error_of_pickling() -> None:
     queue = _make()
     with pytest.raises(AttributeError, match="local object"):
         queue.put(lambda: None)
@@ -226,7 +233,7 @@ def test_what_cannot_be_pickled_is_told_to_who_puts_it() -> None:
     assert queue.get(timeout=30) == 1
 
 
-def test_nothing_there() -> None:
+def test_get_from_an_empty_queue() -> None:
     queue = _make()
     with pytest.raises(Empty):
         queue.get(timeout=0.01)
@@ -237,14 +244,14 @@ def test_nothing_there() -> None:
     assert not queue.empty()
 
 
-def test_a_closed_queue_takes_nothing() -> None:
+def test_closed_queue_refuses_messages() -> None:
     queue = _make()
     queue.close()
     with pytest.raises(ValueError, match="is closed"):
         queue.put(1)
 
 
-def test_queues_of_the_users_stay() -> None:
+def test_queues_of_the_user_stay() -> None:
     class Own(type(multiprocessing.get_context("fork"))):  # type: ignore[misc]
         def Queue(self, maxsize: int = 0) -> Any:
             raise AssertionError
@@ -253,11 +260,51 @@ def test_queues_of_the_users_stay() -> None:
     assert with_direct_queues(context) is context
 
 
-def test_the_given_context_stays_as_it_is() -> None:
+def test_existing_context_stays_unchanged() -> None:
     context = torch.multiprocessing.get_context("fork")
     with_direct_queues(context)
     queue = context.Queue()
     assert type(queue) is Queue
+
+
+MEMBERS = (
+    "_closed", "_opid", "_poll", "_reader", "_recv_bytes", "_reset",
+    "_sem", "_start_thread", "_thread", "_wlock", "_writer",
+)  # fmt: skip
+
+
+def _rename(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace Python's queues by those of a Python that has another name for a private member."""
+    source = inspect.getsource(multiprocessing.queues)
+    renamed = types.ModuleType("multiprocessing.queues")
+    renamed.__package__ = "multiprocessing"
+    exec(re.sub(rf"\b{member}\b", f"{member}_renamed", source), vars(renamed))
+    monkeypatch.setattr(multiprocessing.queues, "Queue", renamed.Queue)
+    monkeypatch.setattr(queues, "Queue", renamed.Queue)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_plain_queues_replace_direct_ones_where_a_private_member_is_missing(
+    member: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = multiprocessing.get_context("fork")
+    assert with_direct_queues(context) is not context
+    _rename(member, monkeypatch)
+    assert with_direct_queues(context) is context
+    queue = context.Queue()
+    queue.put("x")
+    assert queue.get(timeout=30) == "x"
+    queue.close()
+    queue.join_thread()
+
+
+def test_plain_queues_replace_direct_ones_where_messages_have_another_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(connection: Any, data: Any) -> None:
+        connection._send(struct.pack("!q", len(data)) + bytes(data))
+
+    monkeypatch.setattr(multiprocessing.connection.Connection, "_send_bytes", send)
+    context = multiprocessing.get_context("fork")
+    assert with_direct_queues(context) is context
 
 
 class _Numbers(torch.utils.data.Dataset[Any]):
@@ -271,13 +318,23 @@ class _Numbers(torch.utils.data.Dataset[Any]):
         return self.proxy(np.full(8, index, np.uint8)), index, _feeders()  # type: ignore[operator]
 
 
-@pytest.mark.timeout(60)
-def test_a_loader_starts_no_thread_for_its_queues() -> None:
-    @pipeline.pipeline_def(batch_size=8, num_threads=1, device_id=None)
-    def same() -> Any:
-        return fn.external_source(name="arrays")
+@pipeline.pipeline_def(batch_size=8, num_threads=1, device_id=None)
+def _same() -> Any:
+    return fn.external_source(name="arrays")
 
-    with dali_proxy.DALIServer(same()) as server:
+
+def test_loader_works_with_plain_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    _rename("_opid", monkeypatch)
+    with dali_proxy.DALIServer(_same()) as server:
+        for _ in range(2):
+            batches = list(dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2))
+            assert [number for _, numbers, _ in batches for number in numbers.tolist()] == list(range(64))
+            assert all(arrays[:, 0].tolist() == numbers.tolist() for arrays, numbers, _ in batches)
+
+
+@pytest.mark.timeout(60)
+def test_loader_starts_no_thread_for_its_queues() -> None:
+    with dali_proxy.DALIServer(_same()) as server:
         seen = []
         for arrays, numbers, feeders in dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2):
             assert arrays[:, 0].tolist() == numbers.tolist()

@@ -38,7 +38,7 @@ def kill(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
+def test_epoch_continues_after_the_server_died(num_workers: int) -> None:
     with DALIServer(noisy(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(60, server.proxy, 1), batch_size=4, num_workers=num_workers)
         undisturbed = torch.cat([images for images, _ in loader])
@@ -74,7 +74,7 @@ def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeyp
 
 
 @pytest.mark.parametrize("restart", ["on-failure", "never"])
-def test_a_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch, restart: Any) -> None:
+def test_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch, restart: Any) -> None:
     open_session = ConsumerClient.open_session
 
     def open_after_a_death(consumer: ConsumerClient, session: int) -> None:
@@ -98,7 +98,7 @@ def test_a_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatc
             assert server.losses.restarts == 1
 
 
-def test_two_loops_survive_one_death() -> None:
+def test_loops_survive_one_death() -> None:
     with DALIServer(affine(), restart="on-failure") as server:
         loaders = [DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1) for _ in range(2)]
         seen: list[list[int]] = [[], []]
@@ -112,7 +112,7 @@ def test_two_loops_survive_one_death() -> None:
         assert server.losses.restarts == 1
 
 
-def test_a_server_that_was_stopped_is_not_started_again() -> None:
+def test_server_that_was_stopped_is_not_started_again() -> None:
     server = DALIServer(affine(), restart="on-failure")
     with server:
         iterator = iter(DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=1))
@@ -132,7 +132,7 @@ def test_iterable_dataset_that_lost_its_server() -> None:
             deque((check_affine(*batch) for batch in iterator), maxlen=0)
 
 
-def test_torchs_own_loader_finds_a_new_server() -> None:
+def test_loader_of_torch_finds_a_new_server() -> None:
     with DALIServer(affine(), restart="on-failure") as server:
         batch = torch.utils.data.default_collate([server.proxy(sample(1))])
         kill(server)
@@ -153,7 +153,7 @@ def fatal() -> Any:
     return fn.external_source(name="x") * 3 + 7 + 0 * fn.external_source(last_words, batch=False)
 
 
-def test_a_batch_that_ends_every_server_is_given_up() -> None:
+def test_batch_that_ends_every_server_is_given_up() -> None:
     with DALIServer(fatal(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=0)
         seen = []
@@ -170,7 +170,7 @@ def brightness(batch: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_bad_picture_costs_itself_only(serve: Callable[..., DALIServer], num_workers: int) -> None:
+def test_bad_image_fails_alone(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(decoded())
 
     def epoch(on_error: Any) -> list[int]:
@@ -231,7 +231,7 @@ def raising_collate(samples: Any) -> Any:
     raise ZeroDivisionError
 
 
-def test_errors_of_no_sample_are_raised(server: DALIServer) -> None:
+def test_errors_without_a_sample_are_raised(server: DALIServer) -> None:
     dataset = IndexDataset(8, server.proxy)
     loader = DataLoader(server, dataset, batch_size=4, num_workers=1, collate_fn=raising_collate, on_error="skip")
     with pytest.raises(ZeroDivisionError):

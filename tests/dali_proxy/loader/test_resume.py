@@ -192,7 +192,7 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_rest_of_every_epoch_from_every_batch(noise: DALIServer, order: str) -> None:
+def test_epochs_resume_from_every_batch(noise: DALIServer, order: str) -> None:
     torch.manual_seed(1)
     made, states = run_and_save(make(noise, **ORDERS[order]()))
     assert made[0] != made[1]
@@ -223,7 +223,7 @@ def test_persistent_workers_draw_one_seed_for_all_epochs(noise: DALIServer, orde
         check_the_rest(make(noise, 1, **ORDERS[order](), persistent_workers=True), states[place], made, count)
 
 
-def test_what_was_yielded_is_not_read_again(noise: DALIServer) -> None:
+def test_yielded_samples_are_not_read_again(noise: DALIServer) -> None:
     class Counting(IndexDataset):
         read: list[int]
 
@@ -252,7 +252,7 @@ def test_what_was_yielded_is_not_read_again(noise: DALIServer) -> None:
     assert sampler.drawn == SAMPLES - 2 * BATCH  # the last yielded batch is drawn again
 
 
-def test_a_loop_that_was_left_and_a_later_iterator(noise: DALIServer) -> None:
+def test_abandoned_loop_and_a_later_iterator(noise: DALIServer) -> None:
     loader = make(noise)
     for _ in loader:
         break
@@ -381,7 +381,7 @@ def stream(server: DALIServer, kind: Any, num_workers: int, **options: Any) -> D
 
 
 @pytest.mark.parametrize("kind", [StreamWithState, StreamOfCounted, PlainStream])
-def test_iterable_datasets_from_every_batch(noise: DALIServer, kind: Any) -> None:
+def test_iterable_datasets_resume_from_every_batch(noise: DALIServer, kind: Any) -> None:
     made, states = run_and_save(stream(noise, kind, 0))
     assert made[0] != made[1]
     for count in range(6):
@@ -398,7 +398,7 @@ def test_iterable_datasets_from_every_batch(noise: DALIServer, kind: Any) -> Non
         (StreamWithState, 2, {"batch_size": None}),
     ],
 )
-def test_workers_of_iterable_datasets_take_turns_as_they_did(
+def test_workers_of_iterable_datasets_take_turns_as_before(
     noise: DALIServer, kind: Any, num_workers: int, options: Any
 ) -> None:
     made, states = run_and_save(stream(noise, kind, num_workers, **options))
@@ -406,7 +406,7 @@ def test_workers_of_iterable_datasets_take_turns_as_they_did(
         check_the_rest(stream(noise, kind, num_workers, **options), states[count], made, count)
 
 
-def test_going_on_with_workers_that_live(noise: DALIServer) -> None:
+def test_persistent_workers_resume(noise: DALIServer) -> None:
     loader = stream(noise, StreamWithState, 2, persistent_workers=True)
     iterator = iter(loader)
     next(iterator)
@@ -417,7 +417,7 @@ def test_going_on_with_workers_that_live(noise: DALIServer) -> None:
         assert [bits(batch) for batch in loader] == rest
 
 
-def test_datapipes_begin_anew(noise: DALIServer) -> None:
+def test_datapipes_start_again(noise: DALIServer) -> None:
     def pipe() -> DataLoader:
         return DataLoader(
             noise, IterableWrapper(range(10)).map(lambda index: (noise.proxy(sample(index, 1)), index)), batch_size=3
@@ -491,7 +491,7 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
     assert len(list(loader)) == 6  # the failed calls had no effect
 
 
-def test_what_a_state_says_is_a_copy(noise: DALIServer) -> None:
+def test_state_is_a_copy(noise: DALIServer) -> None:
     loader = stream(noise, StreamWithState, 0)
     iterator = iter(loader)
     next(iterator)
@@ -501,11 +501,11 @@ def test_what_a_state_says_is_a_copy(noise: DALIServer) -> None:
     assert_same(state, kept)
     again = stream(noise, StreamWithState, 0)
     again.load_state_dict(state)
-    state["places"].clear()
+    state["positions"].clear()
     assert bits(next(iter(again)))[1] == [4, 5, 6, 7]
 
 
-def test_a_dataset_that_is_no_dataset_of_torchs_has_a_state_too(noise: DALIServer) -> None:
+def test_dataset_that_does_not_inherit_from_torch_has_a_state(noise: DALIServer) -> None:
     class Bare:
         def __getitem__(self, index: int) -> Any:
             return noise.proxy(sample(index, 1)), index

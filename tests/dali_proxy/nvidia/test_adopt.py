@@ -54,7 +54,7 @@ def keep_ragged(samples: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_batches_are_theirs_in_order(server: DALIServer, num_workers: int) -> None:
+def test_batches_of_the_adopted_pipeline_come_in_order(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(
         server, Numbers(server.proxy), batch_size=8, num_workers=num_workers, collate_fn=keep_ragged, shuffle=True
     )
@@ -69,20 +69,20 @@ def test_batches_are_theirs_in_order(server: DALIServer, num_workers: int) -> No
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
-def test_a_corrupt_picture_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None:
+def test_corrupt_image_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None:
     """DALI's own pipeline and its proxy can't continue after an error."""
     good = [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))[:4]]
     with DALIServer(decoded(batch_size=4, num_threads=2, device_id=None), mode=mode) as server:
         for _ in range(2):
-            pictures = [server.proxy(picture) for picture in good]
-            bad = [pictures[0], server.proxy(good[1][:100])]
+            images = [server.proxy(image) for image in good]
+            bad = [images[0], server.proxy(good[1][:100])]
             with pytest.raises(BatchError, match="NVIDIA DALI"):
                 server.produce_data(bad)
             from PIL import Image
 
-            for image, path in zip(server.produce_data(pictures), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
-                with Image.open(path) as picture:
-                    assert image.shape == (picture.height, picture.width, 3)
+            for image, path in zip(server.produce_data(images), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
+                with Image.open(path) as original:
+                    assert image.shape == (original.height, original.width, 3)
 
 
 def test_subclass_with_define_graph() -> None:
@@ -108,7 +108,7 @@ def test_callables_are_refused_at_once() -> None:
             DALIServer(graph(batch_size=1, num_threads=1, device_id=None))
 
 
-def test_the_pipeline_runs_in_the_servers_process(server: DALIServer) -> None:
+def test_pipeline_runs_in_the_servers_process(server: DALIServer) -> None:
     with open(f"/proc/{server.pid}/maps") as maps:
         assert "libdali" in maps.read()
     assert (server.pid == os.getpid()) == (server.mode == "thread")

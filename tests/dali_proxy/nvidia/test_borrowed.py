@@ -62,12 +62,12 @@ def test_epochs_end_with_the_data() -> None:
         iterator.reset()
 
 
-def test_tensors_stay_when_the_pipeline_runs_on() -> None:
+def test_tensors_stay_valid_while_the_pipeline_continues() -> None:
     batches = [batch[0]["x"] for batch in DALIGenericIterator(counted(), ["x"])]
     assert torch.stack(batches)[:, :, 0].tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
-def test_errors_are_ours(jpeg_folder: Path) -> None:
+def test_errors_are_those_of_this_package(jpeg_folder: Path) -> None:
     with pytest.raises(PipelineError, match=r"no reader 'Other'.*'Reader'"):
         DALIClassificationIterator(files(str(jpeg_folder), batch_size=4), reader_name="Other")
     iterator = DALIClassificationIterator(files(str(jpeg_folder), batch_size=4), reader_name="Reader")

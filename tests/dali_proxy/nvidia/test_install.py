@@ -81,7 +81,7 @@ NAMES = [
 ]
 
 
-def test_names_are_ours_and_all_that_are_listed_are_there() -> None:
+def test_listed_names_exist_in_this_package() -> None:
     check = """
 from importlib import import_module
 from dali_proxy._nvidia.names import _TABLE
@@ -99,7 +99,7 @@ for path in _TABLE:
     output(f"{INSTALL}NAMES = {NAMES!r}{check}")
 
 
-def test_a_script_from_before_dali_1() -> None:
+def test_script_from_before_dali_1() -> None:
     """Its operators have other names, and its pipelines are classes."""
     assert (
         output(
@@ -170,14 +170,14 @@ print(dali.__version__)
     )
 
 
-def test_torch_is_imported_by_who_needs_it_only() -> None:
+def test_torch_is_imported_only_where_it_is_needed() -> None:
     assert (
         output(INSTALL + "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali.types; print('torch' in sys.modules)")
         == "False"
     )
 
 
-def test_what_is_missing_is_an_error_that_says_so() -> None:
+def test_missing_name_is_an_error_that_says_so() -> None:
     check = """
 def error(code):
     try:
@@ -214,7 +214,7 @@ def test_other_packages_of_nvidia_stay() -> None:
     assert "nvidia/nvimgcodec" in output(INSTALL + "import nvidia.nvimgcodec as codec; print(codec.__file__)")
 
 
-def test_the_real_package_is_never_mixed_with_ours() -> None:
+def test_package_of_nvidia_is_never_mixed_with_this_one() -> None:
     pytest.importorskip("nvidia.dali")
     done = python("import nvidia.dali\n" + INSTALL)
     assert done.returncode == 1
@@ -222,7 +222,7 @@ def test_the_real_package_is_never_mixed_with_ours() -> None:
     assert "dali-proxy run" in done.stderr
 
 
-def test_without_any_package_of_nvidia() -> None:
+def test_install_needs_no_package_of_nvidia() -> None:
     """Simulates a machine without GPU packages: only NumPy's folder of the environment is visible."""
     code = (
         """
@@ -239,7 +239,7 @@ sys.meta_path.insert(0, Hidden())
     assert output(code) == "resize"
 
 
-def test_processes_that_are_started_later() -> None:
+def test_child_processes_import_this_package() -> None:
     code = (
         INSTALL
         + """
@@ -251,7 +251,7 @@ print(subprocess.run([sys.executable, "-c", "import nvidia.dali as d; print(d.Pi
     assert output(code).startswith("dali_proxy")
 
 
-def test_a_sitecustomize_of_the_users_still_runs(tmp_path: Path) -> None:
+def test_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['SEEN'] = 'yes'\n")
     code = (
         INSTALL
@@ -264,3 +264,29 @@ print(subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('SE
     )
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     assert output(code, PYTHONPATH=path) == "yes"
+
+
+def test_device_applies_to_this_process_and_its_children() -> None:
+    describe = """
+import warnings
+from nvidia.dali import fn, Pipeline
+with Pipeline(1, 1, device_id=0) as pipe:
+    pipe.set_outputs(fn.external_source(name="x").gpu())
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    print(*pipe.output_devices)
+"""
+    code = f"""
+import dali_proxy, subprocess, sys
+dali_proxy.install_as_nvidia_dali()
+dali_proxy.install_as_nvidia_dali(device="cpu")
+print(subprocess.check_output([sys.executable, "-c", {describe!r}], text=True).strip())
+{describe}
+dali_proxy.install_as_nvidia_dali(device="gpu")
+{describe}
+try:
+    dali_proxy.install_as_nvidia_dali(device="tpu")
+except ValueError as error:
+    print(error)
+"""
+    assert output(code).splitlines() == ["cpu", "cpu", "gpu", 'device must be "cpu" or "gpu", not \'tpu\'']

@@ -1,4 +1,4 @@
-"""Pipelines in two halves: one in the server, one where the results are wanted. Here, both run on the CPU."""
+"""Pipelines in two stages: one in the server, one in the consumer. Here, both run on the CPU."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dali_proxy._server.placement import (
     Placing,
     cgroup_cores,
     choose,
-    decodes_pictures,
+    decodes_images,
     idle_cores,
     usable_cores,
 )
 from dali_proxy._transport.fetch_ahead import AHEAD, Lookahead
 from pipeline import fn, pipeline_def
-from pipeline._compiler.partition import Halves, cut
+from pipeline._compiler.partition import Stages, cut
 from pipeline._graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
@@ -37,19 +37,19 @@ LATE = ("noise.gaussian", "crop", "crop_mirror_normalize")
 HEIGHTS = (6, 8, 7)
 
 
-def cut_in_the_middle(graph: Graph) -> Halves:
+def cut_in_the_middle(graph: Graph) -> Stages:
     return cut(graph, lambda node: node.operator in LATE)
 
 
 class Halved(DALIServer):
-    """A server whose `placement="consumer"` leaves some operators of the CPU to the consumer."""
+    """A server whose `placement="consumer"` leaves some CPU operators to the consumer."""
 
     _split = staticmethod(cut_in_the_middle)
 
 
 @pipeline_def(batch_size=4, num_threads=2, seed=3)
-def pictures() -> Any:
-    """A ragged output, a dense one, one that is drawn in the first half, and the input; noise and labels cross."""
+def sample_images() -> Any:
+    """Return a ragged output, a dense one, one that the host stage draws, and the input; noise and labels cross."""
     x = fn.external_source(name="x")
     noisy = fn.noise.gaussian(fn.flip(x), stddev=fn.random.uniform(range=(1.0, 9.0)))
     mirror = fn.random.coin_flip()
@@ -57,8 +57,8 @@ def pictures() -> Any:
     return normal, noisy, mirror, fn.crop(x, crop=(6, 4), name="cut"), x
 
 
-class Pictures(torch.utils.data.Dataset[Any]):
-    """Pictures of different heights; one that `low` names is too low for the crop."""
+class Images(torch.utils.data.Dataset[Any]):
+    """Images of different heights; the image `low` is too low for the crop."""
 
     def __init__(self, transform: Any, low: int = -1) -> None:
         self.transform = transform
@@ -73,11 +73,11 @@ class Pictures(torch.utils.data.Dataset[Any]):
 
 
 def halved(**options: Any) -> DALIServer:
-    return Halved(pictures(device_id=0), placement="consumer", **options)
+    return Halved(sample_images(device_id=0), placement="consumer", **options)
 
 
 def tensors(batches: Any) -> list[torch.Tensor]:
-    """All tensors in batches, in order."""
+    """Return all tensors of the batches, in order."""
     if isinstance(batches, torch.Tensor):
         return [batches]
     return [each for batch in batches for each in tensors(batch)]
@@ -85,8 +85,8 @@ def tensors(batches: Any) -> list[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[torch.Tensor]:
-    with DALIServer(pictures(device_id=None)) as server:
-        return tensors(list(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=1)))
+    with DALIServer(sample_images(device_id=None)) as server:
+        return tensors(list(DataLoader(server, Images(server.proxy), batch_size=4, num_workers=1)))
 
 
 def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
@@ -94,10 +94,10 @@ def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tensor]) -> None:
+def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Tensor]) -> None:
     with halved(mode=mode) as server:
-        loader = DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2)
-        held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2)
+        held = list(loader)  # all at once: a slot that is reused too early shows as a wrong batch
         check_same(tensors(held), expected)
         stats = server.stats()
         assert (server.placement, stats.placement, stats.placement_reason) == (
@@ -107,16 +107,16 @@ def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tenso
         )
         assert "placement=consumer" in repr(server)
         assert "placement   consumer: it was asked for" in str(stats)
-        assert any("noise" in name for name in stats.operators), "the steps of both halves"
+        assert any("noise" in name for name in stats.operators), "the steps of both stages"
         assert any("coin_flip" in name for name in stats.operators)
     check_same(tensors(held), expected)  # they outlive the server
 
 
-def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
+def test_loader_of_torch_and_a_pickled_handle() -> None:
     with halved() as server:
         other = pickle.loads(pickle.dumps(server))
         for handle in (server, other):
-            dataset = Pictures(handle.proxy)
+            dataset = Images(handle.proxy)
             loader = torch.utils.data.DataLoader(dataset, batch_size=2, sampler=[1, 4, 7, 10])
             for batch in loader:
                 *_, same, indices = handle.produce_data(batch)
@@ -126,11 +126,11 @@ def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
         assert other.placement == "consumer"
 
 
-def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
+def test_error_of_the_device_stage_names_operator_line_and_dataset_index(mode: Any) -> None:
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
-            iterator = iter(DataLoader(server, Pictures(server.proxy, low=6), batch_size=4))
+            iterator = iter(DataLoader(server, Images(server.proxy, low=6), batch_size=4))
             seen += next(iterator)[-1].tolist()
             with pytest.raises(BatchError) as caught:
                 next(iterator)
@@ -144,7 +144,7 @@ def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode:
     assert 'name="cut"' in found.source_line
     assert found.worker == f"main (pid {os.getpid()})"
     assert "crop" in found.remote_traceback
-    wanted, _ = failure(DALIServer(pictures(device_id=None), mode=mode))
+    wanted, _ = failure(DALIServer(sample_images(device_id=None), mode=mode))
     assert str(found).split("submitted by")[0] == str(wanted).split("submitted by")[0]
     assert type(found.__cause__) is type(wanted.__cause__)
 
@@ -154,7 +154,7 @@ def decoded() -> Any:
     return fn.crop(fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), crop=(16, 16))
 
 
-def test_an_error_of_the_first_half() -> None:
+def test_error_of_the_host_stage() -> None:
     with Halved(decoded(), placement="consumer") as server:
         iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8))
         next(iterator)
@@ -165,9 +165,9 @@ def test_an_error_of_the_first_half() -> None:
         assert next(iterator)[1].tolist() == list(range(16, 24))
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(expected: list[torch.Tensor]) -> None:
+def test_batches_survive_a_server_that_dies(expected: list[torch.Tensor]) -> None:
     with halved(restart="on-failure") as server:
-        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2))
+        iterator = iter(DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2))
         batches = [next(iterator)]
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
@@ -176,14 +176,14 @@ def test_no_batch_is_lost_with_a_server_that_dies(expected: list[torch.Tensor]) 
         assert server.losses.restarts >= 1
 
 
-def test_a_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
+def test_pipeline_without_gpu_operators_can_be_placed() -> None:
     pipeline = affine(device_id=0)
     with DALIServer(pipeline, placement="consumer") as server:
         loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
         assert [index for batch in loader for index in check_affine(*batch)] == list(range(8))
 
 
-def test_arguments_that_can_not_be_used() -> None:
+def test_arguments_that_cannot_be_used() -> None:
     with pytest.raises(ArgumentValueError, match='"server", "cores", "consumer" or "auto", not \'gpu\''):
         DALIServer(affine(device_id=0), placement="gpu")  # type: ignore[arg-type]
     for placement in ("cores", "consumer", "auto"):
@@ -199,7 +199,7 @@ def on_gpu() -> Any:
 
 
 @pytest.mark.parametrize("placement", ["cores", "consumer"])
-def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: Any) -> None:
+def test_missing_gpu_is_an_error_of_start(mode: Any, placement: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     server = DALIServer(on_gpu(), mode=mode, placement=placement)
@@ -209,18 +209,18 @@ def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: A
     assert server.pid is None
 
 
-def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
+def test_server_with_cores_runs_all_and_decodes_on_the_cpu() -> None:
     placing = Placing("cores", on_gpu())
     runs = placing.settle()
-    assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
-    assert not decodes_pictures(runs._internals.graph)
+    assert (placing.placement, placing.device_stage, runs.device_id) == ("cores", None, 0)
+    assert not decodes_images(runs._internals.graph)
     devices = {node.operator: node.device for node in runs._internals.graph.nodes}
     assert devices["decoders.image_random_crop"] == "cpu"
     assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
     assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
 
 
-def test_what_can_not_be_placed_is_an_error_at_once() -> None:
+def test_impossible_placement_is_an_error_at_once() -> None:
     class Wrong(DALIServer):
         _split = staticmethod(lambda graph: cut(graph, lambda node: node.schema.fed))
 
@@ -238,7 +238,7 @@ def test_what_can_not_be_placed_is_an_error_at_once() -> None:
         (16.0, CORES - 2, "server", "num_threads=4, decoding on the CPU needs 5"),
     ],
 )
-def test_the_rule_of_auto(idle: float, num_threads: int, placement: str, reason: str) -> None:
+def test_auto_follows_its_rule(idle: float, num_threads: int, placement: str, reason: str) -> None:
     choice = choose(idle, num_threads)
     assert choice.placement == placement
     assert choice.reason.startswith(reason)
@@ -274,8 +274,8 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert placing.placement in ("server", "consumer")
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
-    assert (placing.second_half is None) == (placing.placement == "server")
-    assert decodes_pictures(runs._internals.graph) == (placing.placement == "server")
+    assert (placing.device_stage is None) == (placing.placement == "server")
+    assert decodes_images(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()
     placing.settle()
@@ -289,49 +289,49 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
         assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
-def test_batches_are_made_before_anybody_asks_for_them() -> None:
-    def made_by_second_half() -> int:
+def test_batches_are_computed_before_they_are_requested() -> None:
+    def made_by_device_stage() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
     with halved() as server:
-        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
+        iterator = iter(DataLoader(server, Images(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
-        wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
-        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+        wait_until(lambda: server.stats().batches == 9)  # the batches that the worker prepares ahead
+        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
             next(iterator)
-        wait_until(lambda: made_by_second_half() == 1 + (AHEAD + 1) + AHEAD)
-        next(iterator)  # takes one of those, so that another one is made
-        wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
-        del iterator  # and what was made in vain goes
-        wait_until(lambda: not server.consumer._questions)
-        check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))
+        wait_until(lambda: made_by_device_stage() == 1 + (AHEAD + 1) + AHEAD)
+        next(iterator)  # takes one of them, so that another one is computed
+        wait_until(lambda: made_by_device_stage() == 2 + (AHEAD + 1) + AHEAD)
+        del iterator  # which discards unused batches
+        wait_until(lambda: not server.consumer._requests)
+        check_first = next(iter(DataLoader(server, Images(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
 
 
-def test_results_are_fetched_before_anybody_asks_for_them() -> None:
+def test_results_are_fetched_before_they_are_requested() -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)
         next(iterator)
-        wait_until(lambda: server.stats().batches == 8)  # all that there are
-        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+        wait_until(lambda: server.stats().batches == 8)  # all batches
+        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
             next(iterator)
         wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
-        next(iterator)  # takes one of those, so that another one is fetched
+        next(iterator)  # takes one of them, so that another one is fetched
         wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
-        del iterator  # and what was fetched in vain goes
-        wait_until(lambda: not server.consumer._questions)
+        del iterator  # which discards unused results
+        wait_until(lambda: not server.consumer._requests)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
-        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking reads what came
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # this reads messages
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds; the time limit of the test is the deadline."""
+    """Wait until a condition holds; the time limit of the test is the deadline."""
     while not condition():
         time.sleep(0.005)
 
 
-def test_what_is_fetched_early() -> None:
+def test_early_fetches() -> None:
     ahead = Lookahead(limit=2)
     one, two, three, four = [(1, seq) for seq in range(4)]
     assert ahead.note(7, [one]) == [], "no such session"
@@ -339,7 +339,7 @@ def test_what_is_fetched_early() -> None:
     assert ahead.note(7, [one, two, three]) == [one, two]
     assert ahead.note(7, [three, four]) == []
     assert ahead.ask(one) == [three]
-    assert ahead.ask(four) == [], "asked for before there was room"
+    assert ahead.ask(four) == [], "it was requested before there was room"
     ahead.forget(two)
     assert ahead.note(7, [(2, 0)]) == [(2, 0)]
     assert ahead.ask((9, 9)) == []

@@ -1,4 +1,4 @@
-"""The life of a server: started, stopped, killed, left alone; and who else may use it."""
+"""The lifetime of a server: started, stopped, killed, abandoned; and its use by other processes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run_one(server: DALIServer, index: int = 4) -> None:
 
 
 class Assigning(Pipeline):
-    """Assigns names that DALI's `Pipeline` leaves free, as scripts written for DALI do."""
+    """A pipeline with attributes whose names DALI's `Pipeline` leaves free, as scripts written for DALI have them."""
 
     def define_graph(self) -> Any:
         for name in (
@@ -87,7 +87,7 @@ def test_pipeline_whose_attributes_a_subclass_replaced_is_served(mode: str) -> N
         assert server.produce_data(server.proxy(np.array([1, 2]))).tolist() == [2, 3]
 
 
-def test_start_stop_and_start_again(mode: str) -> None:
+def test_server_starts_stops_and_starts_again(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     folder = Path(server.endpoint.path).parent
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_missing_gpu_is_an_error_of_start(mode: str) -> None:
     assert not server.running
 
 
-def test_no_thread_outlives_stop() -> None:
+def test_threads_end_with_stop() -> None:
     before = set(threading.enumerate())
     with DALIServer(affine(), mode="thread") as server:
         run_one(server)
@@ -200,7 +200,7 @@ def test_server_that_is_collected_on_the_thread_of_another() -> None:
             gc.collect()
 
     gc.disable()
-    threading.setprofile(collect)  # of threads that start now
+    threading.setprofile(collect)  # for threads that start from now on
     try:
         with DALIServer(affine(), mode="thread", timeout=PATIENCE_S) as server:
             path = dropped.endpoint.path
@@ -231,7 +231,7 @@ def test_killed_server_is_an_error_that_says_so() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_server_killed_while_a_loop_runs(num_workers: int) -> None:
+def test_server_is_killed_while_a_loop_runs(num_workers: int) -> None:
     with DALIServer(affine()) as server:
         loader = DataLoader(server, IndexDataset(10_000, server.proxy), batch_size=4, num_workers=num_workers)
         iterator = iter(loader)
@@ -241,7 +241,7 @@ def test_server_killed_while_a_loop_runs(num_workers: int) -> None:
         with soon(), pytest.raises(ServerDiedError):
             deque((check_affine(*batch) for batch in iterator), maxlen=0)
         del iterator
-        check_affine(*next(iter(loader)))  # the loader starts it again
+        check_affine(*next(iter(loader)))  # the loader restarts the server
 
 
 def test_terminated_server_ends_in_order() -> None:
@@ -254,13 +254,13 @@ def test_terminated_server_ends_in_order() -> None:
             server.stats()
 
 
-def test_who_notices_the_end_when_asking_is_told_why() -> None:
+def test_request_to_a_dead_server_raises_the_reason() -> None:
     with DALIServer(affine()) as server:
         run_one(server)
         consumer = server.consumer
         assert server.pid is not None
         os.kill(server.pid, signal.SIGTERM)
-        # The process is there no more, and has said why; nobody has read it.
+        # The process has ended and reported the reason; no thread has read it.
         wait_until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE)
         with pytest.raises(ServerClosedError, match="was terminated"):
             consumer.statistics()
@@ -310,7 +310,7 @@ def test_many_threads_use_one_server(server: DALIServer) -> None:
     assert not failed
 
 
-def test_threads_want_the_same_batch(serve: Callable[..., DALIServer]) -> None:
+def test_threads_request_the_same_batch(serve: Callable[..., DALIServer]) -> None:
     server = serve(affine(), timeout=PATIENCE_S)
     for index in range(20):
         batch = default_collate([server.proxy(sample(index))])
@@ -340,7 +340,7 @@ def test_interrupt_while_a_batch_is_submitted(server: DALIServer) -> None:
 
 
 def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) -> None:
-    """What was never asked is asked again, and not waited for."""
+    """A request that was never sent is sent again; there is no wait for its answer."""
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is Channel.send.__code__:
@@ -357,9 +357,7 @@ def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) ->
 
 
 @pytest.mark.parametrize("place", [Arena.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
-def test_stop_by_a_signal_handler_wherever_it_comes(
-    serve: Callable[..., DALIServer], place: Callable[..., Any]
-) -> None:
+def test_stop_by_a_signal_handler_at_any_moment(serve: Callable[..., DALIServer], place: Callable[..., Any]) -> None:
     server = serve(affine(), timeout=PATIENCE_S)
     run_one(server)
 
@@ -369,13 +367,13 @@ def test_stop_by_a_signal_handler_wherever_it_comes(
             as_interruption(server.stop)
 
     sys.setprofile(stop)
-    with pytest.raises(ProxyError):  # which one depends on the place
+    with pytest.raises(ProxyError):  # the type depends on the place
         run_one(server)
     assert not server.running
 
 
 def train_elsewhere(server: DALIServer, results: Any) -> None:
-    """What another training process does."""
+    """Train in another process."""
     loader = DataLoader(server, IndexDataset(20, server.proxy), batch_size=8, num_workers=1)
     results.put([index for images, indices in loader for index in check_affine(images, indices)])
     try:
@@ -399,7 +397,7 @@ def test_other_training_processes_use_the_server(server: DALIServer) -> None:
     answers = [results.get() for _ in range(4)]
     results.close()
     assert answers.count(list(range(20))) == 2
-    assert answers.count(True) == 2  # they could not stop it
+    assert answers.count(True) == 2  # they couldn't stop it
     run_one(server)
 
 
@@ -411,7 +409,7 @@ def test_pickled_handle_is_a_client(server: DALIServer) -> None:
     run_one(server)
 
 
-def test_torchs_own_loader(server: DALIServer) -> None:
+def test_loader_of_torch(server: DALIServer) -> None:
     for num_workers in (0, 2):
         loader = torch.utils.data.DataLoader(IndexDataset(20, server.proxy), batch_size=8, num_workers=num_workers)
         seen = [index for batch in loader for index in check_affine(*server.produce_data(batch))]
@@ -427,7 +425,7 @@ def test_torchs_own_loader(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_torchs_own_loader_with_samples_kept_apart(server: DALIServer, num_workers: int) -> None:
+def test_loader_of_torch_with_samples_kept_apart(server: DALIServer, num_workers: int) -> None:
     dataset = IndexDataset(10, server.proxy)
     lists = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=num_workers, collate_fn=keep_apart)
     single = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=num_workers)
@@ -437,7 +435,7 @@ def test_torchs_own_loader_with_samples_kept_apart(server: DALIServer, num_worke
             assert image.tolist() == [affine_of(index)] * 3
 
 
-def test_random_numbers_with_torchs_own_loader(serve: Callable[..., DALIServer]) -> None:
+def test_random_numbers_with_the_loader_of_torch(serve: Callable[..., DALIServer]) -> None:
     server = serve(noisy())
     loader = torch.utils.data.DataLoader(IndexDataset(16, server.proxy), batch_size=4, num_workers=2)
 
@@ -447,7 +445,7 @@ def test_random_numbers_with_torchs_own_loader(serve: Callable[..., DALIServer])
         return torch.cat([images[:, 0] - indices for images, indices in batches])
 
     made = two_epochs()
-    assert len(made.unique()) == 32  # neither workers nor epochs have numbers in common
+    assert len(made.unique()) == 32  # neither workers nor epochs share random numbers
     assert torch.equal(made, two_epochs())
 
 
@@ -463,7 +461,7 @@ def test_unclaimed_results_are_bounded(mode: str) -> None:
         check_affine(*server.produce_data(batches[-1]), width=1000)
 
 
-def test_dropped_batches_are_given_back(server: DALIServer) -> None:
+def test_dropped_batches_are_returned(server: DALIServer) -> None:
     run_one(server)
     before = server.stats()
     refs = [default_collate([server.proxy(sample(index))]) for index in range(5)]
@@ -472,7 +470,7 @@ def test_dropped_batches_are_given_back(server: DALIServer) -> None:
     assert server.stats().waiting_results == 0
 
 
-def test_corrupt_picture_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
+def test_corrupt_image_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
     server = serve(decoded())
     good = [server.proxy(jpeg(index)) for index in range(3)]
     bad = [good[0], server.proxy(b"garbage"), good[2]]
@@ -497,7 +495,7 @@ def files() -> Any:
 
 def test_error_names_the_file(serve: Callable[..., DALIServer], tmp_path: Path) -> None:
     server = serve(files())
-    for name, content in (("good.jpg", jpeg(5)), ("bad.jpg", b"no picture")):
+    for name, content in (("good.jpg", jpeg(5)), ("bad.jpg", b"no image")):
         (tmp_path / name).write_bytes(content)
     for name in ("bad.jpg", "missing.jpg"):
         paths = [str(tmp_path / each).encode() for each in ("good.jpg", name)]
@@ -507,11 +505,11 @@ def test_error_names_the_file(serve: Callable[..., DALIServer], tmp_path: Path) 
         assert caught.value.samples == (1,)
 
 
-def test_a_batch_that_takes_too_long(mode: str) -> None:
+def test_batch_over_the_time_limit_is_an_error(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     with server:
         run_one(server)
-        server.consumer._endpoint = replace(server.endpoint, timeout=0.2)  # from now on: what came before may take long
+        server.consumer._endpoint = replace(server.endpoint, timeout=0.2)  # from now on: earlier steps may take long
         ref = default_collate([server.proxy(sample(1))])
         ref.ticket.seq += 1  # a batch that never comes
         with pytest.raises(ProxyError, match=r"didn't answer within 0.2 s"):
@@ -519,7 +517,7 @@ def test_a_batch_that_takes_too_long(mode: str) -> None:
 
 
 class SlowDataset(IndexDataset):
-    """Takes so long that a loop which does nothing waits for it, whatever else the machine does."""
+    """A dataset so slow that an empty loop waits for it, however busy the machine is."""
 
     def __getitem__(self, index: int) -> Any:
         threading.Event().wait(0.005)
@@ -541,7 +539,7 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     assert stats.occupancy >= stats.busy
     assert stats.start_wait > 0
     assert stats.worker_wait > 0
-    assert stats.limited_by in ("workers", "pipeline")  # the loop does nothing
+    assert stats.limited_by in ("workers", "pipeline")  # the loop is empty
     assert sum(times.batches for times in stats.operators.values()) >= 8
     assert all("→" not in name for name in stats.operators), "a row for each operator"
     assert all(times.seconds > 0 < times.wall for times in stats.operators.values())
@@ -553,15 +551,15 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_another_thread_forks_while_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its child would keep a pipe of `Popen` open, which waits until nobody has it: two loaders could end so."""
-    told, tell = os.pipe()
+    """Its child would keep a pipe of `Popen` open, which waits until it is closed: two loaders could deadlock."""
+    reader, writer = os.pipe()
     children: list[int] = []
     pipe, start = os.pipe, ProcessHost._start
 
     def fork() -> None:
         pid = os.fork()
         if pid == 0:
-            ready, _, _ = select.select([told], [], [], 10.0)  # only where it is not told, by who waits for it
+            ready, _, _ = select.select([reader], [], [], 10.0)  # times out only if its waiter was never notified
             os._exit(0 if ready else 1)
         children.append(pid)
 
@@ -569,21 +567,21 @@ def test_another_thread_forks_while_a_server_starts(monkeypatch: pytest.MonkeyPa
         made = pipe()
         if not forking.ident:
             forking.start()
-            forking.join(0.2)  # it has to wait
+            forking.join(0.2)  # it must wait
         return made
 
-    def tell_and_start(host: ProcessHost, *arguments: Any) -> None:
-        os.write(tell, b"!")
+    def notify_and_start(host: ProcessHost, *arguments: Any) -> None:
+        os.write(writer, b"!")
         start(host, *arguments)
 
     forking = threading.Thread(target=fork)
     monkeypatch.setattr(os, "pipe", pipe_and_fork)
-    monkeypatch.setattr(ProcessHost, "_start", tell_and_start)
+    monkeypatch.setattr(ProcessHost, "_start", notify_and_start)
     try:
         with DALIServer(affine()) as server:
             run_one(server)
         forking.join(PATIENCE_S)
         assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
     finally:
-        os.close(told)
-        os.close(tell)
+        os.close(reader)
+        os.close(writer)

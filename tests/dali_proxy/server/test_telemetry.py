@@ -1,4 +1,4 @@
-"""What the counters say."""
+"""The statistics of a server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_difference() -> None:
     assert between.operators == {"a": OperatorTimes(3, 1.0, 3.0), "b": OperatorTimes(1, 1.0, 1.0, "gpu")}
 
 
-def test_report_for_people() -> None:
+def test_report_names_the_bottleneck() -> None:
     stats = ServerStats(
         seconds=10, batches=500, samples=32_000, bytes_in=2_000_000, errors=3, training=9.5, worker_wait=0.5,
         operators={"resize": OperatorTimes(500, 1.5), "decoders.image": OperatorTimes(500, 4.0)},
@@ -47,7 +47,7 @@ def test_report_for_people() -> None:
     assert "500 batches of 32,000 samples in 10.0 s, 3,200 samples/s; 3 failed" in text
     assert "95% training, 5% waiting for workers" in text
     assert "limited by  training" in text
-    assert text.index("decoders.image") < text.index("resize")  # the dearest first
+    assert text.index("decoders.image") < text.index("resize")  # the most expensive ones first
 
 
 def test_long_names_are_wrapped() -> None:
@@ -66,10 +66,10 @@ def test_counters_are_json() -> None:
     stats = ServerStats(seconds=4, batches=7, operators={"a": OperatorTimes(4, 1.5, 2.0, "mixed")})
     fields = json.loads(json.dumps(asdict(stats)))
     assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed"}}
-    assert ServerStats.of_report(fields) == stats
+    assert ServerStats.from_report(fields) == stats
 
 
-def test_first_batches_are_no_wait_of_an_epoch() -> None:
+def test_first_batches_do_not_count_as_waiting() -> None:
     times = LoopTimes()
     times.leave(2.0, 1.0, is_first=True)
     times.leave(0.25, 0.5, is_first=False)

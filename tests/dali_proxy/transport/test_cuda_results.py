@@ -109,7 +109,7 @@ def test_results_arrive_in_order_of_streams(server):
     assert server.stats() == "[0, 0]"
 
 
-def test_what_is_held_is_not_overwritten(server):
+def test_held_results_are_not_overwritten(server):
     held = [server.fetch(seq)[0] for seq in range(8)]
     for seq in range(8, 20):
         server.fetch(seq)
@@ -117,7 +117,7 @@ def test_what_is_held_is_not_overwritten(server):
         assert torch.equal(tensor, torch.full_like(tensor, seq))
 
 
-def test_a_slot_is_reused_after_the_readers_work_only(server):
+def test_slot_is_reused_after_the_readers_work_only(server):
     totals = []
     for seq in range(30):
         dense, _ = server.fetch(seq)
@@ -130,7 +130,7 @@ def test_a_slot_is_reused_after_the_readers_work_only(server):
         assert float(total.min()) == float(total.max()) == seq
 
 
-def test_a_server_that_ends_is_noticed(server):
+def test_end_of_a_server_is_detected(server):
     server.process.kill()
     with pytest.raises(ChannelClosedError):
         server.fetch(0)

@@ -27,12 +27,12 @@ def test_labels_are_the_indices_as_text(indices):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_a_batch_whose_labels_are_too_long_for_a_message_has_none():
+def test_batch_whose_labels_are_too_long_for_a_message_has_none():
     assert unpack_labels(pack_labels(["x" * 5000] * 2), 2) == (clip("x" * 5000),) * 2
     assert pack_labels(["é" * 5000] * 2000) == ""
 
 
-def test_labels_of_another_number_of_samples_are_none():
+def test_labels_of_another_number_of_samples_are_dropped():
     assert unpack_labels(pack_labels([1, 2, 3]), 2) == ()
     assert unpack_labels("", 4) == ()
 

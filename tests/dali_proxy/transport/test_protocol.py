@@ -51,11 +51,11 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_every_message_comes_back_as_it_was(message):
+def test_messages_come_back_unchanged(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_every_message_type_is_tested():
+def test_message_types_are_all_tested():
     assert {type(message) for message in MESSAGES} == set(CODEC._numbers)
 
 
@@ -81,7 +81,7 @@ def test_samples_are_a_table():
         OutputBatch("cpu", 0, "uint8", "", True, 3, bytes(24), 0),
     ],
 )
-def test_tables_that_are_none_are_refused(batch):
+def test_invalid_tables_are_refused(batch):
     with pytest.raises(ProtocolError):
         batch.unpack()
 

@@ -50,7 +50,7 @@ def consumer(publisher):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_dense_output_is_one_tensor(publisher, consumer, dtype):
+def test_dense_output_is_one_tensor(publisher, consumer, dtype):
     data = np.arange(24).reshape(2, 3, 4).astype(dtype)
     (tensor,) = consumer.fetch(publisher.stage([TensorListCPU(data)]))
     assert tensor.dtype == getattr(torch, dtype)
@@ -66,7 +66,7 @@ def test_ragged_outputs_are_lists_of_tensors(publisher, consumer):
         assert tensor.data_ptr() % 64 == 0
 
 
-def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
+def test_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
     buffer = publisher.allocate(0, 600)
     output = TensorListCPU(buffer.array.reshape(10, 60))
     output.dense[:] = 3
@@ -79,7 +79,7 @@ def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
     assert tensor[4, 0] == 3
 
 
-def test_slot_comes_back_when_its_output_cannot_be_described(publisher, monkeypatch):
+def test_slot_is_returned_if_its_output_cannot_be_described(publisher, monkeypatch):
     monkeypatch.setattr("dali_proxy._transport.publisher._NAMES", {})
     buffer = publisher.allocate(0, 640)
     output = TensorListCPU(buffer.array.reshape(8, 80))
@@ -99,7 +99,7 @@ def test_result_whose_description_is_too_long_is_an_error(publisher, monkeypatch
     assert publisher.pool.stats().idle == 1
 
 
-def test_part_of_a_slot(publisher, consumer):
+def test_output_may_be_part_of_a_slot(publisher, consumer):
     buffer = publisher.allocate(0, 640)
     buffer.array[:] = np.arange(640) % 251
     output = TensorListCPU(buffer.array.reshape(10, 64)[4:6])
@@ -108,7 +108,7 @@ def test_part_of_a_slot(publisher, consumer):
     np.testing.assert_array_equal(tensor.numpy().ravel(), np.arange(256, 384) % 251)
 
 
-def test_one_output_twice_is_two_tensors(publisher, consumer):
+def test_output_given_twice_is_two_tensors(publisher, consumer):
     buffer = publisher.allocate(0, 64)
     output = TensorListCPU(buffer.array.reshape(8, 8))
     output.dense[:] = 1
@@ -118,7 +118,7 @@ def test_one_output_twice_is_two_tensors(publisher, consumer):
     assert (two == 1).all()
 
 
-def test_a_strided_output_in_a_slot_is_copied(publisher, consumer):
+def test_strided_output_in_a_slot_is_copied(publisher, consumer):
     buffer = publisher.allocate(0, 64)
     buffer.array[:] = np.arange(64)
     output = TensorListCPU(buffer.array.reshape(8, 8).T)
@@ -127,7 +127,7 @@ def test_a_strided_output_in_a_slot_is_copied(publisher, consumer):
     np.testing.assert_array_equal(tensor.numpy(), np.arange(64).reshape(8, 8).T)
 
 
-def test_tensors_are_the_users_to_keep(publisher, consumer):
+def test_tensors_may_be_kept_by_the_user(publisher, consumer):
     tensors = [consumer.fetch(publisher.stage([TensorListCPU(np.full((4, 100), n))]))[0][1:] for n in range(30)]
     consumer.close()
     publisher.close()
@@ -136,14 +136,14 @@ def test_tensors_are_the_users_to_keep(publisher, consumer):
         tensor += 1
 
 
-def test_memory_is_bounded_by_what_is_held(publisher, consumer):
+def test_memory_is_bounded_by_held_tensors(publisher, consumer):
     for number in range(500):
         (tensor,) = consumer.fetch(publisher.stage([TensorListCPU(np.full((8, 8), number))]))
         assert tensor[3, 3] == number
     assert publisher.pool.stats().slots <= 2
 
 
-def test_a_staged_result_that_nobody_wants(publisher, consumer):
+def test_staged_result_may_be_dropped(publisher, consumer):
     staged = publisher.stage([TensorListCPU(np.zeros((2, 2))), TensorListCPU(np.zeros((2, 2)))])
     assert staged.nbytes > 0
     staged.discard()
@@ -151,7 +151,7 @@ def test_a_staged_result_that_nobody_wants(publisher, consumer):
     assert publisher.pool.stats().idle == 2
 
 
-def test_memory_of_a_batch_that_failed_goes_back_when_nobody_writes_to_it_any_more(publisher):
+def test_memory_of_a_failed_batch_is_returned_after_the_last_write(publisher):
     buffer = publisher.allocate(0, 1000)
     view = buffer.array.reshape(10, 100)[3:]
     del buffer
@@ -160,12 +160,12 @@ def test_memory_of_a_batch_that_failed_goes_back_when_nobody_writes_to_it_any_mo
     assert publisher.pool.stats().idle == 1
 
 
-def test_a_staged_result_that_is_forgotten_goes_back(publisher):
+def test_staged_result_that_is_dropped_returns_its_slots(publisher):
     publisher.stage([TensorListCPU(np.zeros((2, 2)))])
     assert publisher.pool.stats().idle == 1
 
 
-def test_a_failure_while_staging_leaves_nothing(publisher):
+def test_failure_while_staging_leaves_no_slots_lent(publisher):
     class Broken(TensorListCPU):
         @property
         def samples(self):
@@ -210,7 +210,7 @@ def test_descriptors_of_a_result_that_is_refused_are_closed(consumer):
                 os.fstat(fd)
 
 
-def test_a_closed_opener_says_so(publisher, consumer):
+def test_closed_opener_says_so(publisher, consumer):
     consumer.fetch(publisher.stage([TensorListCPU(np.zeros(3))]))
     consumer.opener.close()
     reader, writer = os.pipe()
@@ -222,9 +222,7 @@ def test_a_closed_opener_says_so(publisher, consumer):
     consumer.opener.detach([0])
 
 
-def test_a_result_that_is_being_opened_is_opened_as_a_whole_before_the_memory_is_forgotten(
-    publisher, consumer, monkeypatch
-):
+def test_result_is_opened_completely_before_its_memory_is_dropped(publisher, consumer, monkeypatch):
     arrays = [np.full(3, 4), np.full(3, 5)]
     consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
     lent = SlotView._lent
@@ -244,7 +242,7 @@ def test_a_result_that_is_being_opened_is_opened_as_a_whole_before_the_memory_is
         consumer.fetch(publisher.stage([TensorListCPU(np.zeros(3))]))
 
 
-def test_an_output_that_can_not_be_mapped_costs_the_others_nothing(publisher, consumer, monkeypatch):
+def test_output_that_cannot_be_mapped_does_not_cost_the_others(publisher, consumer, monkeypatch):
     arrays = [np.full(3, value) for value in range(4)]
     attach = SharedBlock.attach
 
@@ -275,7 +273,7 @@ def test_descriptors_stay_with_their_outputs_after_one_is_refused(publisher, con
     assert tensors[0].tolist() == [2, 2, 2]
 
 
-def test_a_consumer_that_is_gone_gets_nothing(publisher, consumer):
+def test_dead_consumer_gets_no_results(publisher, consumer):
     staged = publisher.stage([TensorListCPU(np.zeros(3))])
     consumer.close()
     with pytest.raises(IPCError, match="gone"):
@@ -283,7 +281,7 @@ def test_a_consumer_that_is_gone_gets_nothing(publisher, consumer):
     assert publisher.pool.stats().idle == 1
 
 
-def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publisher, consumer, monkeypatch):
+def test_result_that_cannot_be_published_completely_returns_its_slots(publisher, consumer, monkeypatch):
     monkeypatch.setattr("dali_proxy._transport.slots.CONTROL_NBYTES", 1)
     arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(3)]
     with pytest.raises(IPCError, match="drop batches"):
@@ -304,7 +302,7 @@ def test_slots_of_a_result_that_could_not_be_published_are_still_detached_later(
     assert 0 in consumer.account.take_detached()
 
 
-def test_the_server_imports_no_torch():
+def test_server_imports_no_torch():
     import subprocess
     import sys
 
@@ -312,7 +310,7 @@ def test_the_server_imports_no_torch():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_a_local_object_is_taken_once():
+def test_local_object_is_taken_once():
     exchange = LocalExchange()
     number = exchange.put("thing")
     assert exchange.take(number) == "thing"

@@ -44,7 +44,7 @@ def filled(pool, value, nbytes=100):
     return slot
 
 
-def test_what_the_server_writes_the_consumer_reads_and_the_slot_is_reused(pool):
+def test_slot_is_read_by_the_consumer_and_reused(pool):
     consumer = Consumer(pool)
     for value in range(300):  # more than there are generations
         array = consumer.get(filled(pool, value % 256))
@@ -54,7 +54,7 @@ def test_what_the_server_writes_the_consumer_reads_and_the_slot_is_reused(pool):
     assert pool.stats().slots == 1
 
 
-def test_an_array_stays_unchanged_while_it_is_held(pool):
+def test_array_stays_unchanged_while_it_is_held(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, value)) for value in range(20)]
     views = [array[10:20] for array in held]
@@ -81,10 +81,10 @@ def test_arrays_outlive_the_pool_and_the_view(pool):
         pool.allocate(1)
 
 
-def test_what_a_gone_consumer_holds_is_never_reused(pool):
+def test_slots_of_a_dead_consumer_are_never_reused(pool):
     consumer, other = Consumer(pool), Consumer(pool)
     held = consumer.get(filled(pool, 5))
-    consumer.get(filled(pool, 6))  # dropped at once, so the slot may be reused
+    consumer.get(filled(pool, 6))  # dropped immediately, so the slot may be reused
     consumer.borrower.close()
     for value in range(10):
         assert (other.get(filled(pool, value)) == value).all()
@@ -94,7 +94,7 @@ def test_what_a_gone_consumer_holds_is_never_reused(pool):
         pool.lend(pool.allocate(1), consumer.borrower)
 
 
-def test_a_slot_may_go_from_one_consumer_to_another_and_back(pool):
+def test_slot_may_move_between_consumers(pool):
     one, two = Consumer(pool), Consumer(pool)
     for value in range(10):
         assert (one.get(filled(pool, value)) == value).all()
@@ -102,7 +102,7 @@ def test_a_slot_may_go_from_one_consumer_to_another_and_back(pool):
     assert pool.stats().slots == 1
 
 
-def test_a_discarded_slot_is_reused(pool):
+def test_discarded_slot_is_reused(pool):
     slot = pool.allocate(1000)
     slot.discard()
     slot.discard()
@@ -110,14 +110,14 @@ def test_a_discarded_slot_is_reused(pool):
     assert pool.allocate(1000) is not slot
 
 
-def test_a_small_output_does_not_take_a_large_slot(pool):
+def test_small_output_does_not_take_a_large_slot(pool):
     large = pool.allocate(10 << 20)
     large.discard()
     assert pool.allocate(100) is not large
     assert pool.allocate(6 << 20) is large
 
 
-def test_surplus_slots_are_given_up_and_the_consumer_is_told(pool):
+def test_surplus_slots_are_freed_and_reported_to_the_consumer(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 1)) for _ in range(10)]
     del held
@@ -131,10 +131,10 @@ def test_surplus_slots_are_given_up_and_the_consumer_is_told(pool):
     fds = len(os.listdir("/proc/self/fd"))
     held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are reused
     assert [int(array[0]) for array in held] == list(range(10))
-    assert len(os.listdir("/proc/self/fd")) == fds + 9  # of the server; arrays need none
+    assert len(os.listdir("/proc/self/fd")) == fds + 9  # belongs to the server; arrays need none
 
 
-def test_trimming_gives_up_what_is_idle_only(pool):
+def test_trimming_frees_idle_slots_only(pool):
     consumer = Consumer(pool)
     held = consumer.get(filled(pool, 1))
     consumer.get(filled(pool, 2))
@@ -143,7 +143,7 @@ def test_trimming_gives_up_what_is_idle_only(pool):
     assert (held == 1).all()
 
 
-def test_a_number_that_is_attached_anew_is_not_detached_later(pool):
+def test_number_that_is_attached_again_is_not_detached_later(pool):
     consumer = Consumer(pool)
     consumer.get(filled(pool, 1))
     pool.trim()
@@ -168,7 +168,7 @@ def test_memory_that_needs_consent_waits_for_it():
     pool.close()
 
 
-def test_a_forked_child_that_drops_an_array_does_not_give_it_back(pool):
+def test_forked_child_that_drops_an_array_does_not_give_it_back(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 3))]
     Child(held.clear).join()
@@ -177,7 +177,7 @@ def test_a_forked_child_that_drops_an_array_does_not_give_it_back(pool):
     assert pool.stats().lent == 0
 
 
-def test_a_slot_is_lent_once(pool):
+def test_slot_is_lent_once(pool):
     one, two = Consumer(pool), Consumer(pool)
     slot = filled(pool, 3)
     array = one.get(slot)
@@ -194,7 +194,7 @@ def test_a_slot_is_lent_once(pool):
         pool.lend(slot, one.borrower)
 
 
-def test_a_consumer_unmaps_what_a_loan_that_was_recalled_would_have_replaced(pool):
+def test_consumer_unmaps_the_memory_that_a_recalled_loan_would_have_replaced(pool):
     consumer = Consumer(pool)
     consumer.get(filled(pool, 1))
     pool.trim()
@@ -205,7 +205,7 @@ def test_a_consumer_unmaps_what_a_loan_that_was_recalled_would_have_replaced(poo
     assert consumer.borrower.take_detached() == (0,)
 
 
-def test_what_was_held_across_a_fork_is_not_reused(pool):
+def test_arrays_held_across_a_fork_are_not_reused(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 3))]
     reader, writer = os.pipe()
@@ -268,17 +268,17 @@ def gpu_consumer():
 @pytest.mark.parametrize(
     ("handle", "attach"), [(bytes(192), True), (b"", True), (b"", False)], ids=["unknown", "missing", "not new"]
 )
-def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(gpu_consumer, handle, attach):
+def test_slot_on_a_gpu_that_cannot_be_mapped_is_returned(gpu_consumer, handle, attach):
     pool, view = gpu_consumer.pool, gpu_consumer.view
     with pytest.raises((PipelineError, RuntimeError)):  # CuPy raises the latter if there is no GPU
         view.receive(gpu_consumer.output(attach=attach, handle=handle))
     assert pool.stats().lent == 0
-    assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
+    assert pool.stats().slots == 1, "as far as the server knows, it is mapped"
     view.detach(gpu_consumer.borrower.take_detached())
     assert pool.stats().slots == 0
 
 
-def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back(gpu_consumer):
+def test_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back(gpu_consumer):
     """The stand-in for mapped memory is never read."""
     pool, view, slot = gpu_consumer.pool, gpu_consumer.view, gpu_consumer.slot
     view._slots[slot.number] = _Imported(slot.number, slot.memory)
@@ -304,7 +304,7 @@ values = st.one_of(st.integers(-10, 5000), st.integers(-(2**63), 2**63 - 1))
     st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
-def test_a_hostile_server_can_not_make_us_read_outside(rows, dense, dtype, generation, slot, nbytes, attach):
+def test_hostile_server_cannot_cause_reads_outside_of_memory(rows, dense, dtype, generation, slot, nbytes, attach):
     with SharedBlock.create(CONTROL_NBYTES) as control, SharedBlock.create(4096) as block:
         view = SlotView(os.dup(control.fd), CONTROL_NBYTES)
         output = good_output(

@@ -15,7 +15,7 @@ from tests.dali_proxy.indexed import affine, sample
 from tests.waiting import wait_until
 
 
-def test_what_was_not_told_is_told_again() -> None:
+def test_unsent_tickets_are_sent_again() -> None:
     releases = ReleaseQueue()
     releases.add_batch(1, 2)
     releases.add_session(7)
@@ -39,7 +39,7 @@ class WorkerDiedError(BaseException):
     """Stands for the exception that torch's handler raises when a worker dies."""
 
 
-def test_nothing_is_lost_where_a_signal_handler_raises() -> None:
+def test_tickets_survive_a_signal_handler_that_raises() -> None:
     count, flushing = 1000, False
     sent: set[tuple[int, int]] = set()
 
@@ -72,7 +72,7 @@ def test_nothing_is_lost_where_a_signal_handler_raises() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_what_a_worker_drops_is_told_with_its_next_batch() -> None:
+def test_tickets_dropped_by_a_worker_go_with_its_next_batch() -> None:
     with DALIServer(affine(), mode="thread") as server:
         for index in range(3):  # nothing is fetched: the worker notifies the server with its next batch
             batch = default_collate([server.proxy(sample(index))])

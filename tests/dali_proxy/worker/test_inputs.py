@@ -75,7 +75,7 @@ class Hostile:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_accepted(value: Any, expected: Any) -> None:
+def test_inputs_that_are_accepted(value: Any, expected: Any) -> None:
     array = as_input_array(value, ANY)
     assert array.dtype.newbyteorder("=") == expected.dtype
     assert array.shape == expected.shape
@@ -108,14 +108,14 @@ def test_accepted(value: Any, expected: Any) -> None:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
-def test_refused(value: Any, reason: str) -> None:
+def test_inputs_that_are_refused(value: Any, reason: str) -> None:
     with pytest.raises(SampleTypeError, match=reason) as caught:
-        as_input_array(value, InputSpec("pictures"))
-    assert "'pictures'" in str(caught.value)
+        as_input_array(value, InputSpec("images"))
+    assert "'images'" in str(caught.value)
     assert isinstance(caught.value, TypeError)
 
 
-def test_what_an_input_declares_is_checked_in_the_dataset() -> None:
+def test_declared_inputs_are_checked_in_the_dataset() -> None:
     with DALIServer(declared(), mode="thread") as server:
         server.proxy(np.zeros(3, np.uint8))
         with pytest.raises(SampleTypeError, match="dtype=uint8"):
@@ -124,13 +124,13 @@ def test_what_an_input_declares_is_checked_in_the_dataset() -> None:
             server.proxy(np.zeros((3, 3), np.uint8))
 
 
-def test_placeholder_is_no_input(server: DALIServer) -> None:
+def test_placeholder_is_refused_as_an_input(server: DALIServer) -> None:
     ref = server.proxy(sample(1))
     with pytest.raises(PlaceholderError, match="one pipeline"):
         server.proxy(ref)
 
 
-def test_the_dataset_may_reuse_its_buffer(server: DALIServer) -> None:
+def test_dataset_may_reuse_its_buffer(server: DALIServer) -> None:
     buffer = np.zeros((2, 3), np.int32).T
     refs = []
     for index in range(4):

@@ -32,7 +32,7 @@ def test_signature(server: DALIServer, two_inputs: DALIServer) -> None:
     assert server.proxy is server.proxy
 
 
-def test_one_input_by_position_and_by_name(server: DALIServer) -> None:
+def test_input_by_position_and_by_name(server: DALIServer) -> None:
     for ref in (server.proxy(sample(2)), server.proxy(x=sample(2))):
         assert server.produce_data(ref).tolist() == [13, 13, 13]
 
@@ -129,7 +129,7 @@ def test_ragged_samples_come_back_as_a_list(server: DALIServer) -> None:
     assert [tensor.tolist() for tensor in made] == [[7], [10] * 2, [13] * 3, [16] * 4]
 
 
-def test_cached_references_are_run_anew(server: DALIServer) -> None:
+def test_cached_references_are_run_again(server: DALIServer) -> None:
     refs = [server.proxy(sample(index)) for index in range(3)]
     before = server.stats().batches
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_produce_data_twice_gives_the_same_tensors(server: DALIServer) -> None:
     assert server.produce_data(batch)["images"] is server.produce_data(batch)["images"]
 
 
-def test_more_samples_than_the_arena_holds() -> None:
+def test_batch_larger_than_the_arena() -> None:
     with DALIServer(affine(), mode="thread", arena_bytes=1 << 16) as server:
         refs = [server.proxy(np.full(1 << 14, index, np.int32)) for index in range(16)]  # 1 MB
         assert server.produce_data(default_collate(refs))[:, -1].tolist() == [3 * index + 7 for index in range(16)]

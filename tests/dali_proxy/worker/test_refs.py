@@ -97,7 +97,7 @@ def test_pickled_batches_share_their_ticket() -> None:
     assert (one.output, one.item, two.output, two.item) == (0, None, 1, 5)
 
 
-def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
+def test_batch_of_a_user_type_may_pin_itself() -> None:
     class Batch:
         images: Any = BatchRef(Ticket(b"server", 1, 2, 3), 0)
 
@@ -109,7 +109,7 @@ def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
     assert pinned["batch"].images is Batch.images
 
 
-def test_ticket_that_dies_unused_is_given_back() -> None:
+def test_unused_ticket_is_returned() -> None:
     unwanted: list[tuple[int, int]] = []
 
     def discard(client: int, seq: int) -> None:

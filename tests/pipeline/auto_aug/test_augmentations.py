@@ -10,10 +10,10 @@ import pytest
 from pipeline.auto_aug import augmentations, core
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError
 from tests.pipeline.auto_aug.sides import check_same, run
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 BINS = 7
-PICTURES = [smooth(30, 41), smooth(33, 20), smooth(25, 25, seed=3) // 2 + 40, smooth(16, 50, seed=4)]
+IMAGES = [smooth(30, 41), smooth(33, 20), smooth(25, 25, seed=3) // 2 + 40, smooth(16, 50, seed=4)]
 BIN = [np.array(number, np.int32) for number in (0, 2, 5, 6)]
 SIGN = [np.array(number, np.int32) for number in (1, 0, 1, 0)]
 NAMES = sorted(name for name, each in vars(augmentations).items() if isinstance(each, core.Augmentation))
@@ -31,9 +31,9 @@ def test_augmentations_are_those_of_dali(name: str) -> None:
         return operation(data, magnitude_bin=strength, num_magnitude_bins=BINS, **extra)
 
     # Warps: without this, a shift of 1e-5 of a pixel changes rounded values by 1.
-    check_same(graph, PICTURES, BIN, SIGN, tolerance=1)
-    check_same(lambda *args: graph(*args, layout="nearest"), PICTURES, BIN, SIGN, tolerance=1)
-    clips = [np.stack([picture, 255 - picture // 3]) for picture in PICTURES]
+    check_same(graph, IMAGES, BIN, SIGN, tolerance=1)
+    check_same(lambda *args: graph(*args, layout="nearest"), IMAGES, BIN, SIGN, tolerance=1)
+    clips = [np.stack([image, 255 - image // 3]) for image in IMAGES]
     check_same(graph, clips, BIN, SIGN, layout="FHWC", tolerance=1)
 
 
@@ -56,15 +56,15 @@ def test_parameters_are_those_of_dali(magnitude: float) -> None:
         assert name.startswith(("warp", "shift")) or ours.dtype == other.dtype
 
 
-def test_a_magnitude_for_all_samples() -> None:
+def test_magnitude_for_all_samples() -> None:
     def fixed(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.solarize(data, magnitude_bin=3, num_magnitude_bins=5)
 
-    for picture, made in zip(PICTURES, run("pipeline", fixed, PICTURES), strict=True):
-        assert np.array_equal(made, np.where(picture < 64, picture, 255 - picture))
+    for image, made in zip(IMAGES, run("pipeline", fixed, IMAGES), strict=True):
+        assert np.array_equal(made, np.where(image < 64, image, 255 - image))
 
 
-def test_signs_are_drawn_where_none_are_given() -> None:
+def test_signs_are_drawn_by_default() -> None:
     def drawn(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.brightness(data, magnitude_bin=1, num_magnitude_bins=2)
 
@@ -74,7 +74,7 @@ def test_signs_are_drawn_where_none_are_given() -> None:
     assert 60 < counts[0] < 140  # 5.7 standard deviations
 
 
-def test_operations_of_the_users() -> None:
+def test_user_defined_operations() -> None:
     calls: list[Any] = []
 
     @core.augmentation(mag_range=np.array([1.0, 5.0, 9.0]), mag_to_param=lambda magnitude: np.array([magnitude, 0.5]))
@@ -100,7 +100,7 @@ def test_operations_of_the_users() -> None:
         core.augmentation(lambda data: data)
 
 
-def test_operations_of_the_users_may_choose_by_sample() -> None:
+def test_user_defined_operations_may_choose_by_sample() -> None:
     @core.augmentation(mag_range=(0, 4))
     def clipped(data: Any, parameter: Any) -> Any:
         if parameter > 2.0:
@@ -111,19 +111,19 @@ def test_operations_of_the_users_may_choose_by_sample() -> None:
         return clipped(data, magnitude_bin=chosen, num_magnitude_bins=5)
 
     bins = [np.array(number, np.int32) for number in (0, 2, 3, 4)]
-    for picture, number, made in zip(PICTURES, (0, 2, 3, 4), run("pipeline", graph, PICTURES, bins), strict=True):
-        assert np.array_equal(made, picture // 2 if number > 2 else picture)
+    for image, number, made in zip(IMAGES, (0, 2, 3, 4), run("pipeline", graph, IMAGES, bins), strict=True):
+        assert np.array_equal(made, image // 2 if number > 2 else image)
 
 
-def test_bins_that_are_none_are_errors_when_the_batch_runs() -> None:
+def test_invalid_bins_are_errors_when_the_batch_runs() -> None:
     def graph(auto_aug: Any, types: Any, data: Any, chosen: Any) -> Any:
         return auto_aug.augmentations.solarize(data, magnitude_bin=chosen, num_magnitude_bins=3)
 
     with pytest.raises(OperatorError, match="must be between 0 and 2"):
-        run("pipeline", graph, PICTURES, BIN)
+        run("pipeline", graph, IMAGES, BIN)
 
 
-def test_colours_need_three_channels() -> None:
+def test_colors_need_three_channels() -> None:
     def graph(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.contrast(data, magnitude_bin=1, num_magnitude_bins=3)
 

@@ -14,15 +14,15 @@ import pytest
 from pipeline import Pipeline, fn
 from pipeline._graph.selecting import select
 from pipeline.auto_aug import augmentations, auto_augment, core, rand_augment, trivial_augment
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 pytestmark = pytest.mark.gpu
 
-PICTURES = [smooth(30 + number, 41 - number, seed=number) for number in range(12)]
+IMAGES = [smooth(30 + number, 41 - number, seed=number) for number in range(12)]
 NAMES = sorted(name for name, each in vars(augmentations).items() if isinstance(each, core.Augmentation))
 
 
-def run(describe: Any, device: str, feed: Any = PICTURES, layout: str = "HWC") -> list[Any]:
+def run(describe: Any, device: str, feed: Any = IMAGES, layout: str = "HWC") -> list[Any]:
     with Pipeline(batch_size=len(feed), num_threads=2, device_id=0, seed=5) as pipe:
         x = fn.external_source(name="x", layout=layout)
         # A copy instead of the upload, because random numbers depend on the index of an operator in the graph.
@@ -42,9 +42,9 @@ def largest(describe: Any, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("layout", ["HWC", "FHWC"])
 @pytest.mark.parametrize("name", NAMES)
-def test_each_augmentation(name: str, layout: str) -> None:
+def test_augmentations_run(name: str, layout: str) -> None:
     extra = {"shape": (30, 40)} if name in ("translate_x", "translate_y") else {}
-    feed = PICTURES if layout == "HWC" else [np.stack([picture, 255 - picture // 2]) for picture in PICTURES]
+    feed = IMAGES if layout == "HWC" else [np.stack([image, 255 - image // 2]) for image in IMAGES]
 
     def describe(x: Any) -> Any:
         return getattr(augmentations, name)(x, magnitude_bin=5, num_magnitude_bins=7, **extra)
@@ -77,7 +77,7 @@ def test_filter(border: str) -> None:
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 def test_equalize(layout: str) -> None:
-    feed = PICTURES if layout == "HWC" else [picture.transpose(2, 0, 1).copy() for picture in PICTURES]
+    feed = IMAGES if layout == "HWC" else [image.transpose(2, 0, 1).copy() for image in IMAGES]
     assert max(largest(lambda x: fn.equalize(fn.flip(x)), feed=feed, layout=layout)) == 0
 
 
@@ -100,7 +100,7 @@ def test_branches_in_branches() -> None:
 def test_branches_on_both_devices_in_one_graph() -> None:
     def describe(x: Any) -> Any:
         which = fn.random.uniform(values=[0.0, 1.0, 2.0], seed=3)
-        host = fn.flip(fn.external_source(source=lambda: PICTURES, layout="HWC"))
+        host = fn.flip(fn.external_source(source=lambda: IMAGES, layout="HWC"))
         return select(which, [lambda: fn.flip(x), lambda: host, lambda: x])
 
     assert max(largest(describe)) == 0

@@ -13,7 +13,7 @@ from pipeline import Pipeline, fn
 from pipeline.auto_aug import augmentations as a
 from pipeline.auto_aug import auto_augment, core, rand_augment, trivial_augment
 from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 BATCH = 1000
 
@@ -54,14 +54,14 @@ def _chi_squared(found: Counter[Any], expected: dict[Any, float]) -> float:
     return sum((found[key] - total * p) ** 2 / (total * p) for key, p in expected.items()) / (len(expected) - 1)
 
 
-def test_trivial_augment_draws_operations_magnitudes_and_signs_alike() -> None:
+def test_trivial_augment_draws_operations_magnitudes_and_signs_uniformly() -> None:
     made = _numbers(lambda x: trivial_augment.apply_trivial_augment(_marks(3), x, num_magnitude_bins=5))
     expected = {100 * number + 20 + bin_: 1 / 15 for number in (1, 2) for bin_ in range(5)}
     expected |= {20 + sign * bin_: 1 / 30 for bin_ in range(1, 5) for sign in (1, -1)} | {20: 1 / 15}
     assert _chi_squared(Counter(made.tolist()), expected) < 2.5  # 18 degrees of freedom: p = 0.0004
 
 
-def test_rand_augment_draws_each_operation_anew() -> None:
+def test_rand_augment_draws_each_operation_independently() -> None:
     made = _numbers(lambda x: rand_augment.apply_rand_augment(_marks(3), x, n=2, m=3, num_magnitude_bins=5))
     single = {23: 1 / 6, 17: 1 / 6, 123: 1 / 3, 223: 1 / 3}
     expected = {1000 * first + second: p * q for first, p in single.items() for second, q in single.items()}
@@ -80,7 +80,7 @@ def test_auto_augment_follows_the_policy(seed: int | None) -> None:
     assert _chi_squared(Counter(made.tolist()), expected) < 3.4  # 7 degrees of freedom: p = 0.0013
 
 
-def test_a_seed_repeats_and_does_not_depend_on_the_pipelines() -> None:
+def test_seed_repeats_and_does_not_depend_on_the_pipelines() -> None:
     def describe(x: Any) -> Any:
         return rand_augment.apply_rand_augment(_marks(3), x, 2, 1, 5, seed=3)
 
@@ -119,7 +119,7 @@ def test_policies_and_suites_print_as_those_of_dali(use_shape: bool) -> None:
             auto_augment.get_image_net_policy(use_shape, **bad)
 
 
-def test_augmentations_that_share_a_name_are_told_apart() -> None:
+def test_augmentations_that_share_a_name_are_distinguished() -> None:
     more = a.rotate.augmentation(mag_range=(0, 60))
     policy = core.Policy("x", 11, [[(a.rotate, 0.5, 3), (more, 1, 3)], [(a.identity, 0.5, None)]])
     assert list(policy.augmentations) == ["0__rotate", "1__rotate", "identity"]
@@ -137,7 +137,7 @@ def test_augmentations_that_share_a_name_are_told_apart() -> None:
         ("rotate", "list or tuple"),
     ],
 )
-def test_what_is_no_policy(sub_policy: Any, match: str) -> None:
+def test_invalid_policies_are_refused(sub_policy: Any, match: str) -> None:
     with pytest.raises(ArgumentValueError, match=match):
         core.Policy("x", 11, [sub_policy])
 
@@ -161,7 +161,7 @@ def test_arguments_are_checked(describe: Any, match: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rand", "shaped", "wide", "auto", "svhn"])
-def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
+def test_schemes_run_on_images_and_change_most(scheme: str) -> None:
     def describe(x: Any) -> Any:
         if scheme == "rand":
             return rand_augment.rand_augment(x, 2, 20, monotonic_mag=False, excluded=["identity"])
@@ -179,12 +179,12 @@ def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
     made, flipped = pipe.run(x=feed)
     pipe.close()
     assert made.layout() == flipped.layout() == "HWC"
-    assert made.shape() == [picture.shape for picture in feed]
-    changed = [not np.array_equal(made.at(number), picture) for number, picture in enumerate(feed)]
+    assert made.shape() == [image.shape for image in feed]
+    changed = [not np.array_equal(made.at(number), image) for number, image in enumerate(feed)]
     assert sum(changed) > 8
 
 
-def test_only_what_was_drawn_runs() -> None:
+def test_operations_that_were_not_drawn_do_not_run() -> None:
     """A sample runs its own operation only, even if another operation would fail for it."""
 
     def describe(x: Any, which: Any) -> Any:

@@ -8,7 +8,7 @@ from pipeline._bulk.native import compiled
 
 @pytest.fixture(params=["compiled", "python"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test with the compiled loops and without them."""
+    """Run a test with the compiled loops and without them."""
     if request.param == "python":
         for module in (files, gather):
             monkeypatch.setattr(module, "compiled", None)

@@ -1,4 +1,4 @@
-"""Many files at once: what is read, what can't be, and memory that is used again."""
+"""Reading of many files at once: data, errors, and reuse of memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def contents(batch: TensorListCPU) -> list[bytes]:
     return [sample.tobytes() for sample in batch.samples]
 
 
-def test_files_are_read_whole(way: str, folder: Path) -> None:
+def test_files_are_read_completely(way: str, folder: Path) -> None:
     names = sorted(os.listdir(folder)) * 4
     expected = [(folder / name).read_bytes() for name in names]
     absolute = [str(folder / name) for name in names]
@@ -90,7 +90,7 @@ def test_paths_are_samples_of_a_batch_too(way: str, folder: Path) -> None:
         assert contents(made.batch()) == [(folder / name).read_bytes() for name in names]
 
 
-def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
+def test_unreadable_files_are_named(way: str, folder: Path) -> None:
     (folder / "sub").mkdir()
     names = ["0 ü.bin", "missing", "5 ü.bin", "sub", "a\0b", "", "long" * 2000]
     made = read(PathTable.from_paths(names, str(folder)), step=2)
@@ -103,12 +103,12 @@ def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
     assert found[5] == "the path of the file is empty"
 
 
-def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
+def test_memory_is_reused_after_the_last_reader(folder: Path) -> None:
     paths = PathTable.from_paths(["6 ü.bin"] * 8, str(folder))
     buffers = FileBuffers()
     batches = [read(paths, buffers).batch() for _ in range(3)]
     addresses = {int(batch.table().pointers.min()) for batch in batches}
-    assert len(addresses) == 3  # what is held is not written over
+    assert len(addresses) == 3  # held data isn't overwritten
     sample = batches[0].samples[7]
     del batches
     again = [read(paths, buffers).batch() for _ in range(2)]
@@ -118,7 +118,7 @@ def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
+def test_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
     buffers = FileBuffers()
     read(PathTable.from_paths(["5 ü.bin"] * 20, str(folder)), buffers).batch()
     paths = PathTable.from_paths(["6 ü.bin"] * 20, str(folder))
@@ -133,7 +133,7 @@ def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**62, 2**41])
-def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, size: int) -> None:
+def test_file_with_a_huge_claimed_size_fails_alone(way: str, folder: Path, size: int) -> None:
     """A sparse file has any size: sums of such sizes must not wrap around, and end before the buffer."""
     huge = os.memfd_create("huge")
     os.ftruncate(huge, size)
@@ -154,7 +154,7 @@ def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path,
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Let nobody take a terabyte, which a system that overcommits would give."""
+    """Set a limit, because a system that overcommits would grant a terabyte."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, limits[1]))
     try:
@@ -172,11 +172,11 @@ def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch:
     made.read(0, 200, threads=1)
     beside, alone = charged
     assert min(beside) > 0
-    assert alone == Cost(), "the calling thread has a clock of its own"
+    assert alone == Cost(), "the calling thread has its own clock"
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loops_refuse_what_does_not_fit() -> None:
+def test_compiled_loops_refuse_wrong_arguments() -> None:
     assert compiled is not None
     column, buffer, cursor = np.zeros(3, np.int64), np.zeros(10, np.uint8), np.zeros(1, np.int64)
     files = (1, b"", b"", buffer, cursor, column, column, column.copy(), column.copy())

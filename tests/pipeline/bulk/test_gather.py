@@ -1,4 +1,4 @@
-"""Memory of many samples in one buffer: which stretches are copied, and what arrives."""
+"""Gathering the memory of many samples into one buffer: the copied ranges, and their contents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._bulk.gather import Runs, gather, gathered
+from pipeline._bulk.gather import MemoryRanges, gather, gathered
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
 
 def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> TensorListCPU:
-    """Make a batch of (block, offset, bytes)."""
+    """Create a batch of (block, offset, bytes)."""
     homes, offsets, sizes = np.array(rows, np.int64).T
     shapes = np.ascontiguousarray(sizes[:, None])
     starts = np.array([block.ctypes.data for block in blocks])[homes] + offsets
@@ -22,11 +22,11 @@ def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> Ten
 
 
 def copied(batch: TensorListCPU, pool: ThreadPool | None = None) -> list[bytes]:
-    runs = Runs.from_batch(batch)
-    buffer = np.zeros(runs.nbytes, np.uint8)
-    runs.copy_to(buffer, pool)
+    ranges = MemoryRanges.from_batch(batch)
+    buffer = np.zeros(ranges.nbytes, np.uint8)
+    ranges.copy_to(buffer, pool)
     sizes = batch.table().sizes.tolist()
-    return [buffer[place : place + size].tobytes() for place, size in zip(runs.sample_offsets, sizes, strict=True)]
+    return [buffer[place : place + size].tobytes() for place, size in zip(ranges.sample_offsets, sizes, strict=True)]
 
 
 BLOCKS = [np.random.default_rng(seed).integers(0, 256, 200_000, np.uint8) for seed in range(2)]
@@ -35,24 +35,27 @@ ROWS = st.tuples(st.integers(0, 1), st.integers(0, 150_000), st.integers(0, 50_0
 
 @given(st.lists(ROWS, min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_every_sample_arrives_wherever_it_lies(rows: list[tuple[int, int, int]]) -> None:
+def test_samples_arrive_from_any_address(rows: list[tuple[int, int, int]]) -> None:
     batch = in_blocks(BLOCKS, rows)
     assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
-    runs = Runs.from_batch(batch)
-    for start, size in zip(runs.starts.tolist(), runs.sizes.tolist(), strict=True):  # nothing else is touched
+    ranges = MemoryRanges.from_batch(batch)
+    for start, size in zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True):  # all other bytes are unchanged
         assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
 
 
-def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
+def test_adjacent_samples_are_joined_and_blocks_are_not() -> None:
     near = [(0, number * 1024, 1000) for number in range(100)]
-    assert Runs.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
-    assert Runs.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [99 * 1024 + 1000, 10]
+    assert MemoryRanges.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
+    assert MemoryRanges.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [
+        99 * 1024 + 1000,
+        10,
+    ]
     whole = np.zeros(1000, np.uint8)
     halves = [whole[:500], whole[500:]]
-    assert Runs.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
+    assert MemoryRanges.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
     assert (
-        len(Runs.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
-    )  # whose memory lies between is not known
+        len(MemoryRanges.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
+    )  # the owner of the memory between them is unknown
 
 
 def test_large_batches_are_copied_on_many_threads(way: str) -> None:
@@ -65,13 +68,13 @@ def test_large_batches_are_copied_on_many_threads(way: str) -> None:
     assert made[2] == block[5_200_000:5_200_001].tobytes()
 
 
-def test_a_dense_array_is_one_run(way: str) -> None:
+def test_dense_array_is_one_range(way: str) -> None:
     array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
-    runs = Runs.from_array(array)
-    buffer = np.zeros(runs.nbytes, np.uint8)
-    runs.copy_to(buffer)
+    ranges = MemoryRanges.from_array(array)
+    buffer = np.zeros(ranges.nbytes, np.uint8)
+    ranges.copy_to(buffer)
     np.testing.assert_array_equal(buffer.view(np.float32).reshape(array.shape), array)
-    assert runs.sample_offsets.tolist() == [84 * number for number in range(5)]
+    assert ranges.sample_offsets.tolist() == [84 * number for number in range(5)]
 
 
 def test_samples_of_any_strides_are_gathered(way: str) -> None:
@@ -83,7 +86,7 @@ def test_samples_of_any_strides_are_gathered(way: str) -> None:
         np.testing.assert_array_equal(buffer[8:20].view(np.int16).reshape(2, 3), samples[1])
 
 
-def test_a_gathered_batch_is_a_copy(way: str) -> None:
+def test_gathered_batch_is_a_copy(way: str) -> None:
     samples = [np.arange(6.0).reshape(2, 3), np.ones((5, 1)).T, np.zeros((0, 2))]
     made = gathered(TensorListCPU(samples, "HW"))
     assert made.layout() == "HW"
@@ -94,21 +97,21 @@ def test_a_gathered_batch_is_a_copy(way: str) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 5, 2**40])
-def test_what_does_not_fit_is_refused(way: str, place: int) -> None:
+def test_arrays_that_do_not_fit_are_refused(way: str, place: int) -> None:
     with pytest.raises(ValueError, match="doesn't fit"):
         gather(TensorListCPU([np.zeros(6, np.uint8)]), np.zeros(10, np.uint8), np.array([place]))
 
 
-def test_a_number_that_is_broadcast_is_no_run() -> None:
+def test_broadcast_array_is_refused() -> None:
     numbers = np.broadcast_to(np.float32(3), (4,))  # each sample is contiguous, the batch isn't
     assert TensorListCPU(numbers).table().is_contiguous()
-    with pytest.raises(ValueError, match="isn't one run"):
-        Runs.from_array(numbers)
-    assert Runs.from_array(np.ascontiguousarray(numbers)).nbytes == 16
+    with pytest.raises(ValueError, match="isn't contiguous"):
+        MemoryRanges.from_array(numbers)
+    assert MemoryRanges.from_array(np.ascontiguousarray(numbers)).nbytes == 16
 
 
 @pytest.mark.parametrize("size", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77])
-def test_large_samples_arrive_at_any_place(way: str, size: int) -> None:
+def test_large_samples_arrive_at_any_index(way: str, size: int) -> None:
     block = np.random.default_rng(size).integers(0, 256, 2 * size + 3, np.uint8)
     buffer = np.full(2 * size + 300, 7, np.uint8)
     places = np.array([1, size + 202])

@@ -16,7 +16,7 @@ def test_memory_returns_when_the_last_view_is_gone() -> None:
     del array
     gc.collect()
     other = pool.array((64, 1024), np.dtype(np.float32))
-    assert other.ctypes.data != address, "the memory is still seen by the view"
+    assert other.ctypes.data != address, "a view still uses the memory"
     del view
     again = pool.array((32, 2048), np.dtype(np.float32))
     assert again.ctypes.data == address
@@ -24,7 +24,7 @@ def test_memory_returns_when_the_last_view_is_gone() -> None:
     del other
 
 
-def test_a_steady_state_allocates_nothing() -> None:
+def test_steady_state_allocates_nothing() -> None:
     pool = BufferPool()
     for number in range(100):
         array = pool.array((50, 1000 + number % 7), np.dtype(np.uint8))
@@ -42,7 +42,7 @@ def test_idle_memory_is_bounded() -> None:
     assert pool.allocated >= 8 + 6
 
 
-def test_idle_memory_of_a_size_that_nobody_wants_any_more_makes_room() -> None:
+def test_idle_memory_of_an_unused_size_makes_room() -> None:
     pool = BufferPool(idle_limit=1 << 20)
     small = [pool.array((1 << 18,), np.dtype(np.uint8)) for _ in range(4)]
     del small

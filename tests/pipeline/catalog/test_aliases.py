@@ -20,19 +20,19 @@ def function_of(namespace: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_they_name_what_they_stand_for(name: str) -> None:
+def test_aliases_name_their_operators(name: str) -> None:
     assert ALIASES[name] in function_of(fn, name).__doc__
     assert lookup(name).devices == lookup(ALIASES[name]).devices
 
 
-def test_they_add_the_operator_and_warn() -> None:
+def test_aliases_add_the_operator_and_warn() -> None:
     with pytest.warns(DeprecationWarning, match=r"fn.coin_flip is deprecated: use fn.random.coin_flip") as caught:
         node = fn.coin_flip(probability=1.0)
     assert caught[0].filename == __file__
     assert node.source.schema.name == "random.coin_flip"
 
 
-def test_graphs_of_old_names_are_those_of_new_ones() -> None:
+def test_graphs_of_old_names_equal_those_of_new_names() -> None:
     def graph(old: bool) -> Any:
         def describe(fn: Any, _: Any) -> Any:
             return fn.uniform(range=[1, 2], shape=3) if old else fn.random.uniform(range=[1, 2], shape=3)

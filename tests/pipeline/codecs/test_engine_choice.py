@@ -29,13 +29,13 @@ def choose(decoder: ImageBatchDecoder, files: list[Bytes], **options: Any) -> li
     return chosen
 
 
-def test_simple_ones_that_need_not_be_turned(decoder: ImageBatchDecoder) -> None:
+def test_simple_upright_images_are_for_the_engine(decoder: ImageBatchDecoder) -> None:
     files = [jpeg(), jpeg(progressive=True), jpeg(orientation=6), np.zeros(9, np.uint8), jpeg(mode="L")]
     assert choose(decoder, files) == [True, False, False, False, True]
     assert choose(decoder, files, use_exif=False) == [True, False, True, False, True]
 
 
-def test_windows_that_lie_in_their_pictures(decoder: ImageBatchDecoder) -> None:
+def test_windows_that_lie_in_their_images(decoder: ImageBatchDecoder) -> None:
     rows = [[0, 0, 21, 33], [-1] * 4, [0, 0, 22, 33], [0, 0, 21, 34], [3, 3, 3, 4], [3, 4, 4, 4], [0, -1, 3, 3]]
     regions = np.array(rows)
     assert choose(decoder, [jpeg(33, 21)] * 7, regions=regions) == [True, True, *[False] * 5]

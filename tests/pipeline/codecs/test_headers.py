@@ -72,7 +72,7 @@ def test_orientation(walk: Callable[..., list[tuple[int, ...]]], orientation: in
         ({"progressive": True}, 0),
     ],
 )
-def test_what_an_engine_decodes(
+def test_engine_decodes_simple_images(
     walk: Callable[..., list[tuple[int, ...]]], options: dict[str, object], simple: int
 ) -> None:
     assert walk(jpeg(**options))[0][-2:] == (simple, 0)
@@ -95,20 +95,20 @@ def test_red_green_and_blue_are_not_for_the_engine(
     assert walk(made)[0] == (21, 33, 3, 1, simple, not simple)
 
 
-def test_what_is_cut_off_is_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+def test_truncated_images_are_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
     assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1, 0)
     assert walk(whole[:-2].copy())[0] == (21, 33, 3, 1, 0, 0)
     assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0, 0)
 
 
-def test_nothing_comes_behind_the_end(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+def test_data_after_the_end_is_not_read(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     file = jpeg().copy()
     file[3] = 0xD9  # replaces a segment that can be skipped
     assert walk(file) == [(0, 0, 0, 1, 0, 0)]
 
 
-def test_two_frames_are_no_jpeg(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+def test_jpeg_with_two_frames_is_refused(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
     frame = bytes(whole).index(b"\xff\xc0")
     length = int(whole[frame + 2]) << 8 | int(whole[frame + 3])
@@ -117,7 +117,7 @@ def test_two_frames_are_no_jpeg(walk: Callable[..., list[tuple[int, ...]]]) -> N
 
 
 @given(st.data())
-def test_both_walks_agree_on_damage(data: st.DataObject) -> None:
+def test_walks_in_c_and_python_agree_on_damage(data: st.DataObject) -> None:
     if headers.compiled is None:
         pytest.skip("needs the C module")
     damaged = jpeg(orientation=data.draw(st.sampled_from([1, 6])), keep_rgb=data.draw(st.booleans())).copy()

@@ -12,13 +12,13 @@ from pipeline._codecs import missing_codec_reason, nvjpeg
 from pipeline.errors import DeviceError
 
 
-def test_a_libnvjpeg_without_the_batched_call_is_no_engine() -> None:
+def test_libnvjpeg_without_the_batched_call_is_not_an_engine() -> None:
     old: Any = SimpleNamespace(nvjpegCreateEx=SimpleNamespace())
     with pytest.raises(DeviceError, match="too old: it lacks nvjpegDestroy"):
         nvjpeg._bind(old)
 
 
-def test_nothing_of_nvidias_is_said_where_our_own_nvidia_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stand_in_for_nvidia_is_not_reported_as_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """`dali-proxy run` creates a package `nvidia` if there is none."""
     made = ModuleType("nvidia")
     made.__path__ = []
@@ -27,7 +27,7 @@ def test_nothing_of_nvidias_is_said_where_our_own_nvidia_stands_for_it(monkeypat
     assert str(missing_codec_reason.__wrapped__()).startswith("nvImageCodec is not installed")
 
 
-def test_without_a_package_of_nvidias_the_codec_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codec_is_missing_without_a_package_of_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia", None)  # importing it fails
     monkeypatch.delitem(sys.modules, "nvidia.nvimgcodec", raising=False)
     assert str(missing_codec_reason.__wrapped__()).startswith("nvImageCodec is not installed")

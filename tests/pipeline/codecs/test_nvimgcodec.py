@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(missing_codec_reason() is not None, reason=str(m
 Bytes = npt.NDArray[np.uint8]
 
 
-def picture(seed: int, height: int, width: int) -> npt.NDArray[np.uint8]:
+def sample_image(seed: int, height: int, width: int) -> npt.NDArray[np.uint8]:
     """Return smooth noise of little colour: decoders may differ in how they upsample chroma."""
     rng = np.random.default_rng(seed)
     shape = (height // 24 + 2, width // 24 + 2)
@@ -59,7 +59,7 @@ class Decoding:
     def decode(self, encoded: list[npt.NDArray[np.uint8]], **options: Any) -> DecodedBatch:
         return self.decoder.decode(encoded, self.stream, **options)
 
-    def pictures(self, batch: DecodedBatch) -> list[Any]:
+    def images(self, batch: DecodedBatch) -> list[Any]:
         if self.stream is None:
             return [None if array is None else np.array(array) for array in batch.arrays()]
         self.stream.synchronize()
@@ -82,53 +82,51 @@ def check_close(actual: Any, expected: npt.NDArray[np.uint8], mean: float = 1.5,
     assert difference.max() <= worst, f"mean difference {difference.mean():.2f}, worst {difference.max()}"
 
 
-def test_a_ragged_batch_of_several_kinds(decoding: Decoding) -> None:
+def test_ragged_batch_of_several_kinds(decoding: Decoding) -> None:
     sizes = [(64, 80), (97, 51), (240, 320), (33, 200)]
     kinds = [{}, {"progressive": True}, {"subsampling": 0}, {"format": "PNG"}]
-    encoded = [encode(picture(i, *size), **kind) for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))]
+    encoded = [encode(sample_image(i, *size), **kind) for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))]
     batch = decoding.decode(encoded)
     assert batch.failures == ()
-    for data, decoded in zip(encoded, decoding.pictures(batch), strict=True):
+    for data, decoded in zip(encoded, decoding.images(batch), strict=True):
         check_close(decoded, with_pillow(data))
 
 
 @pytest.mark.parametrize(("output_type", "mode"), [(RGB, "RGB"), (BGR, "RGB"), (GRAY, "L")])
 def test_output_types(decoding: Decoding, output_type: Any, mode: str) -> None:
-    encoded = [encode(picture(1, 70, 90)), encode(picture(2, 40, 30)[..., 0])]
-    for data, decoded in zip(
-        encoded, decoding.pictures(decoding.decode(encoded, output_type=output_type)), strict=True
-    ):
+    encoded = [encode(sample_image(1, 70, 90)), encode(sample_image(2, 40, 30)[..., 0])]
+    for data, decoded in zip(encoded, decoding.images(decoding.decode(encoded, output_type=output_type)), strict=True):
         expected = with_pillow(data, mode)
         check_close(decoded, expected[..., ::-1] if output_type == BGR else expected)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation_and_regions(decoding: Decoding, orientation: int) -> None:
-    data = encode(picture(orientation, 64, 96), orientation)
+    data = encode(sample_image(orientation, 64, 96), orientation)
     region = (10, 7, 42, 55)
-    whole, part = decoding.pictures(decoding.decode([data, data], regions=[None, region]))
+    whole, part = decoding.images(decoding.decode([data, data], regions=[None, region]))
     expected = with_pillow(data)
     check_close(whole, expected)
     check_close(part, expected[10:42, 7:55])
-    (raw,) = decoding.pictures(decoding.decode([data], use_exif=False))
+    (raw,) = decoding.images(decoding.decode([data], use_exif=False))
     assert raw.shape == (64, 96, 3)
 
 
-def test_failures_are_of_their_samples(decoding: Decoding) -> None:
-    good = encode(picture(3, 48, 48))
+def test_failures_belong_to_their_samples(decoding: Decoding) -> None:
+    good = encode(sample_image(3, 48, 48))
     broken = [good[:25], np.zeros(64, np.uint8), np.zeros(0, np.uint8), good.astype(np.float32)]
     batch = decoding.decode([good, *broken, good], regions=[None] * 5 + [(0, 0, 49, 20)])
     assert [failure.sample for failure in batch.failures] == [1, 2, 3, 4, 5]
     assert "00 00 00 00" in str(batch.failures[1].error)
     assert "float32" in str(batch.failures[3].error)
     assert "(0, 0, 49, 20)" in str(batch.failures[4].error)
-    decoded = decoding.pictures(batch)
+    decoded = decoding.images(batch)
     check_close(decoded[0], with_pillow(good))
     assert decoded[1:] == [None] * 5
     assert batch.samples.shapes[1].tolist() == [0, 0, 3]
 
 
-def test_a_batch_of_failures_alone(decoding: Decoding) -> None:
+def test_batch_of_failures_only(decoding: Decoding) -> None:
     batch = decoding.decode([np.zeros(10, np.uint8)] * 3)
     assert len(batch.failures) == 3
     assert len(batch.samples) == 3
@@ -137,10 +135,10 @@ def test_a_batch_of_failures_alone(decoding: Decoding) -> None:
 def test_released_memory_is_reused_and_pixels_stay_right(decoding: Decoding) -> None:
     addresses: list[set[int]] = []
     for round_ in range(4):
-        encoded = [encode(picture(10 * round_ + i, 64, 64 + 16 * i)) for i in range(4 - round_ % 2)]
+        encoded = [encode(sample_image(10 * round_ + i, 64, 64 + 16 * i)) for i in range(4 - round_ % 2)]
         batch = decoding.decode(encoded)
         addresses.append(set(batch.samples.pointers.tolist()))
-        for data, decoded in zip(encoded, decoding.pictures(batch), strict=True):
+        for data, decoded in zip(encoded, decoding.images(batch), strict=True):
             check_close(decoded, with_pillow(data))
         batch.release()
         batch.release()
@@ -148,14 +146,14 @@ def test_released_memory_is_reused_and_pixels_stay_right(decoding: Decoding) -> 
 
 
 def test_batches_in_flight_do_not_share_memory(decoding: Decoding) -> None:
-    first, second = encode(picture(20, 50, 60)), encode(picture(21, 50, 60))
+    first, second = encode(sample_image(20, 50, 60)), encode(sample_image(21, 50, 60))
     batches = [decoding.decode([data]) for data in (first, second)]
     for data, batch in zip((first, second), batches, strict=True):
-        check_close(decoding.pictures(batch)[0], with_pillow(data))
+        check_close(decoding.images(batch)[0], with_pillow(data))
 
 
 def test_misuse_is_an_error(decoding: Decoding) -> None:
-    good = encode(picture(4, 32, 32))
+    good = encode(sample_image(4, 32, 32))
     with pytest.raises(PipelineError, match="YCbCr"):
         decoding.decode([good], output_type=YCbCr)
     with pytest.raises(PipelineError, match="2 regions for 1"):
@@ -165,7 +163,7 @@ def test_misuse_is_an_error(decoding: Decoding) -> None:
         decoding.decode([good])
 
 
-def test_a_device_that_is_not_there_is_one_clear_error() -> None:
+def test_missing_device_is_one_clear_error() -> None:
     with pytest.raises(DeviceError, match="device"):
         GpuDecoder(99, num_threads=1)
 
@@ -178,7 +176,7 @@ def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
         pytest.skip("needs a CUDA device")
     from pipeline._kernels import KernelContext, Samples, crop_resize_normalize
 
-    encoded = [[encode(picture(100 + 8 * b + i, 120 + 8 * i, 160)) for i in range(8)] for b in range(10)]
+    encoded = [[encode(sample_image(100 + 8 * b + i, 120 + 8 * i, 160)) for i in range(8)] for b in range(10)]
     stream, targets = cupy.cuda.Stream(non_blocking=True), []
     with KernelContext(0) as context, GpuDecoder(0, num_threads=2) as decoder:
         for batch_bytes in encoded:

@@ -74,7 +74,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 STREAM = SimpleNamespace(ptr=48, synchronize=lambda: None)
 
 
-def test_a_state_is_used_again_and_freed_at_the_end(engine: Engine) -> None:
+def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
     for _ in range(2):
         engine.decode(STREAM)
     engine.decoder.close()
@@ -82,7 +82,7 @@ def test_a_state_is_used_again_and_freed_at_the_end(engine: Engine) -> None:
     assert engine.calls == ["decode", "decode", "free", "destroy"]
 
 
-def test_a_state_that_failed_is_freed_at_once(engine: Engine) -> None:
+def test_failed_state_is_freed_immediately(engine: Engine) -> None:
     engine.status = 8
     with pytest.raises(NvjpegError, match=r"nvjpegDecodeBatchedEx failed: internal error \(status 8\)"):
         engine.decode(STREAM)
@@ -92,7 +92,7 @@ def test_a_state_that_failed_is_freed_at_once(engine: Engine) -> None:
     assert engine.calls == ["decode", "free", "decode", "free", "destroy"]
 
 
-def test_a_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhile(engine: Engine) -> None:
+def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: Engine) -> None:
     closing = threading.Thread(target=engine.decoder.close)
 
     class Stream:
@@ -110,7 +110,7 @@ def test_a_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhil
     assert engine.calls == ["decode", "free", "destroy"]
 
 
-def test_a_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
+def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
     """The caller has further resources to close; libnvjpeg isn't called any more."""
 
     def lost() -> None:

@@ -24,7 +24,7 @@ def set_regions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return nvjpeg._set_regions
 
 
-def test_each_region_is_set(set_regions: Any) -> None:
+def test_regions_are_set(set_regions: Any) -> None:
     calls = []
 
     def record(*arguments: int) -> int:
@@ -35,7 +35,7 @@ def test_each_region_is_set(set_regions: Any) -> None:
     assert calls == [(16, 1, 2, 3, 4), (32, 5, 6, 7, 8)]
 
 
-def test_the_first_refusal_is_returned(set_regions: Any) -> None:
+def test_first_refusal_is_returned(set_regions: Any) -> None:
     assert set_regions(PROTOTYPE(lambda parameters, *_: 2 if parameters == 32 else 0), PARAMETERS, REGIONS) == 2
 
 

@@ -41,7 +41,7 @@ def free_list(monkeypatch: pytest.MonkeyPatch) -> StreamFreeList:
     return StreamFreeList(0)
 
 
-def test_things_stay_with_their_stream_in_their_order(free_list: StreamFreeList) -> None:
+def test_memory_stays_with_its_stream_in_order(free_list: StreamFreeList) -> None:
     one, other = Stream(1), Stream(2)
     free_list.put("abc", one)
     free_list.put("d", other)
@@ -53,7 +53,7 @@ def test_things_stay_with_their_stream_in_their_order(free_list: StreamFreeList)
     assert one.waited == other.waited == []
 
 
-def test_the_last_use_on_another_stream_is_waited_for_by_whoever_takes(free_list: StreamFreeList) -> None:
+def test_last_use_on_another_stream_is_waited_for(free_list: StreamFreeList) -> None:
     own, reader, late = Stream(1), Stream(2), Stream(3)
     free_list.put("ab", own, last=reader)
     free_list.put("c", own, last=own)
@@ -61,10 +61,10 @@ def test_the_last_use_on_another_stream_is_waited_for_by_whoever_takes(free_list
     assert free_list.take(1, own) == ["d"]
     assert own.waited == [3]
     assert free_list.take(3, own) == ["a", "b", "c"]
-    assert own.waited == [3, 2], "one event for all things of a batch, and none of its own stream"
+    assert own.waited == [3, 2], "one event for all objects of a batch, and none for this stream"
 
 
-def test_nothing_is_kept_after_the_end(free_list: StreamFreeList) -> None:
+def test_free_list_is_empty_after_the_end(free_list: StreamFreeList) -> None:
     free_list.put("a", Stream(1))
     free_list.close()
     free_list.put("b", Stream(1), last=Stream(2))
@@ -72,7 +72,7 @@ def test_nothing_is_kept_after_the_end(free_list: StreamFreeList) -> None:
     free_list.close()
 
 
-def test_the_host_has_no_streams() -> None:
+def test_host_has_no_streams() -> None:
     free_list = StreamFreeList(None)
     free_list.put([1, 2], None)
     taken: list[Any] = free_list.take(2, None)

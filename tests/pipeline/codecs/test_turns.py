@@ -45,13 +45,16 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip("needs the C module")
 
 
-def test_what_is_called_and_with_what() -> None:
+def test_calls_and_their_arguments() -> None:
     calls: list[tuple[str, tuple[int, ...]]] = []
 
-    def told(name: str, status: int) -> Callable[..., int]:
+    def recorded(name: str, status: int) -> Callable[..., int]:
         return lambda *arguments: calls.append((name, arguments)) or status
 
-    made, cuda = library(told("prepare", 0), told("decode", 7)), driver(told("record", 0), told("wait", 9))
+    made, cuda = (
+        library(recorded("prepare", 0), recorded("decode", 7)),
+        driver(recorded("record", 0), recorded("wait", 9)),
+    )
     turn = Turn(3)
     assert turn.decode(made, cuda, HANDLE, STATE, (3, 5), BATCH, 48, 80) == (0, 7, 9)
     assert turn.decode(made, cuda, HANDLE, STATE, None, BATCH, 64, 96) == (0, 7, 9)
@@ -67,28 +70,28 @@ def test_what_is_called_and_with_what() -> None:
     ]
 
 
-def test_nothing_is_decoded_that_could_not_be_prepared() -> None:
+def test_batch_that_could_not_be_prepared_is_not_decoded() -> None:
     decoded: list[int] = []
     made = library(lambda *_: 2, lambda *_: decoded.append(1) or 0)
     assert Turn(0).decode(made, driver(), HANDLE, STATE, (3, 5), BATCH, 0, 0) == (2, 0, 0)
     assert not decoded
 
 
-def test_without_an_event_nobody_waits() -> None:
+def test_turn_without_an_event_does_not_wait() -> None:
     waited: list[int] = []
     cuda = driver(lambda *_: waited.append(1) or 4, lambda *_: waited.append(1) or 4)
     assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 0) == (0, 0, 0)
     assert not waited
 
 
-def test_an_event_that_could_not_be_recorded_is_not_waited_for() -> None:
+def test_event_that_could_not_be_recorded_is_not_waited_for() -> None:
     waited: list[int] = []
     cuda = driver(lambda *_: 4, lambda *_: waited.append(1) or 0)
     assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 80) == (0, 0, 4)
     assert not waited
 
 
-def test_a_turn_lasts_until_the_gpu_has_decoded() -> None:
+def test_turn_lasts_until_the_gpu_has_decoded() -> None:
     order: list[str] = []
     waiting, done = threading.Event(), threading.Event()
 
@@ -114,7 +117,7 @@ def test_a_turn_lasts_until_the_gpu_has_decoded() -> None:
     assert order == ["decode", "1 done", "decode", "2 done"]
 
 
-def test_one_at_a_time_for_each_gpu() -> None:
+def test_turns_of_a_gpu_come_one_at_a_time() -> None:
     inside, go_on, other_gpu = threading.Event(), threading.Event(), threading.Event()
     order: list[int] = []
 
@@ -148,7 +151,7 @@ def test_one_at_a_time_for_each_gpu() -> None:
     assert order == [1, 3, -3, -1, 2, -2]
 
 
-def test_a_turn_that_is_held_keeps_others_out() -> None:
+def test_held_turn_keeps_others_out() -> None:
     order: list[str] = []
     made = library(decode=lambda *_: order.append("decoded") or 0)
     begun = threading.Event()
@@ -197,7 +200,7 @@ def is_free(gpu: int) -> bool:
 
 
 @pytest.mark.usefixtures("interrupting")
-def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
+def test_turn_is_released_by_an_interrupted_waiter() -> None:
     inside, waited_for = threading.Event(), threading.Event()
 
     def decode(*_: int) -> int:
@@ -223,7 +226,7 @@ def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
     assert is_free(5)
 
 
-def test_who_has_the_turn_may_take_it_again() -> None:
+def test_turn_may_be_taken_again_by_its_holder() -> None:
     """Garbage collection may close another decoder during a turn."""
     done = threading.Event()
 
@@ -237,13 +240,13 @@ def test_who_has_the_turn_may_take_it_again() -> None:
     assert is_free(6)
 
 
-def test_a_turn_is_given_up_after_an_error() -> None:
+def test_turn_ends_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), Turn(0).held:
         _ = 1 // 0
     assert is_free(0)
 
 
-def test_gpus_that_cannot_be() -> None:
+def test_impossible_gpus_are_refused() -> None:
     if turns.compiled is None:
         pytest.skip("needs the C module")
     for gpu in (-1, 64):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import OperatorError
-from tests.pipeline.operators.both import Array, compare, pictures, run_ours
+from tests.pipeline.operators.both import Array, compare, run_ours, sample_images
 
-SEQUENCES = pictures((3, 10, 12, 3), (2, 9, 8, 3))
+SEQUENCES = sample_images((3, 10, 12, 3), (2, 9, 8, 3))
 NUMBERS = [np.linspace(0.5, 2, len(sequence)).astype(np.float32) for sequence in SEQUENCES]
 WINDOWS = [np.random.default_rng(7).normal(0, 0.3, (len(sequence), 3, 3)).astype(np.float32) for sequence in SEQUENCES]
 MATRICES = [
@@ -52,7 +52,7 @@ def test_frames_are_those_of_dali(call: str) -> None:
 
 @pytest.mark.parity
 def test_points_are_used_for_each_frame() -> None:
-    points = pictures((5, 2), (7, 2), dtype=np.float32)
+    points = sample_images((5, 2), (7, 2), dtype=np.float32)
     for layout, marked in (("XY", False), ("", False), ("", True)):
         compare(
             lambda fn, types, x, s: fn.coord_transform(
@@ -66,7 +66,7 @@ def test_points_are_used_for_each_frame() -> None:
         )
 
 
-def test_layouts_tell_sequences() -> None:
+def test_layouts_mark_sequences() -> None:
     """A source's layout marks an argument as well as `fn.per_frame`; other layouts don't."""
     (marked,), (named,) = (
         run_ours(lambda fn, _, x, s: fn.brightness(x, brightness=make(fn, s)), SEQUENCES, NUMBERS, layouts=layouts)  # noqa: B023
@@ -82,7 +82,7 @@ def test_layouts_tell_sequences() -> None:
     assert [sample.shape for sample in whole.samples] == [sequence.shape for sequence in SEQUENCES]
 
 
-def test_what_does_not_fit() -> None:
+def test_frames_that_do_not_fit_are_refused() -> None:
     def blurred(fn: Any, types: Any, x: Any, sigma: Any) -> Any:
         return fn.gaussian_blur(x, sigma=fn.per_frame(sigma))
 

@@ -15,7 +15,7 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.plan import make_plan
 from pipeline._executor import executor
 from pipeline.errors import OperatorError
-from tests.pipeline.codecs.test_nvimgcodec import encode, picture
+from tests.pipeline.codecs.test_nvimgcodec import encode, sample_image
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +26,7 @@ BATCH = 8
 def files() -> list[Bytes]:
     """Return JPEGs for the engine, and other images: progressive, rotated, a PNG."""
     kinds: list[dict[str, Any]] = [{}, {"subsampling": 0}, {"progressive": True}, {"orientation": 6}, {"format": "PNG"}]
-    return [encode(picture(n, 90 + 17 * n, 150 - 9 * n), **kinds[n % len(kinds)]) for n in range(BATCH)]
+    return [encode(sample_image(n, 90 + 17 * n, 150 - 9 * n), **kinds[n % len(kinds)]) for n in range(BATCH)]
 
 
 def decode_crop(encoded: Any) -> Any:
@@ -82,20 +82,20 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("define", [decode_crop, decode_whole, decode_random, decode_window, uploaded])
-def test_the_same_pixels(define: Callable[[Any], Any], apart: Callable[[], None]) -> None:
+def test_fused_pixels_are_the_same(define: Callable[[Any], Any], apart: Callable[[], None]) -> None:
     together = run(define, files())
     apart()
     for one, other in zip(together, run(define, files()), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_pictures_that_the_kernel_does_not_take(apart: Callable[[], None]) -> None:
+def test_images_that_the_kernel_refuses_are_decoded(apart: Callable[[], None]) -> None:
     def define(encoded: Any) -> Any:
         images = fn.decoders.image(encoded, output_type=types.ANY_DATA).gpu()
         return fn.crop_mirror_normalize(fn.resize(images, size=(20, 20)))
 
     buffer = io.BytesIO()
-    Image.fromarray(np.dstack([picture(1, 40, 50), picture(2, 40, 50)[..., :1]])).save(buffer, "PNG")
+    Image.fromarray(np.dstack([sample_image(1, 40, 50), sample_image(2, 40, 50)[..., :1]])).save(buffer, "PNG")
     four = [np.frombuffer(buffer.getvalue(), np.uint8)] * 2
     made = run(define, four)
     assert made[0].shape == (4, 20, 20)

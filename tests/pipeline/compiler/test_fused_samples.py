@@ -19,7 +19,7 @@ Arguments = dict[str, Any]
 NORMALIZATION = {"mean": [100.0, 110.0, 120.0], "std": [50.0, 60.0, 70.0]}
 
 
-def pictures(channels: int = 3, dtype: Any = np.uint8) -> list[np.ndarray]:
+def sample_images(channels: int = 3, dtype: Any = np.uint8) -> list[np.ndarray]:
     numbers = np.random.default_rng(channels)
     extents = [(60, 50), (37, 91), (224, 300), (45, 44), (8, 8), (130, 39), (70, 70)]
     return [numbers.integers(0, 256, (height, width, channels)).astype(dtype) for height, width in extents]
@@ -86,37 +86,35 @@ def both(images: list[np.ndarray], crop: str, resize: Arguments, normalize: Argu
         {},
     ],
 )
-def test_runs_as_one_and_gives_the_same_bits(crop: str, resize: Arguments, normalize: Arguments) -> None:
-    one, _ = both(pictures(), crop, resize, normalize)
+def test_fused_operators_give_the_same_bits(crop: str, resize: Arguments, normalize: Arguments) -> None:
+    one, _ = both(sample_images(), crop, resize, normalize)
     assert one.fused == [True]
 
 
 @needs_compiled
-def test_gives_the_same_bits_of_four_channels() -> None:
-    one, _ = both(pictures(4), "resize", {"size": (56, 48)}, {"mean": [1.0, 2.0, 3.0, 4.0]})
+def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
+    one, _ = both(sample_images(4), "resize", {"size": (56, 48)}, {"mean": [1.0, 2.0, 3.0, 4.0]})
     assert one.fused == [True]
 
 
 @pytest.mark.parametrize(
     ("images", "resize", "normalize"),
     [
-        (pictures(1), {"size": (30, 30)}, {}),
-        (pictures(3, np.float32), {"size": (30, 30)}, NORMALIZATION),
-        (pictures(), {"size": (30, 30), "interp_type": types.INTERP_CUBIC}, NORMALIZATION),
-        (pictures(), {"size": (30, 30), "min_filter": types.INTERP_NN}, NORMALIZATION),
-        (pictures(), {"size": (30, 30), "dtype": types.FLOAT}, NORMALIZATION),
-        (pictures(), {"size": (10, 10)}, NORMALIZATION),  # one shrinks too much
-        (pictures(), {"resize_shorter": 30}, NORMALIZATION),
-        (pictures(), {"size": (30, 30)}, {**NORMALIZATION, "crop": (20, 20)}),
-        (pictures(), {"size": (30, 30)}, {**NORMALIZATION, "output_layout": "HWC"}),
-        (pictures(), {"size": (30, 30)}, {**NORMALIZATION, "dtype": types.FLOAT16}),
-        (pictures(), {"size": (30, 30)}, {**NORMALIZATION, "pad_output": True}),
+        (sample_images(1), {"size": (30, 30)}, {}),
+        (sample_images(3, np.float32), {"size": (30, 30)}, NORMALIZATION),
+        (sample_images(), {"size": (30, 30), "interp_type": types.INTERP_CUBIC}, NORMALIZATION),
+        (sample_images(), {"size": (30, 30), "min_filter": types.INTERP_NN}, NORMALIZATION),
+        (sample_images(), {"size": (30, 30), "dtype": types.FLOAT}, NORMALIZATION),
+        (sample_images(), {"size": (10, 10)}, NORMALIZATION),  # one shrinks too much
+        (sample_images(), {"resize_shorter": 30}, NORMALIZATION),
+        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "crop": (20, 20)}),
+        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "output_layout": "HWC"}),
+        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "dtype": types.FLOAT16}),
+        (sample_images(), {"size": (30, 30)}, {**NORMALIZATION, "pad_output": True}),
     ],
     ids=str,
 )
-def test_other_work_is_done_one_after_the_other(
-    images: list[np.ndarray], resize: Arguments, normalize: Arguments
-) -> None:
+def test_other_operators_run_one_by_one(images: list[np.ndarray], resize: Arguments, normalize: Arguments) -> None:
     one, _ = both(images, "resize", resize, normalize)
     assert one.fused == [False]
 
@@ -139,7 +137,7 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
         pipe.build()
         batches = []
         for _ in range(5):
-            pipe.feed_input("images", pictures())
+            pipe.feed_input("images", sample_images())
             batches.append([np.array(sample) for sample in pipe.run()[0]])
     assert as_one == [0, 3], "1, 2 and 4 are measured"
     for batch in batches[1:]:
@@ -147,8 +145,8 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_an_empty_picture_is_named(number: int) -> None:
-    images = pictures()
+def test_empty_image_is_named(number: int) -> None:
+    images = sample_images()
     images[number] = images[number][:0]
     messages = []
     for apart in (False, True):
@@ -158,6 +156,6 @@ def test_an_empty_picture_is_named(number: int) -> None:
     assert messages[0] == messages[1]
 
 
-def test_wrong_arguments_are_told_by_their_operator() -> None:
+def test_wrong_arguments_are_errors_of_their_operator() -> None:
     with pytest.raises(OperatorError, match=r"crop_mirror_normalize.*'std' is 0"):
-        Run(pictures(), apart=False, crop="resize", resize={"size": (30, 30)}, normalize={"std": [1.0, 0.0, 1.0]})
+        Run(sample_images(), apart=False, crop="resize", resize={"size": (30, 30)}, normalize={"std": [1.0, 0.0, 1.0]})

@@ -31,7 +31,7 @@ def decoded(**options: Any) -> Any:
     return fn.decoders.image(encoded(), device="mixed", **options)
 
 
-def test_the_main_job_is_one_chain() -> None:
+def test_main_job_is_one_chain() -> None:
     def define() -> Outputs:
         images = fn.decoders.image_random_crop(encoded(), device="mixed")
         images = fn.resize(images, size=(224, 224))
@@ -40,7 +40,7 @@ def test_the_main_job_is_one_chain() -> None:
     assert chains(define) == [["decoders.image_random_crop", "resize", "crop_mirror_normalize"]]
 
 
-def test_uploaded_pictures_are_a_chain_without_a_decoder() -> None:
+def test_uploaded_images_are_a_chain_without_a_decoder() -> None:
     def define() -> Outputs:
         images = fn.external_source(name="images", ndim=3, dtype=types.UINT8).gpu()
         return fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(8, 8)))
@@ -48,7 +48,7 @@ def test_uploaded_pictures_are_a_chain_without_a_decoder() -> None:
     assert chains(define) == [["random_resized_crop", "crop_mirror_normalize"]]
 
 
-def test_on_the_cpu_nothing_is_fused() -> None:
+def test_operators_on_the_cpu_are_not_fused() -> None:
     def define() -> Outputs:
         images = fn.resize(fn.decoders.image(encoded()), size=(8, 8))
         return fn.crop_mirror_normalize(images)
@@ -65,7 +65,7 @@ def test_on_the_cpu_nothing_is_fused() -> None:
         ({}, {"output_layout": "WHC"}),
     ],
 )
-def test_what_the_kernel_does_not_do_is_not_fused(resize: dict[str, Any], normalize: dict[str, Any]) -> None:
+def test_operators_beyond_the_kernel_are_not_fused(resize: dict[str, Any], normalize: dict[str, Any]) -> None:
     def define() -> Outputs:
         images = fn.resize(decoded(), size=(8, 8), **resize)
         images = images[0] if resize else images
@@ -74,7 +74,7 @@ def test_what_the_kernel_does_not_do_is_not_fused(resize: dict[str, Any], normal
     assert chains(define) == []
 
 
-def test_what_others_read_too_is_not_fused() -> None:
+def test_outputs_with_several_readers_are_not_fused() -> None:
     def resized_is_an_output() -> Outputs:
         images = fn.resize(decoded(), size=(8, 8))
         return fn.crop_mirror_normalize(images), images
@@ -87,7 +87,7 @@ def test_what_others_read_too_is_not_fused() -> None:
     assert chains(decoded_is_read_twice) == [["resize", "crop_mirror_normalize"]]
 
 
-def test_floats_are_decoded_by_themselves() -> None:
+def test_floats_are_decoded_separately() -> None:
     def define() -> Outputs:
         return fn.crop_mirror_normalize(fn.resize(decoded(dtype=types.FLOAT), size=(8, 8)))
 

@@ -1,4 +1,4 @@
-"""Graphs split into a host stage and a device stage: whatever the cut, they return the bits of the whole graph."""
+"""Graphs split into a host stage and a device stage: with every cut, they return the bits of the whole graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._compiler.partition import Halves, cut, halves_by_device, on_cpu_first
+from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
 from pipeline._graph import Graph
 from pipeline._operator_api.request import BatchRequest, BatchResult
@@ -20,7 +20,7 @@ from pipeline.errors import GraphError, OperatorError
 
 SIZE = 4
 RANDOM = np.random.default_rng(5)
-PICTURES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
+IMAGES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
 WAYS = np.array([0, 1, 2, 1], np.int32)
 
 
@@ -86,30 +86,30 @@ def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any,
     return result.outputs
 
 
-def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    first, second = with_graph(whole, halves.first), with_graph(whole, halves.second)
-    assert second.input_names == halves.crossing
+def run_stages(whole: Pipeline, stages: Stages, batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    host, device = with_graph(whole, stages.host), with_graph(whole, stages.device)
+    assert device.input_names == stages.crossing
     try:
         made = []
         for number, batch in enumerate(batches):
-            between = first.run(**{name: batch[name] for name in first.input_names})
-            made.append(run_fed(second, dict(zip(halves.crossing, between, strict=True)), BatchKey(0, number)))
+            between = host.run(**{name: batch[name] for name in host.input_names})
+            made.append(run_fed(device, dict(zip(stages.crossing, between, strict=True)), BatchKey(0, number)))
         return made
     finally:
-        first.close()
-        second.close()
+        host.close()
+        device.close()
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[..., Any]) -> None:
+def test_stages_give_the_bits_of_one_pipeline_for_any_cut(graph: Callable[..., Any]) -> None:
     whole = piped(graph)
-    inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
+    inputs = [{"x": IMAGES, "way": WAYS}, {"x": IMAGES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
     late = [node.index for node in whole._internals.graph.nodes if not node.schema.fed]
     for index in [*late, -1]:
-        halves = cut(whole._internals.graph, lambda node, index=index: node.index == index)  # type: ignore[misc]
-        assert index < 0 or any(node.location.line for node in halves.second.nodes if not node.schema.fed)
-        for outputs, wanted in zip(run_halves(whole, halves, inputs), expected, strict=True):
+        stages = cut(whole._internals.graph, lambda node, index=index: node.index == index)  # type: ignore[misc]
+        assert index < 0 or any(node.location.line for node in stages.device.nodes if not node.schema.fed)
+        for outputs, wanted in zip(run_stages(whole, stages, inputs), expected, strict=True):
             assert len(outputs) == len(wanted)
             for found, output in zip(outputs, wanted, strict=True):
                 assert found.layout() == output.layout()
@@ -119,29 +119,29 @@ def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[.
     whole.close()
 
 
-def test_halves_survive_the_way_to_another_process() -> None:
+def test_stages_can_be_sent_to_another_process() -> None:
     whole = piped(twins)
-    halves = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
-    first = deserialize_for_host(serialize_for_host(with_graph(whole, halves.first)))
-    second = deserialize_for_host(serialize_for_host(with_graph(whole, halves.second)))
-    expected = whole.run(x=PICTURES)
-    outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)), BatchKey())
+    stages = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
+    host = deserialize_for_host(serialize_for_host(with_graph(whole, stages.host)))
+    device = deserialize_for_host(serialize_for_host(with_graph(whole, stages.device)))
+    expected = whole.run(x=IMAGES)
+    outputs = run_fed(device, dict(zip(stages.crossing, host.run(x=IMAGES), strict=True)), BatchKey())
     for found, output in zip(outputs, expected, strict=True):
         assert np.array_equal(found.as_array(), output.as_array())
-    for pipe in (whole, first, second):
+    for pipe in (whole, host, device):
         pipe.close()
 
 
-def test_an_error_of_the_second_half_names_operator_line_and_sample() -> None:
+def test_error_of_the_device_stage_names_operator_line_and_sample() -> None:
     def crops(x: Any, way: Any) -> Any:
         return fn.crop(fn.flip(x), crop=(7, 4), name="cropped"), way
 
     whole = piped(crops)
     with pytest.raises(OperatorError) as expected:
-        whole.run(x=PICTURES, way=WAYS)
+        whole.run(x=IMAGES, way=WAYS)
     with pytest.raises(OperatorError) as found:
-        run_halves(
-            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}]
+        run_stages(
+            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": IMAGES, "way": WAYS}]
         )
     assert str(found.value) == str(expected.value)
     assert "cropped" in str(found.value)
@@ -154,7 +154,7 @@ def operators(graph: Graph) -> list[tuple[str, str]]:
     return [(node.operator, node.device) for node in graph.nodes]
 
 
-def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+def test_images_of_a_gpu_decoder_can_be_decoded_on_the_cpu_and_uploaded_as_pixels() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def described() -> Any:
         encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")
@@ -163,17 +163,17 @@ def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixel
         return fn.crop_mirror_normalize(images, mirror=mirror), label, label.gpu(), images.cpu() + 1
 
     whole = described()
-    halves = halves_by_device(whole._internals.graph)
-    assert operators(halves.first) == [
+    stages = stages_by_device(whole._internals.graph)
+    assert operators(stages.host) == [
         ("external_source", "cpu"),
         ("external_source", "cpu"),
         ("decoders.image", "cpu"),
         ("random.coin_flip", "cpu"),
         ("constant_value", "cpu"),
     ]
-    crossing = [halves.first.nodes[edge.node].name for edge in halves.first.outputs]
+    crossing = [stages.host.nodes[edge.node].name for edge in stages.host.outputs]
     assert crossing == ["label", "decoded", whole._internals.graph.find("random.coin_flip")[0].name, "label"]
-    assert operators(halves.second)[4:] == [
+    assert operators(stages.device)[4:] == [
         ("copy_to_gpu", "gpu"),
         ("resize", "gpu"),
         ("crop_mirror_normalize", "gpu"),
@@ -182,9 +182,9 @@ def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixel
         ("constant_value", "cpu"),
         ("arithmetic", "cpu"),
     ]
-    assert [halves.second.device_of(edge) for edge in halves.second.outputs] == ["gpu", "cpu", "gpu", "cpu"]
+    assert [stages.device.device_of(edge) for edge in stages.device.outputs] == ["gpu", "cpu", "gpu", "cpu"]
     streams = {node.name: node.random_stream for node in whole._internals.graph.nodes}
-    kept = [*halves.first.nodes, *halves.second.nodes[4:]]
+    kept = [*stages.host.nodes, *stages.device.nodes[4:]]
     assert {node.name: node.random_stream for node in kept if node.name in streams} == streams
 
 
@@ -193,20 +193,20 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
     def described() -> Any:
         return fn.external_source(name="x", device="gpu") + 1
 
-    halves = halves_by_device(described()._internals.graph)
-    assert halves.first.inputs[0].name == "x"
-    assert ("external_source", "cpu") in operators(halves.first)
-    assert operators(halves.second)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
+    stages = stages_by_device(described()._internals.graph)
+    assert stages.host.inputs[0].name == "x"
+    assert ("external_source", "cpu") in operators(stages.host)
+    assert operators(stages.device)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
 
 
-def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_operator_that_cannot_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def reads() -> Any:
         video = fn.readers.video(filenames=[str(tmp_path / "a.mp4")], sequence_length=2, device="gpu")
         return fn.external_source(name="x"), video
 
     with pytest.raises(GraphError, match=r"(?s)fn.readers.video reads data.*test_placement.py"):
-        halves_by_device(reads()._internals.graph)
+        stages_by_device(reads()._internals.graph)
 
     @pipeline_def(batch_size=2, num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
     def fed() -> Any:
@@ -216,9 +216,9 @@ def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> Non
         cut(fed()._internals.graph, lambda node: node.operator == "external_source")
 
 
-def test_a_graph_of_the_cpu_alone_stays_as_it_is() -> None:
+def test_graph_without_gpu_operators_stays_unchanged() -> None:
     graph = piped(main_job)._internals.graph
     assert operators(on_cpu_first(graph)) == operators(graph)
-    halves = halves_by_device(graph)
-    assert operators(halves.first) == operators(graph)
-    assert all(node.schema.fed for node in halves.second.nodes)
+    stages = stages_by_device(graph)
+    assert operators(stages.host) == operators(graph)
+    assert all(node.schema.fed for node in stages.device.nodes)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_parts
-from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
+from pipeline._compiler.fused_gpu_images import FusedImages
 from pipeline._compiler.make_operator import make_operator
-from pipeline._compiler.partition import Halves, halves_by_device
+from pipeline._compiler.partition import Stages, stages_by_device
 from pipeline._concurrency.cost import Costs
 from pipeline._graph import Edge
 from pipeline._kernels.fused import IMAGE, plan_crop_resize_normalize, relocate
@@ -32,7 +32,7 @@ KEY = BatchKey(3, 5, 1)
 SHAPES = [(31, 40), (25, 64), (64, 20), (33, 33)]
 
 
-def pictures(channels: int = 3, layout: str = "HWC") -> TensorListCPU:
+def sample_images(channels: int = 3, layout: str = "HWC") -> TensorListCPU:
     rng = np.random.default_rng(5)
     return TensorListCPU([rng.integers(0, 256, (*shape, channels), np.uint8) for shape in SHAPES], layout)
 
@@ -45,8 +45,8 @@ def pipeline(define: Callable[..., Any], *inputs: str) -> Pipeline:
     return pipe
 
 
-def halves(pipe: Pipeline) -> Halves:
-    return halves_by_device(pipe._internals.graph)
+def stages(pipe: Pipeline) -> Stages:
+    return stages_by_device(pipe._internals.graph)
 
 
 def main_job(x: Any, label: Any) -> Any:
@@ -59,9 +59,9 @@ def main_job(x: Any, label: Any) -> Any:
 
 
 def planned(pipe: Pipeline, *inputs: TensorListCPU) -> PlannedBatch | None:
-    second = halves(pipe).second
-    assert simple_parts(second) is not None
-    return Planner(second, pipe._internals.arguments.executor_config()).plan(inputs, KEY)
+    device = stages(pipe).device
+    assert simple_derivations(device) is not None
+    return Planner(device, pipe._internals.arguments.executor_config()).plan(inputs, KEY)
 
 
 LABELS = TensorListCPU(np.arange(4, dtype=np.int64))
@@ -70,10 +70,10 @@ MEANS = TensorListCPU(np.array([100.0, 110.0, 95.0, 90.0], np.float32))
 
 
 def test_parts_of_the_main_job() -> None:
-    second = halves(pipeline(main_job, "x", "label")).second
-    parts = simple_parts(second)
-    assert parts is not None
-    assert [(part.on_gpu, [node.operator for node in part.chain]) for part in parts] == [
+    device = stages(pipeline(main_job, "x", "label")).device
+    derivations = simple_derivations(device)
+    assert derivations is not None
+    assert [(part.on_gpu, [node.operator for node in part.chain]) for part in derivations] == [
         (True, ["random_resized_crop", "crop_mirror_normalize"]),
         (True, []),
         (False, []),
@@ -93,19 +93,19 @@ def test_parts_of_the_main_job() -> None:
     ],
 )
 def test_other_graphs_have_no_parts(define: Callable[..., Any]) -> None:
-    assert simple_parts(halves(pipeline(define, "x")).second) is None
+    assert simple_derivations(stages(pipeline(define, "x")).device) is None
 
 
-def test_the_plan_is_the_executors() -> None:
+def test_plan_equals_that_of_the_executor() -> None:
     """The tables equal those of the whole graph's operators for the batch, except for base addresses."""
     pipe = pipeline(main_job, "x", "label")
-    made = planned(pipe, pictures(), LABELS, COINS, MEANS, LABELS)
+    made = planned(pipe, sample_images(), LABELS, COINS, MEANS, LABELS)
     assert made is not None
     block = np.zeros(made.nbytes, np.uint8)
     made.write(block)
     target = np.zeros((4, 3, 16, 24), np.float32)
 
-    wanted = _launch_of(pipe, pictures(), Samples.dense(target))
+    wanted = _launch_of(pipe, sample_images(), Samples.dense(target))
     output = made.outputs[0]
     assert output.launch is not None
     assert (output.launch.defines, output.launch.grid) == (wanted.defines, wanted.grid)
@@ -118,7 +118,7 @@ def test_the_plan_is_the_executors() -> None:
         if name != "src":
             np.testing.assert_array_equal(table[name], wanted.tables[0][name])
     np.testing.assert_array_equal(channels, wanted.tables[1])
-    for row, sample in zip(table, pictures().samples, strict=True):
+    for row, sample in zip(table, sample_images().samples, strict=True):
         begin = row["src"] - block.ctypes.data
         np.testing.assert_array_equal(block[begin : begin + sample.size].reshape(sample.shape), sample)
 
@@ -134,14 +134,14 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
         batch.keep(nodes[1].argument_inputs[name], value)
     batch.keep(Edge(nodes[0].inputs[0].node), data)
     batch.costs = Costs()
-    launch, _ = FusedPictures(nodes, operators).plan(batch, data.table(), lambda *_: (None, target))
+    launch, _ = FusedImages(nodes, operators).plan(batch, data.table(), lambda *_: (None, target))
     costs = batch.costs.totals()
     assert all(costs[node.index].processor > 0 for node in nodes), "each operator's share is known"
     return launch
 
 
 @pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
-def test_the_block_has_all_that_a_launch_needs() -> None:
+def test_block_holds_all_arguments_of_a_launch() -> None:
     def define(x: Any) -> Any:
         images = x.gpu()
         small = fn.crop_mirror_normalize(fn.resize(images, size=(9, 7)), dtype=types.UINT8, output_layout="HWC")
@@ -150,7 +150,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
         )
         return images, ragged, small
 
-    data = pictures()
+    data = sample_images()
     made = planned(pipeline(define, "x"), data)
     assert made is not None
     block = np.zeros(made.nbytes, np.uint8)
@@ -190,16 +190,16 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
     "data",
     [
         TensorListCPU([np.zeros((5, 5, channels), np.uint8) for channels in (3, 3, 1, 3)]),
-        pictures(channels=4),
-        pictures(layout="CHW"),
+        sample_images(channels=4),
+        sample_images(layout="CHW"),
         TensorListCPU(np.zeros((4, 5, 5, 3), np.float32)),
         TensorListCPU(np.zeros((4, 2, 5, 5, 3), np.uint8), "FHWC"),
     ],
 )
-def test_pictures_that_the_kernel_does_not_take_are_not_planned(data: TensorListCPU) -> None:
+def test_images_that_the_kernel_does_not_accept_are_not_planned(data: TensorListCPU) -> None:
     pipe = pipeline(lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8))), "x")
     assert planned(pipe, data) is None
-    assert planned(pipe, pictures()) is not None
+    assert planned(pipe, sample_images()) is not None
 
 
 def test_frames_are_not_planned() -> None:
@@ -208,8 +208,8 @@ def test_frames_are_not_planned() -> None:
         return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8)), mirror=fn.cast(angles, dtype=types.INT32))
 
     pipe = pipeline(define, "x")
-    second = halves(pipe).second
-    assert Planner(second, pipe._internals.arguments.executor_config()).plan([pictures(), COINS], KEY) is None
+    device = stages(pipe).device
+    assert Planner(device, pipe._internals.arguments.executor_config()).plan([sample_images(), COINS], KEY) is None
 
 
 def test_errors_name_operator_line_and_samples() -> None:

@@ -1,4 +1,4 @@
-"""What forked children keep of their parent's."""
+"""The state that forked children inherit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 from pipeline._concurrency.forking import keep_in_child
 
 
-class Made:
-    """Says when it is destroyed, as a CUDA stream would by an error."""
+class Writer:
+    """Prints a message when it is destroyed, as a CUDA stream would with an error."""
 
     def __init__(self, ends: int) -> None:
         self.ends = ends
@@ -18,9 +18,9 @@ class Made:
         os.write(self.ends, b"destroyed")
 
 
-def test_a_child_keeps_what_its_parent_made_and_the_parent_does_not() -> None:
+def test_child_keeps_objects_that_its_parent_drops() -> None:
     reader, writer = os.pipe()
-    made = [Made(writer), Made(writer)]
+    made = [Writer(writer), Writer(writer)]
     keep_in_child(made[0])
     child = os.fork()
     if not child:

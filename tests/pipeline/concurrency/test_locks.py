@@ -1,4 +1,4 @@
-"""Locks: their order is checked, and forked children get them free."""
+"""Locks: their order is checked, and they are free in forked children."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ inner = partial(CheckedLock, Level.LEAF, "inner", reentrant=False)
 
 @pytest.fixture(autouse=True)
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Send the errors of these tests to a file of their own."""
+    """Write the errors of these tests to a separate file."""
     path = tmp_path / "report"
     monkeypatch.setenv(REPORT_VARIABLE, str(path))
     return path
@@ -61,7 +61,7 @@ def test_wrong_order_is_an_error_that_names_both_locks_and_is_reported(report: P
     take(first)
 
 
-def test_two_locks_of_one_level_are_an_error() -> None:
+def test_locks_of_one_level_must_not_be_nested() -> None:
     with inner(), pytest.raises(LockOrderError):
         take(inner())
 
@@ -99,7 +99,7 @@ def test_locks_of_another_thread_do_not_count() -> None:
     assert not failures
 
 
-def test_condition_gives_its_lock_up_while_it_waits() -> None:
+def test_condition_releases_its_lock_while_it_waits() -> None:
     lock, ready, notified = inner(), threading.Event(), threading.Event()
     condition = threading.Condition(lock)
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline._concurrency.thread_pool import ThreadPool
 
 
-def test_every_index_is_done_once() -> None:
+def test_indices_are_done_once() -> None:
     counts = [0] * 500
     with ThreadPool(4, "test") as pool:
 
@@ -19,7 +19,7 @@ def test_every_index_is_done_once() -> None:
     assert counts == [1] * 500
 
 
-def test_tasks_run_at_the_same_time_on_all_threads() -> None:
+def test_tasks_run_concurrently_on_all_threads() -> None:
     barrier = threading.Barrier(3)
     with ThreadPool(3, "test") as pool:
         assert pool.run(lambda _: barrier.wait(timeout=20) and None, 3) == []
@@ -36,7 +36,7 @@ def test_callers_share_the_threads_without_waiting_for_each_other() -> None:
 
         thread = threading.Thread(target=first)
         thread.start()
-        pool.run(lambda _: None, 10)  # ends though the first caller's task still waits
+        pool.run(lambda _: None, 10)  # ends although the first caller's task still waits
         done.append("second")
         gate.set()
         thread.join()
@@ -58,7 +58,7 @@ def test_errors_come_back_with_their_index_and_the_rest_is_done() -> None:
     assert sorted(seen) == list(range(8))
 
 
-def test_a_closed_pool_refuses_work() -> None:
+def test_closed_pool_refuses_work() -> None:
     pool = ThreadPool(1, "test")
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):

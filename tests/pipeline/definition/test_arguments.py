@@ -32,7 +32,7 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def test_properties_report_what_was_given() -> None:
+def test_properties_report_given_arguments() -> None:
     pipe = Pipeline(**GIVEN, bytes_per_sample=100)
     assert {name: getattr(pipe, name) for name in GIVEN} == GIVEN
     assert (pipe.max_batch_size, pipe.cpu_queue_size, pipe.gpu_queue_size, pipe.exec_separated) == (3, 3, 4, True)
@@ -84,7 +84,7 @@ def test_properties_equal_dali() -> None:
         ),
     ],
 )
-def test_arguments_that_can_not_be_used_are_refused(arguments: Any, kind: type[Exception], message: str) -> None:
+def test_arguments_that_cannot_be_used_are_refused(arguments: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         Pipeline(**arguments)
     assert isinstance(caught.value, errors.GraphError)
@@ -99,7 +99,7 @@ def test_arguments_that_can_not_be_used_are_refused(arguments: Any, kind: type[E
         ({"prefetch_queue_depth": 4, "exec_pipelined": False}, 1),
     ],
 )
-def test_so_many_batches_are_on_their_way(arguments: dict[str, Any], asked: int) -> None:
+def test_depth_is_the_number_of_batches_in_flight(arguments: dict[str, Any], asked: int) -> None:
     counts = []
 
     def source(iteration: int) -> Any:
@@ -112,7 +112,7 @@ def test_so_many_batches_are_on_their_way(arguments: dict[str, Any], asked: int)
     pipe.close()
 
 
-def test_stages_get_the_depths_and_streams_that_were_asked_for() -> None:
+def test_stages_get_the_configured_depths_and_streams() -> None:
     pipe = Pipeline(**{**GIVEN, "max_streams": 3, "bytes_per_sample": 100})
     config = pipe._internals.arguments.executor_config()
     assert (config.cpu_depth, config.gpu_depth, config.gpu_streams, config.stream_priority) == (3, 4, 3, -1)
@@ -135,7 +135,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_the_caller_goes_on_while_a_batch_runs_unless_it_is_not_asynchronous(asynchronous: bool) -> None:
+def test_caller_continues_while_a_batch_runs_if_asynchronous(asynchronous: bool) -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, exec_async=asynchronous) as pipe:
         pipe.set_outputs(fn.resize(fn.external_source(name="x"), size=(900, 900)))
     pipe.build()
@@ -183,7 +183,7 @@ def test_cores_are_read_as_linux_writes_them() -> None:
     assert set(nearest_cores(None)) == set(psutil.Process().cpu_affinity())
 
 
-def test_memory_is_ready_where_the_size_of_samples_is_known() -> None:
+def test_memory_is_prepared_for_samples_of_known_size() -> None:
     def buffers(bytes_per_sample: int) -> tuple[int, int]:
         with Pipeline(
             batch_size=3, num_threads=1, device_id=None, bytes_per_sample=bytes_per_sample, prefetch_queue_depth=1
@@ -201,7 +201,7 @@ def test_memory_is_ready_where_the_size_of_samples_is_known() -> None:
     assert buffers(0)[0] == 0
 
 
-def test_sizes_of_outputs_are_told_where_that_was_asked_for() -> None:
+def test_sizes_of_outputs_are_reported_on_request() -> None:
     def make(**arguments: Any) -> Pipeline:
         with Pipeline(batch_size=2, num_threads=2, device_id=None, **arguments) as pipe:
             x = fn.external_source(name="x")
@@ -256,7 +256,7 @@ def test_sizes_of_outputs_equal_dali() -> None:
         assert statistics[0]["CPU_cast"][key] == statistics[1]["CPU_cast"][key] == [1600 if key[0] == "r" else 800]
 
 
-def test_the_two_styles_may_be_mixed_when_nobody_looks() -> None:
+def test_styles_of_running_may_be_mixed_without_checks() -> None:
     pipe = pipe_of(lambda iteration: batch(iteration))
     pipe.run()
     with pytest.raises(errors.PipelineError, match="can't be mixed"):

@@ -122,7 +122,7 @@ def test_shapes_that_do_not_fit_name_the_sample_and_the_line() -> None:
     assert "test_arithmetic.py" in caught.value.location
 
 
-def test_a_node_has_no_truth_value_and_is_no_sequence() -> None:
+def test_node_has_no_truth_value_and_is_not_a_sequence() -> None:
     node = fn.external_source(name="x")
     with pytest.raises(TypeError, match="no truth value"):
         bool(node)
@@ -140,12 +140,12 @@ def test_indexing_equals_dali(key: Any) -> None:
     np.testing.assert_array_equal(got.as_array(), want.as_array())
 
 
-def test_an_index_may_be_a_node() -> None:
+def test_index_may_be_a_node() -> None:
     data = np.arange(6).reshape(2, 3)
     result = evaluate(lambda x, n: x[n], data, np.array([2, 0]))
     assert result.as_array().tolist() == [2, 3]
 
 
-def test_an_index_out_of_range_names_the_sample() -> None:
+def test_index_out_of_range_names_the_sample() -> None:
     with pytest.raises(errors.OperatorError, match="index 3 is out of range for axis 0 of length 3"):
         evaluate(lambda x: x[3], np.zeros((2, 3)))

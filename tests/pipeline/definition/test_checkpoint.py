@@ -61,7 +61,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 7])
-def test_a_pipeline_goes_on_exactly_where_another_was(parallel: bool, before: int) -> None:
+def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int) -> None:
     first = make(parallel, seed=5)
     take(first, before)
     saved = first.checkpoint()
@@ -74,7 +74,7 @@ def test_a_pipeline_goes_on_exactly_where_another_was(parallel: bool, before: in
     second.close()
 
 
-def test_a_pipeline_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_pipeline_resumes_in_another_process(tmp_path: Path) -> None:
     first = make(False)
     take(first, 4)
     first.checkpoint(tmp_path / "checkpoint")
@@ -101,7 +101,7 @@ def test_prefetched_batches_are_not_counted() -> None:
     second.close()
 
 
-def test_what_cannot_go_on_elsewhere_says_so() -> None:
+def test_source_without_checkpoints_says_so() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True) as pipe:
         pipe.set_outputs(fn.external_source(lambda: batch(0)))
     with pytest.raises(errors.SerializationError, match="called without an argument; let it take a SampleInfo"):
@@ -123,6 +123,6 @@ def test_what_cannot_go_on_elsewhere_says_so() -> None:
         (b"dali-proxy checkpoint\n\x81\xa7version\x63", "format 99"),
     ],
 )
-def test_what_is_no_checkpoint_is_refused(data: Any, message: str) -> None:
+def test_invalid_checkpoint_is_refused(data: Any, message: str) -> None:
     with pytest.raises(errors.SerializationError, match=message):
         Pipeline(batch_size=1, num_threads=1, device_id=None, checkpoint=data)

@@ -13,7 +13,7 @@ from pipeline import fn, pipeline_def
 from pipeline._definition.conditional import convert, do_not_convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
-PICTURES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
+IMAGES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
 WAYS = np.array([0, 1, 2, 0, 2, 1], np.int32)
 
 
@@ -113,7 +113,7 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
     pipe = described()
     try:
         pipe.build()
-        pipe.feed_input("x", PICTURES)
+        pipe.feed_input("x", IMAGES)
         pipe.feed_input("way", WAYS)
         return [[np.array(output.at(number)) for number in range(6)] for output in pipe.run()[:-2]]
     finally:
@@ -123,7 +123,7 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_graphs_make_what_they_make_in_dali(graph: Callable[..., Any]) -> None:
+def test_graphs_compute_the_same_as_in_dali(graph: Callable[..., Any]) -> None:
     for ours, theirs in zip(run("pipeline", graph), run("nvidia.dali", graph), strict=True):
         for our, their in zip(ours, theirs, strict=True):
             assert our.dtype == their.dtype
@@ -136,13 +136,13 @@ def test_returns_from_some_branches() -> None:
 
 
 def test_expressions_choose_too() -> None:
-    pictures, numbers = run("pipeline", chosen)
+    images, numbers = run("pipeline", chosen)
     for number, way in enumerate(WAYS.tolist()):
-        assert np.array_equal(pictures[number], PICTURES[number][:, ::-1] if way == 1 else PICTURES[number])
+        assert np.array_equal(images[number], IMAGES[number][:, ::-1] if way == 1 else IMAGES[number])
         assert numbers[number] == (way + 1 if way > 0 else way - 1)
 
 
-def test_only_the_samples_of_a_branch_run() -> None:
+def test_branch_runs_its_samples_only() -> None:
     def fails_elsewhere(fn: Any, types: Any, x: Any, way: Any) -> Any:
         def size(sample: Any) -> Any:
             assert sample.item() == 2
@@ -158,7 +158,7 @@ def test_only_the_samples_of_a_branch_run() -> None:
 
 
 @pytest.mark.parametrize("operator", ["subscript", "python_function"])
-def test_errors_of_whole_batches_in_a_branch_tell_the_place_in_the_batch(operator: str) -> None:
+def test_errors_of_batch_operators_in_a_branch_name_the_index_in_the_batch(operator: str) -> None:
     def third(fn: Any, numbers: Any) -> Any:
         if operator == "subscript":
             return numbers[2]
@@ -195,7 +195,7 @@ def test_variables_without_a_value_in_each_branch() -> None:
         run("pipeline", half)
 
 
-def test_branches_that_can_not_be_put_together() -> None:
+def test_incompatible_branches_are_refused() -> None:
     def words(fn: Any, types: Any, x: Any, way: Any) -> Any:
         word = "a"
         if way == 1:
@@ -212,7 +212,7 @@ def test_branches_that_can_not_be_put_together() -> None:
         run("pipeline", dtypes)
 
 
-def test_without_the_argument_it_is_a_clear_error() -> None:
+def test_conditionals_must_be_enabled() -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def described() -> Any:
         x = fn.external_source(name="x")
@@ -222,7 +222,7 @@ def test_without_the_argument_it_is_a_clear_error() -> None:
         described()
 
 
-def test_a_source_that_can_not_be_found() -> None:
+def test_source_that_cannot_be_found() -> None:
     space: dict[str, Any] = {}
     exec("def graph():\n    return 1\n", space)
     with pytest.raises(GraphError, match="needs the source of graph"):

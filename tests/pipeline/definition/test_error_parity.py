@@ -1,4 +1,4 @@
-"""Mistakes, made with NVIDIA DALI and with this package: our error is an instance of the type that DALI raises.
+"""Mistakes with NVIDIA DALI and with this package: our error is an instance of the type that DALI raises.
 
 An error about an operator also names it, and the line of the user's.
 """
@@ -16,7 +16,7 @@ import pytest
 import pipeline
 from pipeline.errors import PipelineError
 
-PICTURES = np.zeros((2, 6, 8, 3), np.uint8)
+IMAGES = np.zeros((2, 6, 8, 3), np.uint8)
 NUMBERS = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 BOOLS = np.array([True, False])
 
@@ -25,34 +25,34 @@ Script = Callable[[Package], Any]
 
 #: A graph function with a mistake in it: the operator that the message names, the inputs, and the function.
 GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
-    "unknown argument": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, siz=3)),
-    "unknown argument of a class": ("fn.resize", [PICTURES], lambda d, x: d.ops.Resize(siz=3)(x)),
+    "unknown argument": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, siz=3)),
+    "unknown argument of a class": ("fn.resize", [IMAGES], lambda d, x: d.ops.Resize(siz=3)(x)),
     "no input": ("fn.resize", [], lambda d: d.fn.resize(size=(2, 2))),
-    "too many inputs": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, x, x, size=(2, 2))),
-    "an argument by position": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, 3)),
-    "text as a number": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, resize_x="abc")),
-    "nested lists as numbers": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=[[1]])),
-    "text as an interpolation": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=2, interp_type="linear")),
-    "a NumPy type as a dtype": ("fn.cast", [PICTURES], lambda d, x: d.fn.cast(x, dtype=np.uint8)),
+    "too many inputs": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, x, x, size=(2, 2))),
+    "an argument by position": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, 3)),
+    "text as a number": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, resize_x="abc")),
+    "nested lists as numbers": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=[[1]])),
+    "text as an interpolation": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=2, interp_type="linear")),
+    "a NumPy type as a dtype": ("fn.cast", [IMAGES], lambda d, x: d.fn.cast(x, dtype=np.uint8)),
     "text as a seed": ("fn.random.uniform", [], lambda d: d.fn.random.uniform(seed="a")),
-    "a node as a constant": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=2, antialias=x)),
-    "a number as a name": ("fn.flip", [PICTURES], lambda d, x: d.fn.flip(x, name=3)),
+    "a node as a constant": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=2, antialias=x)),
+    "a number as a name": ("fn.flip", [IMAGES], lambda d, x: d.fn.flip(x, name=3)),
     "text as an input": ("fn.flip", [], lambda d: d.fn.flip("abc")),
     "None as an input": ("fn.flip", [], lambda d: d.fn.flip(None)),
-    "an unknown device": ("fn.flip", [PICTURES], lambda d, x: d.fn.flip(x, device="tpu")),
-    "GPU to CPU": ("fn.flip", [PICTURES], lambda d, x: d.fn.flip(x.gpu(), device="cpu")),
-    "an argument on the GPU": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=x.gpu())),
-    "a missing argument": ("fn.cast", [PICTURES], lambda d, x: d.fn.cast(x)),
+    "an unknown device": ("fn.flip", [IMAGES], lambda d, x: d.fn.flip(x, device="tpu")),
+    "GPU to CPU": ("fn.flip", [IMAGES], lambda d, x: d.fn.flip(x.gpu(), device="cpu")),
+    "an argument on the GPU": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=x.gpu())),
+    "a missing argument": ("fn.cast", [IMAGES], lambda d, x: d.fn.cast(x)),
     "a layout that an operator can't use": (
         "fn.flip",
         [],
         lambda d: d.fn.flip(d.fn.external_source(lambda: NUMBERS, layout="AB")),
     ),
     "shapes that don't match": ("arithmetic", [NUMBERS], lambda d, x: x + np.array([1, 2, 3])),
-    "a window outside": ("fn.crop", [PICTURES], lambda d, x: d.fn.crop(x, crop=(9, 9))),
-    "too many sizes": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=(1, 2, 3))),
-    "sizes that exclude each other": ("fn.resize", [PICTURES], lambda d, x: d.fn.resize(x, size=(2, 2), resize_x=3)),
-    "data that is no picture": ("fn.decoders.image", [NUMBERS], lambda d, x: d.fn.decoders.image(x)),
+    "a window outside": ("fn.crop", [IMAGES], lambda d, x: d.fn.crop(x, crop=(9, 9))),
+    "too many sizes": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(1, 2, 3))),
+    "sizes that exclude each other": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(2, 2), resize_x=3)),
+    "data that isn't an image": ("fn.decoders.image", [NUMBERS], lambda d, x: d.fn.decoders.image(x)),
     "sum of bools": ("arithmetic", [BOOLS], lambda d, x: x + x),
     "bits of floats": ("arithmetic", [np.ones(2, np.float32)], lambda d, x: x & 1),
     "division by zero": ("arithmetic", [NUMBERS], lambda d, x: x // x),
@@ -86,10 +86,10 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "ndim against layout": ("fn.external_source", [], lambda d: d.fn.external_source(ndim=3, layout="HW")),
     "cycle without a source": ("fn.external_source", [], lambda d: d.fn.external_source(cycle=True)),
     "an unknown cycle": ("fn.external_source", [], lambda d: d.fn.external_source([NUMBERS], cycle="foo")),
-    "a source that is none": ("fn.external_source", [], lambda d: d.fn.external_source(5)),
+    "a source of an invalid type": ("fn.external_source", [], lambda d: d.fn.external_source(5)),
     "a source with two parameters": ("fn.external_source", [], lambda d: d.fn.external_source(lambda a, b: 1)),
     "a source that fails": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: {}["key"])),
-    "a source that gives nothing": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: None)),
+    "a source that returns nothing": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: None)),
     "a dtype that isn't declared": (
         "fn.external_source",
         [],
@@ -116,7 +116,7 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "a dict as an output": ("graph function", [NUMBERS], lambda d, x: {"x": x}),
     "a list of nodes as one output": ("graph function", [NUMBERS], lambda d, x: ([x, x], x)),
     "a tuple of nodes as an input": ("fn.flip", [NUMBERS], lambda d, x: d.fn.flip((x, x))),
-    "nodes and arrays as an input": ("fn.flip", [PICTURES], lambda d, x: d.fn.flip([x, PICTURES[0]])),
+    "nodes and arrays as an input": ("fn.flip", [IMAGES], lambda d, x: d.fn.flip([x, IMAGES[0]])),
     "lists of different lengths": ("fn.cat", [NUMBERS], lambda d, x: d.fn.cat([x, x], [x, x, x])),
     "a list of nodes as an operand": ("arithmetic", [NUMBERS], lambda d, x: x * [x, x]),
     "a list of nodes for a Python function": (
@@ -271,7 +271,7 @@ SCRIPTS: dict[str, Script] = {
     "garbage to deserialize": lambda d: d.Pipeline.deserialize(b"garbage"),
     "text to deserialize": lambda d: d.Pipeline.deserialize("garbage"),
     "a number to deserialize": lambda d: d.Pipeline.deserialize(5),
-    "a file that isn't there": lambda d: d.Pipeline.deserialize(filename="/nowhere/pipe"),
+    "a file that doesn't exist": lambda d: d.Pipeline.deserialize(filename="/nowhere/pipe"),
 }
 
 
@@ -295,7 +295,7 @@ def error_of(script: Script, package: Package) -> Exception:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("mistake", GRAPHS)
-def test_mistakes_in_a_graph_raise_what_dali_raises(mistake: str, dali: Package) -> None:
+def test_mistakes_in_a_graph_raise_the_errors_of_dali(mistake: str, dali: Package) -> None:
     operator, inputs, graph = GRAPHS[mistake]
     theirs = error_of(lambda d: run_graph(d, inputs, graph), dali)
     ours = error_of(lambda d: run_graph(d, inputs, graph), pipeline)
@@ -309,10 +309,10 @@ def test_mistakes_in_a_graph_raise_what_dali_raises(mistake: str, dali: Package)
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from DALI's incomplete pipelines
 @pytest.mark.parametrize("mistake", SCRIPTS)
-def test_other_mistakes_raise_what_dali_raises(mistake: str, dali: Package) -> None:
+def test_other_mistakes_raise_the_errors_of_dali(mistake: str, dali: Package) -> None:
     theirs, ours = error_of(SCRIPTS[mistake], dali), error_of(SCRIPTS[mistake], pipeline)
     assert isinstance(ours, type(theirs)), f"{type(theirs).__name__}: {theirs}"
 
 
-def test_the_ellipsis_works_where_dali_has_none() -> None:
+def test_ellipsis_works_where_dali_has_none() -> None:
     run_graph(pipeline, [NUMBERS], lambda d, x: x[..., 0])

@@ -52,7 +52,7 @@ def checked(error: errors.OperatorError, cause: BaseException) -> None:
         (torch_python_function, {"batch_processing": False}),
     ],
 )
-def test_a_function_that_exits_costs_its_batch(
+def test_function_that_exits_costs_its_batch(
     exit_: BaseException, operator: Callable[..., Any], arguments: dict[str, Any]
 ) -> None:
     calls: list[int] = []
@@ -133,7 +133,7 @@ sources = pytest.mark.parametrize("make", [of_batches, of_samples, generator, of
 
 @exits
 @sources
-def test_a_source_that_exits_costs_its_batch(exit_: BaseException, make: Any) -> None:
+def test_source_that_exits_costs_its_batch(exit_: BaseException, make: Any) -> None:
     source, arguments = make(exit_)
     pipe = pipe_of(source, **arguments)
     assert run(pipe, 1) == [[[0, 0, 0]]]
@@ -147,7 +147,7 @@ def test_a_source_that_exits_costs_its_batch(exit_: BaseException, make: Any) ->
 
 @exits
 @sources
-def test_a_source_that_exits_on_the_thread_of_sources_costs_its_batch(exit_: BaseException, make: Any) -> None:
+def test_source_that_exits_on_the_thread_of_sources_costs_its_batch(exit_: BaseException, make: Any) -> None:
     source, arguments = make(exit_)
     pipe = pipe_of(source, **arguments)
     keys = [BatchKey(0, iteration) for iteration in range(3)]
@@ -171,7 +171,7 @@ def test_callbacks_that_exit_end_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("how", ["interrupt", "handler"])
-def test_a_signal_while_a_source_is_read_reaches_the_caller(how: str) -> None:
+def test_signal_while_a_source_is_read_reaches_the_caller(how: str) -> None:
     """The other source and the fed input stay in step."""
     number, expected = (signal.SIGINT, KeyboardInterrupt) if how == "interrupt" else (signal.SIGTERM, SystemExit)
 
@@ -261,7 +261,7 @@ def test_errors_name_the_line_of_the_function_that_the_user_wrote() -> None:
     pipe.close()
 
 
-def test_an_error_that_cannot_say_what_happened_is_reported_all_the_same() -> None:
+def test_error_without_text_is_reported() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no words")

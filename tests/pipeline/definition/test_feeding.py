@@ -15,7 +15,7 @@ DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
 class Array:
-    """Has only `__array__`."""
+    """An object that only has `__array__`."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -25,7 +25,7 @@ class Array:
 
 
 class Exchanged:
-    """Has only DLPack."""
+    """An object that only supports DLPack."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -73,7 +73,7 @@ def pipe_with_input(**arguments: Any) -> Pipeline:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_kinds_of_data_on_the_cpu(kind: str) -> None:
+def test_data_of_all_kinds_on_the_cpu(kind: str) -> None:
     pipe = pipe_with_input()
     for data in (DATA, DATA[:1]):
         (out,) = pipe.run(x=KINDS[kind](data))
@@ -148,7 +148,7 @@ class TestGpu:
     @pytest.mark.parametrize("device", ["gpu", "cpu"])
     @pytest.mark.parametrize("use_copy_kernel", [False, True])
     @pytest.mark.parametrize("how", ["object", "handle", "current"])
-    def test_data_is_read_after_the_stream_made_it(
+    def test_data_is_read_after_the_stream_produced_it(
         self, busy: Any, how: str, use_copy_kernel: bool, device: str
     ) -> None:
         stream, make = busy
@@ -167,7 +167,7 @@ class TestGpu:
             np.testing.assert_array_equal(np.asarray(pipe.run()[0].as_cpu()), DATA * number + 1)
         pipe.close()
 
-    def test_the_default_stream_and_the_internal_one(self, busy: Any) -> None:
+    def test_default_stream_and_the_internal_one(self, busy: Any) -> None:
         import cupy
 
         stream, make = busy
@@ -186,7 +186,7 @@ class TestGpu:
         pipe.close()
 
     @pytest.mark.parametrize("no_copy", [False, True])
-    def test_all_kinds_of_data(self, no_copy: bool) -> None:
+    def test_data_of_all_kinds(self, no_copy: bool) -> None:
         import cupy
 
         from pipeline.tensors import TensorListGPU
@@ -209,7 +209,7 @@ class TestGpu:
                 np.testing.assert_array_equal(fed_sample, expected[:, : fed_sample.shape[1]] + 1)
         pipe.close()
 
-    def test_what_is_handed_straight_to_an_output_is_not_overwritten_while_it_is_read(self) -> None:
+    def test_input_returned_as_output_is_not_overwritten_while_it_is_read(self) -> None:
         import cupy
         import torch
 
@@ -231,7 +231,7 @@ class TestGpu:
         assert [sorted(set(each.flatten().tolist())) for each in read] == [[float(number)] for number in range(8)]
         pipe.close()
 
-    def test_a_source_gives_data_on_a_gpu(self) -> None:
+    def test_source_returns_data_on_a_gpu(self) -> None:
         import cupy
 
         with Pipeline(batch_size=2, num_threads=1, device_id=0) as pipe:

@@ -96,7 +96,7 @@ def test_index_nodes_equal_dali(dtype: str, dali: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [DATA, RAGGED], ids=["dense", "ragged"])
-def test_an_ellipsis_is_all_that_nothing_else_names(data: Any) -> None:
+def test_ellipsis_stands_for_all_other_axes(data: Any) -> None:
     same: list[tuple[Any, Any]] = [
         ((..., 0), (slice(None), 0)),
         ((0, ...), (0,)),
@@ -118,12 +118,12 @@ def test_an_ellipsis_is_all_that_nothing_else_names(data: Any) -> None:
 @pytest.mark.parametrize(
     "index", [True, 1.5, "a", [0], np.array([0]), object()], ids=lambda index: type(index).__name__
 )
-def test_what_is_no_index_is_refused(index: Any) -> None:
+def test_invalid_index_is_refused(index: Any) -> None:
     with pytest.raises(errors.ArgumentTypeError, match="an index must be an integer"):
         fn.external_source()[index]
 
 
-def test_a_failure_names_each_sample() -> None:
+def test_failure_names_each_sample() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x")[fn.external_source(name="n")])
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_a_failure_names_each_sample() -> None:
     pipe.close()
 
 
-def test_an_indexed_pipeline_is_serialized() -> None:
+def test_indexed_pipeline_is_serialized() -> None:
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         x = fn.external_source(name="x", layout="HW")
         pipe.set_outputs(x[..., newaxis("C")], x[1:, newaxis], x[fn.external_source(name="n") :])

@@ -1,4 +1,4 @@
-"""`Pipeline`, `pipeline_def` and `DataNode`, as their users call them."""
+"""`Pipeline`, `pipeline_def` and `DataNode` from the user's view."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Counting(Pipeline):
         return [data, data + 1]  # a list of outputs
 
 
-def test_the_three_ways_are_one() -> None:
+def test_ways_to_define_are_equivalent() -> None:
     @pipeline_def
     def decorated() -> Any:
         data = fn.external_source(source=batches)
@@ -125,7 +125,7 @@ def test_readers_with_one_seed_go_together(jpeg_folder: Path, device: str) -> No
     assert labels.as_array().shape == (6, 1)
 
 
-def test_pipelines_within_with_and_by_decorator_are_one() -> None:
+def test_pipelines_of_with_and_of_the_decorator_are_equal() -> None:
     def count() -> Any:
         return BATCH, BATCH + 1
 
@@ -178,7 +178,7 @@ def operators(pipe: Pipeline) -> list[str]:
     return [node.name for node in pipe._internals.graph.nodes]
 
 
-def test_what_no_output_needs_is_pruned_unless_it_is_kept() -> None:
+def test_unused_nodes_are_pruned_unless_they_are_kept() -> None:
     with Pipeline(**ARGUMENTS) as pipe:
         x = fn.external_source(name="x")
         fn.copy(x, name="pruned")
@@ -215,7 +215,7 @@ def test_current_pipelines_are_a_stack() -> None:
         fn.copy(x, preserve=True)
 
 
-def test_each_thread_has_its_own_current_pipeline() -> None:
+def test_threads_have_their_own_current_pipeline() -> None:
     with Pipeline(**ARGUMENTS) as pipe:
         failures: list[Exception] = []
 
@@ -236,7 +236,7 @@ def test_each_thread_has_its_own_current_pipeline() -> None:
 # Building
 
 
-def test_building_with_a_function() -> None:
+def test_build_takes_a_function() -> None:
     pipe = Pipeline(**ARGUMENTS)
     pipe.build(define_graph=lambda: [fn.external_source(batches), fn.external_source(batches) * 2])
     pipe.build()
@@ -253,7 +253,7 @@ def test_building_with_a_function() -> None:
     pipe.close()
 
 
-def test_a_graph_that_could_not_be_built_can_be_tried_again() -> None:
+def test_graph_that_could_not_be_built_can_be_tried_again() -> None:
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
     for _ in range(2):
@@ -363,7 +363,7 @@ def test_iter_setup_feeds_until_the_data_ends() -> None:
     pipe.close()
 
 
-def test_the_scheduling_calls() -> None:
+def test_scheduling_calls() -> None:
     @pipeline_def(**ARGUMENTS)
     def numbers() -> Any:
         return fn.external_source(lambda iteration: BATCH + iteration)
@@ -383,7 +383,7 @@ def test_the_scheduling_calls() -> None:
     pipe.close()
 
 
-def test_named_inputs_and_the_arguments_of_the_other_documents() -> None:
+def test_named_inputs_take_their_options() -> None:
     @pipeline_def(**ARGUMENTS, exec_dynamic=True)
     def doubling() -> Any:
         numbers = fn.external_source(
@@ -402,7 +402,7 @@ def test_named_inputs_and_the_arguments_of_the_other_documents() -> None:
 # DataNode
 
 
-def test_a_data_node_stands_for_a_batch() -> None:
+def test_data_node_stands_for_a_batch() -> None:
     node = fn.external_source(name="x")
     assert isinstance(node, DataNode)
     assert (node.name, node.device, node.source is not None) == ("x", "cpu", True)

@@ -108,7 +108,7 @@ def test_operators_equal_dali_for_all_types(name: str, dali: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [*ARITHMETIC, *BITS, *SHIFTS])
-def test_types_that_an_operator_is_not_defined_for_are_errors_that_name_the_line(name: str) -> None:
+def test_undefined_types_are_errors_that_name_the_line(name: str) -> None:
     for left, right in PAIRS:
         if not is_defined(name, left, right):
             with pytest.raises(errors.OperatorError, match=r"not defined for bools|needs integers") as caught:
@@ -225,7 +225,7 @@ def test_augmented_assignment_and_layouts(dali: Any) -> None:
 
 @pytest.mark.parametrize("name", ["floordiv", "mod"])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_a_division_of_integers_by_zero_names_the_samples(name: str, ragged: bool) -> None:
+def test_division_of_integers_by_zero_names_the_samples(name: str, ragged: bool) -> None:
     data = values("int32", 1)
     divisors = np.array([[1, 2, 3, 4], [1, 0, 3, 4]], np.int32)
     of = getattr(operator, name)

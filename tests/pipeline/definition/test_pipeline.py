@@ -22,7 +22,7 @@ def values(outputs: Any) -> list[int]:
     return [int(value) for value in outputs[0].as_array().ravel()]
 
 
-def test_three_ways_to_define_give_the_same_results() -> None:
+def test_ways_to_define_give_the_same_results() -> None:
     class Derived(Pipeline):
         def define_graph(self) -> Any:
             return fn.external_source(name="x") + 1
@@ -39,7 +39,7 @@ def test_arguments_of_the_call_override_those_of_the_decorator() -> None:
     assert (pipe.max_batch_size, pipe.num_threads, pipe.seed, pipe.device_id) == (2, 1, 7, None)
 
 
-def test_a_graph_function_may_not_take_variadic_keywords() -> None:
+def test_graph_function_may_not_take_variadic_keywords() -> None:
     with pytest.raises(errors.ArgumentTypeError, match=r"\*\*kwargs"):
 
         @pipeline_def
@@ -47,7 +47,7 @@ def test_a_graph_function_may_not_take_variadic_keywords() -> None:
             return None
 
 
-def test_a_graph_function_that_returns_nothing_is_refused() -> None:
+def test_graph_function_that_returns_nothing_is_refused() -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def graph() -> None:
         fn.external_source(name="x")
@@ -56,7 +56,7 @@ def test_a_graph_function_that_returns_nothing_is_refused() -> None:
         graph()
 
 
-def test_outputs_that_are_no_data_nodes_are_refused() -> None:
+def test_outputs_that_are_not_data_nodes_are_refused() -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def graph() -> Any:
         return "text"
@@ -125,7 +125,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
         ([], "empty"),
     ],
 )
-def test_data_that_can_not_be_fed_is_refused_at_once(data: Any, message: str) -> None:
+def test_data_that_cannot_be_fed_is_refused_at_once(data: Any, message: str) -> None:
     pipe = plus_one()
     with pytest.raises(errors.InputError, match=message):
         pipe.feed_input("x", data)
@@ -150,7 +150,7 @@ def test_declared_dtype_ndim_and_layout_are_checked() -> None:
     pipe.close()
 
 
-def test_unknown_inputs_and_missing_data_say_what_there_is() -> None:
+def test_unknown_inputs_and_missing_data_name_the_inputs() -> None:
     pipe = plus_one()
     with pytest.raises(errors.InputError, match="no input 'y'; its inputs are: 'x'"):
         pipe.run(y=batch(0))
@@ -167,7 +167,7 @@ def test_inputs_of_different_sizes_are_refused() -> None:
     pipe.close()
 
 
-def test_a_failed_batch_does_not_disturb_its_neighbours() -> None:
+def test_failed_batch_does_not_disturb_its_neighbours() -> None:
     with Pipeline(batch_size=2, num_threads=2, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x")[fn.external_source(name="index")])
     data = np.array([[1, 2], [3, 4]])
@@ -198,19 +198,19 @@ def test_missing_sizes_are_errors_of_build() -> None:
         ({"py_start_method": "magic"}, "py_start_method"),
     ],
 )
-def test_bad_arguments_are_refused_when_the_pipeline_is_made(arguments: Any, message: str) -> None:
+def test_bad_arguments_are_refused_when_the_pipeline_is_created(arguments: Any, message: str) -> None:
     with pytest.raises(errors.GraphError, match=message):
         Pipeline(**arguments)
 
 
-def test_a_gpu_operator_needs_a_device() -> None:
+def test_gpu_operator_needs_a_device() -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
     with pytest.raises(errors.DeviceError, match="device_id=None"):
         pipe.build()
 
 
-def test_building_twice_is_building_once_and_threads_end_with_close() -> None:
+def test_build_may_be_called_twice_and_close_ends_threads() -> None:
     before = threading.active_count()
     pipe = plus_one()
     pipe.build()

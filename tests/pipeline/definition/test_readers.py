@@ -59,7 +59,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_a_reader_reports_the_six_entries(reading: Any) -> None:
+def test_reader_reports_the_six_entries(reading: Any) -> None:
     pipe = reading(size=10, num_shards=3, shard_id=1, pad_last_batch=True, stick_to_shard=True)
     expected = {
         "epoch_size": 10,
@@ -76,7 +76,7 @@ def test_a_reader_reports_the_six_entries(reading: Any) -> None:
     pipe.close()
 
 
-def test_unknown_readers_are_named_with_those_that_there_are(reading: Any) -> None:
+def test_unknown_readers_are_named_beside_the_existing_ones(reading: Any) -> None:
     pipe = reading()
     for ask in (pipe.reader_meta, pipe.epoch_size):
         with pytest.raises(RuntimeError, match="no reader 'foo'; its readers are: 'numbers'"):
@@ -86,7 +86,7 @@ def test_unknown_readers_are_named_with_those_that_there_are(reading: Any) -> No
     pipe.close()
 
 
-def test_other_operators_are_no_readers() -> None:
+def test_operators_that_are_not_readers_are_refused() -> None:
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x"))
     assert pipe.reader_meta() == pipe.epoch_size() == {}

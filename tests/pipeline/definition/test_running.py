@@ -19,7 +19,7 @@ def fed(*, pipeline: dict[str, Any] | None = None, **arguments: Any) -> Pipeline
     return pipe_of(None, name="x", pipeline=pipeline, **arguments)
 
 
-def test_nothing_is_lost_when_data_is_missing() -> None:
+def test_batches_are_not_lost_when_data_is_missing() -> None:
     pipe = fed()
     for run_it in (pipe.run, pipe.run):
         with pytest.raises(errors.MissingInputError, match="'x' has no data") as caught:
@@ -41,7 +41,7 @@ def test_unknown_inputs_are_a_key_error_with_a_message() -> None:
     pipe.close()
 
 
-def test_an_input_without_a_name_is_fed_by_its_node() -> None:
+def test_input_without_a_name_is_fed_by_its_node() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         first, second = fn.external_source(), fn.external_source()
         sum_of_both = first * 10 + second
@@ -54,7 +54,7 @@ def test_an_input_without_a_name_is_fed_by_its_node() -> None:
     pipe.close()
 
 
-def test_outputs_come_in_the_order_of_scheduling_and_stop_iteration_says_that_there_are_none() -> None:
+def test_outputs_come_in_order_of_scheduling_until_stop_iteration() -> None:
     pipe = pipe_of([batch(0), batch(1)])
     for take in (pipe.outputs, pipe.share_outputs):
         with pytest.raises(StopIteration):
@@ -69,7 +69,7 @@ def test_outputs_come_in_the_order_of_scheduling_and_stop_iteration_says_that_th
     pipe.close()
 
 
-def test_scheduling_goes_on_after_the_end_and_reset() -> None:
+def test_schedule_run_continues_after_the_end_and_reset() -> None:
     pipe = pipe_of([batch(0), batch(1)], cycle="raise")
     for _ in range(2):
         for expected in (ZERO, ONE):
@@ -85,7 +85,7 @@ def test_scheduling_goes_on_after_the_end_and_reset() -> None:
 
 
 @pytest.mark.parametrize("first", ["run", "schedule_run", "outputs"])
-def test_the_two_styles_do_not_mix(first: str) -> None:
+def test_styles_of_running_do_not_mix(first: str) -> None:
     pipe = pipe_of(lambda iteration: batch(iteration))
     if first == "outputs":
         with pytest.raises(StopIteration):
@@ -107,7 +107,7 @@ def test_reset_does_nothing_before_the_end() -> None:
     pipe.close()
 
 
-def test_batches_that_are_on_their_way_come_before_the_next_epoch() -> None:
+def test_batches_in_flight_come_before_the_next_epoch() -> None:
     pipe = pipe_of([batch(0), batch(1), batch(2)], cycle="raise", pipeline={"prefetch_queue_depth": 4})
     assert run(pipe, 1) == [ZERO]
     assert not pipe.empty()
@@ -164,7 +164,7 @@ def test_iter_setup_is_called_before_each_batch(depth: int, asked: int) -> None:
     pipe.close()
 
 
-def test_an_error_in_iter_setup_belongs_to_its_batch() -> None:
+def test_error_in_iter_setup_belongs_to_its_batch() -> None:
     class Failing(Feeding):
         def iter_setup(self) -> None:
             super().iter_setup()
@@ -178,7 +178,7 @@ def test_an_error_in_iter_setup_belongs_to_its_batch() -> None:
     pipe.close()
 
 
-def test_the_last_batch_is_used_again_where_that_is_asked_for() -> None:
+def test_last_batch_is_repeated_on_request() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x", repeat_last=True) + fn.external_source(name="y"))
     with pytest.raises(errors.MissingInputError, match="'x'"):
@@ -192,12 +192,12 @@ def test_the_last_batch_is_used_again_where_that_is_asked_for() -> None:
     pipe = fed(repeat_last=True)
     pipe.feed_input("x", batch(1))
     assert run(pipe, 3) == [ONE, ONE, ONE]
-    assert values(pipe.run(x=batch(2))) == TWO, "fed data comes at once, not after repetitions"
+    assert values(pipe.run(x=batch(2))) == TWO, "fed data comes immediately, not after repetitions"
     pipe.close()
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
-def test_a_blocking_input_waits_until_another_thread_feeds_it(scheduled: bool) -> None:
+def test_blocking_input_waits_until_another_thread_feeds_it(scheduled: bool) -> None:
     pipe = fed(blocking=True)
     pipe.build()
     waiting = threading.Event()
@@ -216,7 +216,7 @@ def test_a_blocking_input_waits_until_another_thread_feeds_it(scheduled: bool) -
     pipe.close()
 
 
-def test_closing_wakes_who_waits_for_data() -> None:
+def test_closing_wakes_threads_that_wait_for_data() -> None:
     pipe = fed(blocking=True)
     pipe.build()
     timer = threading.Timer(0.05, pipe.close)
@@ -234,7 +234,7 @@ def test_data_that_is_not_copied_is_read_in_place() -> None:
     pipe.close()
 
 
-def test_any_dtype_where_no_dtype_is_declared() -> None:
+def test_dtype_may_change_unless_declared() -> None:
     pipe = fed(dtype=types.NO_TYPE)
     assert pipe.run(x=batch(0).astype(np.uint8))[0].dtype == types.UINT8
     assert pipe.run(x=batch(0))[0].dtype == types.INT32

@@ -30,7 +30,7 @@ def run(pipe: Pipeline) -> list[Any]:
     return outputs
 
 
-def test_a_pipeline_comes_back_the_same() -> None:
+def test_pipeline_comes_back_the_same() -> None:
     pipe = everything()
     copy = deserialize_for_host(serialize_for_host(pipe))
     assert [node.display for node in copy._internals.graph.nodes] == [
@@ -103,7 +103,7 @@ def first(pipe: Pipeline) -> list[list[int]]:
     return outputs
 
 
-def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
+def test_serialized_pipelines_come_back_built_and_equal(tmp_path: Path) -> None:
     pipe = everything()
     data = pipe.serialize(filename=tmp_path / "pipe.bin")
     assert (tmp_path / "pipe.bin").read_bytes() == data
@@ -114,7 +114,7 @@ def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
         assert run(copy) == expected
 
 
-def test_arguments_that_are_passed_win_over_those_that_were_written() -> None:
+def test_passed_arguments_override_written_ones() -> None:
     data = everything(prefetch_queue_depth=3).serialize()
     copy = Pipeline.deserialize(data, batch_size=5, num_threads=2, seed=4)
     assert (copy.max_batch_size, copy.num_threads, copy.seed, copy.prefetch_queue_depth) == (5, 2, 4, 3)
@@ -124,7 +124,7 @@ def test_arguments_that_are_passed_win_over_those_that_were_written() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "size"), [({}, 3), ({"batch_size": 7, "num_threads": 2}, 7)])
-def test_a_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, Any], size: int) -> None:
+def test_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, Any], size: int) -> None:
     data = everything().serialize()
     pipe = Pipeline(**arguments)
     pipe.deserialize_and_build(data)
@@ -134,7 +134,7 @@ def test_a_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, An
         pipe.deserialize_and_build(data)
 
 
-def test_the_graph_may_be_described_when_it_is_written() -> None:
+def test_graph_may_be_described_when_it_is_written() -> None:
     pipe = Pipeline(batch_size=3, num_threads=1, device_id=None)
     data = pipe.serialize(define_graph=lambda: fn.external_source(name="x") + 1)
     copy = Pipeline.deserialize(data)
@@ -146,7 +146,7 @@ def test_the_graph_may_be_described_when_it_is_written() -> None:
         Pipeline(batch_size=3).serialize()
 
 
-def test_a_source_is_left_out_and_must_be_passed_again() -> None:
+def test_source_is_left_out_and_must_be_passed_again() -> None:
     data = with_source().serialize()
     assert b"range" not in data, "the bytes have no code"
     with pytest.raises(
@@ -177,7 +177,7 @@ def test_outputs_of_one_source_stay_together() -> None:
     assert len({node.argument("source").spec for node in copy._internals.graph.find("external_source")}) == 1
 
 
-def test_a_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host() -> None:
+def test_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host() -> None:
     pipe = everything(seed=-1)
     assert pipe.seed is None
     copies = [deserialize_for_host(serialize_for_host(pipe)) for _ in range(2)]
@@ -199,12 +199,12 @@ def test_a_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host
         ({"filename": "/nowhere/pipe.bin"}, FileNotFoundError, "nowhere"),
     ],
 )
-def test_what_can_not_be_read_is_refused(arguments: Any, kind: type[Exception], message: str) -> None:
+def test_unreadable_bytes_are_refused(arguments: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         Pipeline.deserialize(**arguments)
 
 
-def test_reading_runs_no_code(tmp_path: Path) -> None:
+def test_deserialize_runs_no_code(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> Any:
             return (os.mkdir, (str(tmp_path / "exploded"),))

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline import fn, types
 from pipeline._compiler.plan import Phase
-from pipeline._concurrency.lane import Lane
+from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._graph import Graph
 from pipeline.errors import ArgumentValueError
@@ -50,14 +50,14 @@ class SlowDevice:
 
     def __init__(self) -> None:
         self.reached = threading.Semaphore(0)
-        self.lane: Lane | None = None
+        self.work_queue: WorkQueue | None = None
 
     def make_current(self) -> None:
         pass
 
     def acquire(self) -> Slot:
         self.reached.release()
-        wait_until(lambda: self.lane is not None and self.lane._closed)
+        wait_until(lambda: self.work_queue is not None and self.work_queue._closed)
         return Slot()
 
     def close(self) -> None:
@@ -69,13 +69,13 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1, cpu_depth=2)
     executor = Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config)
     device: Any = SlowDevice()
-    device.lane = executor._cpu_lane
+    device.work_queue = executor._cpu_queue
     feed, add = Phase("cpu", executor._plan.phases[0].steps[:1]), Phase("cpu", executor._plan.phases[0].steps[1:])
     assert feed.steps
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
     executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), last_use={})
-    executor._device, executor._gpu_lane = device, Lane("gpu-stage", 1)
+    executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.full(2, value))}), results.append)
@@ -85,17 +85,17 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[1, 1], [2, 2], [3, 3]]
 
 
-def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None:
-    lane, done = Lane("lane", 2), []
-    lane.put(lambda: done.append(threading.current_thread().name))
-    lane.close()
-    lane.put(lambda: done.append(threading.current_thread().name))
-    assert done[0].startswith("lane-")
+def test_closed_work_queue_executes_work_on_the_calling_thread() -> None:
+    work_queue, done = WorkQueue("queue", 2), []
+    work_queue.put(lambda: done.append(threading.current_thread().name))
+    work_queue.close()
+    work_queue.put(lambda: done.append(threading.current_thread().name))
+    assert done[0].startswith("queue-")
     assert done[1:] == [threading.current_thread().name]
 
 
 @pytest.mark.gpu
-def test_batches_that_go_to_a_gpu_and_back_end() -> None:
+def test_batches_with_a_round_trip_to_a_gpu_end() -> None:
     graph = Graph.from_outputs([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
     executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     results: list[BatchResult] = []
@@ -106,7 +106,7 @@ def test_batches_that_go_to_a_gpu_and_back_end() -> None:
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[n + 2] * 2 for n in range(20)]
 
 
-def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_path: Path) -> None:
+def test_operators_are_closed_when_a_later_one_cannot_be_created(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "shard.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"))
     encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")

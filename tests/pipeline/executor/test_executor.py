@@ -28,7 +28,7 @@ def request(start: int, size: int = 4, **arguments: Any) -> BatchRequest:
     return BatchRequest(size, {"x": TensorListCPU(np.arange(start, start + size))}, **arguments)
 
 
-def test_many_batches_at_once_all_come_back(executor: Executor) -> None:
+def test_concurrent_batches_all_come_back(executor: Executor) -> None:
     results: dict[int, BatchResult] = {}
     left = threading.Semaphore(0)
 
@@ -59,7 +59,7 @@ def test_random_numbers_belong_to_the_batch_and_not_to_the_order(executor: Execu
     assert len({tuple(numbers[:3]) for numbers in forward.values()}) == 10
 
 
-def test_inputs_are_let_go_once_after_success_and_after_failure(executor: Executor) -> None:
+def test_inputs_are_released_once_after_success_and_after_failure(executor: Executor) -> None:
     read: queue.SimpleQueue[str] = queue.SimpleQueue()
     done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
     executor.submit(request(0, on_inputs_read=lambda: read.put("good")), done.put)
@@ -81,7 +81,7 @@ def test_missing_inputs_are_refused(executor: Executor) -> None:
         executor.submit(BatchRequest(1), lambda result: None)
 
 
-def test_outputs_go_into_memory_that_the_caller_gave() -> None:
+def test_outputs_are_written_to_memory_of_the_caller() -> None:
     class Slot:
         def __init__(self, nbytes: int) -> None:
             self.array = np.full(nbytes, 255, np.uint8)
@@ -105,7 +105,7 @@ def test_outputs_go_into_memory_that_the_caller_gave() -> None:
     np.testing.assert_array_equal(slots[0].array.view(np.float32).reshape(2, 3, 2, 2), np.ones((2, 3, 2, 2)))
 
 
-def test_a_closed_executor_refuses_batches(executor: Executor) -> None:
+def test_closed_executor_refuses_batches(executor: Executor) -> None:
     executor.close()
     with pytest.raises(errors.PipelineError, match="closed"):
         executor.submit(request(0), lambda result: None)

@@ -11,8 +11,8 @@ import pytest
 
 from pipeline import fn
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._executor.device import Device, StreamSlot
-from pipeline._executor.executor import _Run
+from pipeline._executor.device import BatchStream, Device
+from pipeline._executor.executor import _RunningBatch
 from pipeline._graph import Graph
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
@@ -21,7 +21,7 @@ from pipeline.types import YCbCr
 
 
 class LostStream:
-    """A stream whose every operation fails, as with a GPU that fell off the bus."""
+    """A stream whose operations all fail, as those of a GPU that was lost."""
 
     def synchronize(self) -> None:
         raise RuntimeError("the GPU is lost")
@@ -37,15 +37,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 @pytest.mark.parametrize("error", [None, InputError("what failed before")])
-def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -> None:
+def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -> None:
     results: list[BatchResult] = []
     released: list[str] = []
     request = BatchRequest(2, {"x": TensorListCPU(np.arange(2))}, on_inputs_read=lambda: released.append("inputs"))
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
     with Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config) as executor:
         reads = executor.readers.begin(2)
-        run = _Run(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
-        run.slot = StreamSlot(LostStream(), device, 0)
+        run = _RunningBatch(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
+        run.stream = BatchStream(LostStream(), device, 0)
         kept: list[Any] = run.batch.keep_alive
         kept.append("memory")
         executor._finish(run, error)
@@ -60,13 +60,13 @@ def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None)
     assert released == ["inputs"]
 
 
-def test_a_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
     device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
-    pictures = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
+    images = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
     with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
-        Executor(Graph.from_outputs([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+        Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 
 

@@ -107,7 +107,7 @@ def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path
 
 
 @pytest.mark.gpu
-def test_pictures_of_two_batches_are_brought_to_the_gpu_at_once(jpeg_folder: Path) -> None:
+def test_images_of_two_batches_are_uploaded_concurrently(jpeg_folder: Path) -> None:
     images = fn.decoders.image(fn.external_source(name="x")).gpu()
     graph = Graph.from_outputs([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
     with Executor(graph, replace(CONFIG, device_id=0)) as executor:
@@ -119,7 +119,7 @@ def test_pictures_of_two_batches_are_brought_to_the_gpu_at_once(jpeg_folder: Pat
     assert {span.lane for span in copies} == {"dali-gpu-stage-0", "dali-gpu-stage-1"}
 
 
-def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
+def test_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
     data = encoded(jpeg_folder)
     with Executor(image_graph(), CONFIG) as executor:
         run(executor, data, 100)

@@ -83,7 +83,7 @@ inner = pytest.mark.parametrize("inner", [False, True], ids=["result", "inner"])
         lambda data, out: np.multiply(data, 10, out=out)[...] if out is not None else data * 10,
     ],
 )
-def test_an_operator_that_ignores_out_gives_what_it_returned(pipes: Any, inner: bool, run: Run) -> None:
+def test_operator_that_ignores_out_gives_its_return_value(pipes: Any, inner: bool, run: Run) -> None:
     of_samples(run, SPEC)
     for _ in range(2):
         assert np.array_equal(pipes(inner).run(x=DATA)[0].as_array(), DATA * 10)
@@ -101,7 +101,9 @@ def test_an_operator_that_ignores_out_gives_what_it_returned(pipes: Any, inner: 
         (lambda data, out: data[:1], "run() returned the shape (1,), its start() described (2,)"),
     ],
 )
-def test_what_an_operator_must_not_return(pipes: Any, inner: bool, known: bool, run: Run, message: str) -> None:
+def test_operator_with_an_invalid_return_value_is_an_error(
+    pipes: Any, inner: bool, known: bool, run: Run, message: str
+) -> None:
     if "shape" in message and not known:
         pytest.skip("any shape will do")
     of_samples(run, SPEC if known else OutputSpec("", None, np.dtype(np.int32)))
@@ -119,7 +121,7 @@ def test_outputs_of_an_operator_with_several_are_checked_too(pipes: Any, inner: 
         pipes(inner).run(x=DATA)
 
 
-def test_a_start_that_describes_too_few_outputs(pipes: Any) -> None:
+def test_start_that_describes_too_few_outputs(pipes: Any) -> None:
     of_samples(lambda data, out: (data, data), SPEC, outputs=2)
     with pytest.raises(OperatorError, match=r"^fn.own failed: the operator's start\(\) described 1 outputs, it has 2"):
         pipes(False).run(x=DATA)
@@ -135,7 +137,7 @@ def test_a_start_that_describes_too_few_outputs(pipes: Any) -> None:
         (lambda data: [TensorListCPU(DATA[:2])], "run() returned 2 samples as output 0, the batch has 3"),
     ],
 )
-def test_what_an_operator_on_batches_must_not_return(pipes: Any, run: Any, message: str) -> None:
+def test_batch_operator_with_an_invalid_return_value_is_an_error(pipes: Any, run: Any, message: str) -> None:
     of_batches(run)
     with pytest.raises(OperatorError, match=r"^fn.own failed") as caught:
         pipes(False).run(x=DATA)
@@ -143,7 +145,7 @@ def test_what_an_operator_on_batches_must_not_return(pipes: Any, run: Any, messa
 
 
 @pytest.mark.parametrize("where", ["start", "run", "batch"])
-def test_an_operator_that_exits_costs_its_batch(pipes: Any, where: str) -> None:
+def test_operator_that_exits_costs_its_batch(pipes: Any, where: str) -> None:
     left: list[int] = []
 
     def leave(*_: Any) -> Any:
@@ -167,7 +169,7 @@ def test_an_operator_that_exits_costs_its_batch(pipes: Any, where: str) -> None:
     assert np.array_equal(pipe.run(x=DATA)[0].as_array(), DATA)
 
 
-def test_what_was_opened_is_closed_when_something_later_fails(pipes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opened_resources_are_closed_when_a_later_step_fails(pipes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if an operator can't be closed: the fixture that looks for threads would find those of the others."""
     closed: list[str] = []
     of_batches(lambda data: [data])

@@ -26,7 +26,7 @@ def burn(_: Any = None, seconds: float = PAUSE) -> Any:
 
 
 def doze(_: Any = None) -> Any:
-    """Use no core for as long."""
+    """Wait that long without using a core."""
     time.sleep(PAUSE)
     return np.zeros(1)
 
@@ -59,7 +59,7 @@ def test_functions_that_sleep_cost_no_processor_time() -> None:
     assert dozing.wall >= 4 * PAUSE
 
 
-def test_a_chain_charges_each_operator_for_its_own_work() -> None:
+def test_chain_charges_each_operator_for_its_own_work() -> None:
     pipe = make()
     with pipe:
         x = fn.external_source(name="x", layout="HWC")
@@ -82,7 +82,7 @@ def test_operators_run_as_one_are_listed_apart() -> None:
     assert all("→" not in name for name in found)
 
 
-def test_operators_of_one_name_are_told_apart_by_line() -> None:
+def test_operators_of_one_name_are_distinguished_by_line() -> None:
     pipe = make()
     with pipe:
         x = fn.external_source(name="x")
@@ -94,7 +94,7 @@ def test_operators_of_one_name_are_told_apart_by_line() -> None:
     assert [times.batches for times in flips] == [3, 3]
 
 
-def test_a_caller_is_charged_for_the_work_of_threads() -> None:
+def test_caller_is_charged_for_the_work_of_threads() -> None:
     with ThreadPool(2, "test") as pool:
         begin = spent()
         pool.run(burn, 4)
@@ -108,7 +108,7 @@ def test_a_caller_is_charged_for_the_work_of_threads() -> None:
         assert spent().minus(begin).processor < PAUSE * 1e9, "work is charged once"
 
 
-def test_a_caller_is_not_charged_for_waiting_for_threads() -> None:
+def test_caller_is_not_charged_for_waiting_for_threads() -> None:
     with ThreadPool(1, "test") as pool:
         begin, started = spent(), time.perf_counter()
         behind = [pool.start(doze, 10), pool.start(lambda _: None, 1)][1]  # one thread: the other job runs first
@@ -135,19 +135,19 @@ def seconds(statistics: Statistics) -> dict[str, float]:
     return {times.name: round(times.seconds * 1e9) for times in statistics.operators()}
 
 
-def test_what_is_divided_stays_so(graph: Graph) -> None:
+def test_division_of_a_charge_is_final(graph: Graph) -> None:
     statistics, chain = Statistics(graph), graph.nodes[1:]
     statistics.end(chain, Cost(1000, 1000), None)
-    assert seconds(statistics) == {"fn.flip → fn.cast": 1000}, "nobody knows yet"
+    assert seconds(statistics) == {"fn.flip → fn.cast": 1000}, "the shares are still unknown"
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(30, 0), Cost(10, 0)))
     assert seconds(statistics) == {"fn.flip": 1500, "fn.cast": 500}
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(0, 0), Cost(20, 0)))
     assert seconds(statistics) == {"fn.flip": 2000, "fn.cast": 1000}
-    assert [times.wall for times in statistics.operators()] == [1.5e-6, 1.5e-6], "nothing was measured of it"
+    assert [times.wall for times in statistics.operators()] == [1.5e-6, 1.5e-6], "no part of it was measured"
 
 
-def test_few_runs_are_measured(graph: Graph) -> None:
+def test_executions_are_measured_rarely(graph: Graph) -> None:
     statistics, nodes = Statistics(graph), graph.nodes
     runs = [number for number in range(300) if statistics.begin(nodes[1:]) is not None]
     assert runs == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
-    assert not any(statistics.begin(nodes[:1]) for _ in range(300)), "an operator alone needs no clock of its own"
+    assert not any(statistics.begin(nodes[:1]) for _ in range(300)), "a single operator doesn't need a separate clock"

@@ -1,6 +1,6 @@
 """Sources and pipelines for the tests of external sources.
 
-In a module of their own, so that spawned workers can import them.
+They are in a separate module, so that spawned workers can import them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def two_batches() -> Iterator[Any]:
 
 
 class Counting:
-    """An iterator class as DALI's documentation has it: each pass begins with `__iter__`."""
+    """An iterator class as in DALI's documentation: each pass begins with `__iter__`."""
 
     def __iter__(self) -> Counting:
         self.number = 0
@@ -56,7 +56,7 @@ def pipe_of(source: Any, *, pipeline: dict[str, Any] | None = None, **arguments:
 
 
 def new_children(before: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes that this one has started since `before`."""
+    """Return the processes that this one has started after `before`."""
     return [child for child in psutil.Process().children() if child not in set(before)]
 
 

@@ -77,14 +77,14 @@ def test_samples_epochs_and_processes(method: dict[str, Any]) -> None:
     pipe.close()
 
 
-def test_batches_are_made_in_parallel() -> None:
+def test_batches_are_computed_in_parallel() -> None:
     together = multiprocessing.get_context("fork").Barrier(2)
 
     def source(info: types.BatchInfo) -> Any:
         if info.iteration == 3:
             raise StopIteration
         if info.iteration < 2:
-            together.wait(30)  # neither of them ends before the other has begun
+            together.wait(30)  # both end only after the other has begun
         return [np.full(n, info.iteration, np.int32) for n in range(1, 4)], np.full((3, 1), os.getpid())
 
     pipe = pipe_of(
@@ -95,7 +95,7 @@ def test_batches_are_made_in_parallel() -> None:
         ragged, by = pipe.run()
         assert ragged.shape() == [(1,), (2,), (3,)]
         assert {int(np.asarray(sample)[0]) for sample in ragged} == {iteration}
-        assert by.dense is not None, "a dense batch arrives as one"
+        assert by.dense is not None, "a dense batch arrives as one array"
         pids |= set(by.as_array().ravel().tolist())
     assert len(pids) == 2
     pipe.close()
@@ -112,9 +112,7 @@ def test_batches_are_made_in_parallel() -> None:
         (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
     ],
 )
-def test_an_iterable_is_read_by_one_worker(
-    source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int
-) -> None:
+def test_iterable_is_read_by_one_worker(source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int) -> None:
     pipe = pipe_of(source, cycle=cycle, batch=True, parallel=True, prefetch_queue_depth=depth, pipeline=FORK)
     assert run(pipe, 4) == expected
     pipe.reset()
@@ -142,7 +140,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
 
     pipe = pipe_of(source, parallel=True, prefetch_queue_depth=2, pipeline=FORK)
     held = [pipe.run()[0] for _ in range(30)]
-    del held[1::2]  # memory is given back in any order
+    del held[1::2]  # the memory is returned in any order
     held += [pipe.run()[0] for _ in range(10)]
     iterations = [*range(0, 30, 2), *range(30, 40)]
     for iteration, output in zip(iterations, held, strict=True):
@@ -153,7 +151,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
     assert int(np.asarray(held[-1][2]).max()) == 119, "after the pipeline, too"
 
 
-def test_shared_memory_is_used_again() -> None:
+def test_shared_memory_is_reused() -> None:
     def source(info: types.SampleInfo) -> Any:
         return np.zeros((256, 256), np.int32)
 
@@ -166,7 +164,7 @@ def test_shared_memory_is_used_again() -> None:
 
 
 def shared_bytes() -> int:
-    """Bytes of memfds that this process has mapped."""
+    """Return the bytes of memfds that this process has mapped."""
     total = 0
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "/memfd:" in line:
@@ -181,17 +179,17 @@ def run_quietly(pipe: Pipeline, times: int) -> None:
 
 
 class OwnError(Exception):
-    """An error whose constructor has further parameters."""
+    """An error whose constructor needs further arguments."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first, second)
 
 
 @pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
-def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
+def test_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
     def broken(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch in (4, 5):
-            raise LookupError(f"no picture {info.idx_in_epoch}")
+            raise LookupError(f"no image {info.idx_in_epoch}")
         if info.idx_in_epoch == 7:
             raise OwnError(1, 2)
         return np.int32([info.idx_in_epoch])
@@ -203,7 +201,7 @@ def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arriv
     error = caught.value
     assert isinstance(error, errors.SourceError)
     for words in (
-        "LookupError: no picture 4",
+        "LookupError: no image 4",
         "broken (",
         "SampleInfo(idx_in_epoch=4, idx_in_batch=1, ",
         "sources.py:",
@@ -211,7 +209,7 @@ def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arriv
         assert words in str(error)
     remote = str(error.__cause__)
     assert "parallel external sources" in remote
-    assert 'raise LookupError(f"no picture {info.idx_in_epoch}")' in remote
+    assert 'raise LookupError(f"no image {info.idx_in_epoch}")' in remote
     with pytest.raises(errors.SourceError, match="OwnError"):
         pipe.run()
     assert run(pipe, 1) == [[[9, 10, 11]]]
@@ -246,7 +244,7 @@ def test_source_that_kills_its_workers_costs_these_batches_only(method: dict[str
 
 
 @BOTH
-def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]) -> None:
+def test_killed_worker_loses_no_batch(method: dict[str, Any]) -> None:
     pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=method)
     before = psutil.Process().children()
     pipe.build()
@@ -261,7 +259,7 @@ def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]
 
 def kill_children(before: list[psutil.Process]) -> None:
     for worker in new_children(before):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been waited for
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been joined
             worker.kill()
 
 
@@ -345,7 +343,7 @@ def test_workers_that_cannot_be_started_again_are_an_error_until_they_can(monkey
         kill_children(before)
         with pytest.raises(errors.WorkerError, match=r"could not be started again: .* no process is left"):
             run(pipe, 10)
-    wait_until(lambda: succeeds(pipe), "a batch")  # those that were asked for ahead failed, too
+    wait_until(lambda: succeeds(pipe), "a batch")  # the batches requested ahead failed, too
     (numbers,) = run(pipe, 1)[0]
     assert numbers == list(range(numbers[0], numbers[0] + 3))
     pipe.close()
@@ -359,7 +357,7 @@ def succeeds(pipe: Pipeline) -> bool:
     return True
 
 
-def test_closing_ends_workers_that_are_in_the_middle_of_a_sample(tmp_path: Path) -> None:
+def test_closing_ends_workers_during_a_sample(tmp_path: Path) -> None:
     def source(info: types.BatchInfo) -> Any:
         if info.iteration > 0:
             (tmp_path / "begun").touch()
@@ -475,7 +473,7 @@ def test_source_that_a_spawned_worker_cannot_load_is_an_error_of_each_batch(
     pipe.close()
 
 
-def test_no_workers_are_started_where_none_are_needed() -> None:
+def test_workers_are_not_started_without_need() -> None:
     for source, arguments in ((lambda: batch(0), {}), (lambda info: np.int32([0]), {"parallel": True, "batch": False})):
         pipe = pipe_of(source, **arguments, pipeline={"py_num_workers": 0})
         before = psutil.Process().children()

@@ -1,4 +1,4 @@
-"""The same scripts with NVIDIA DALI: what they return, how often sources are asked, and when the data ends."""
+"""The same scripts with NVIDIA DALI: results, the number of calls of each source, and the end of the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = ("nvidia.dali", "pipeline")
 
 
 class Library:
-    """One of the two: makes pipelines."""
+    """One of the two libraries: creates pipelines."""
 
     def __init__(self, name: str) -> None:
         self.dali = importlib.import_module(name)
@@ -46,21 +46,21 @@ class Library:
 
 
 def compare(script: Callable[[Library], Any]) -> None:
-    """Run a script with both libraries: it must return the same, or raise what DALI raises."""
-    told = []
+    """Run a script with both libraries: it must return the same results, or raise the type that DALI raises."""
+    results = []
     for name in LIBRARIES:
         library = Library(name)
         try:
-            told.append(script(library))
+            results.append(script(library))
         finally:
             library.close()
-    assert told[1] == told[0]
+    assert results[1] == results[0]
 
 
 def raised(call: Callable[[], Any]) -> type[BaseException] | None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is compared
+    except Exception as error:  # noqa: BLE001 - every exception is compared
         return type(error)
     return None
 
@@ -102,18 +102,18 @@ def test_arguments_and_number_of_calls(depth: int, pipelined: bool) -> None:
     arguments = {"prefetch_queue_depth": depth, "exec_pipelined": pipelined, "exec_async": pipelined}
 
     def script(library: Library) -> Any:
-        told: dict[str, list[Any]] = {"samples": [], "batches": [], "numbers": []}
+        results: dict[str, list[Any]] = {"samples": [], "batches": [], "numbers": []}
 
         def of_samples(info: Any) -> Any:
-            told["samples"].append((info.idx_in_epoch, info.idx_in_batch, info.iteration, info.epoch_idx))
+            results["samples"].append((info.idx_in_epoch, info.idx_in_batch, info.iteration, info.epoch_idx))
             return numbered(info)
 
         def of_batches(info: Any) -> Any:
-            told["batches"].append((info.iteration, info.epoch_idx))
+            results["batches"].append((info.iteration, info.epoch_idx))
             return batch(info.iteration)
 
         def by_number(iteration: int) -> Any:
-            told["numbers"].append(iteration)
+            results["numbers"].append(iteration)
             return batch(iteration)
 
         pipe = library.make(
@@ -126,7 +126,7 @@ def test_arguments_and_number_of_calls(depth: int, pipelined: bool) -> None:
         )
         made = run(pipe, 4)
         pipe.reset()
-        return made, run(pipe, 3), told
+        return made, run(pipe, 3), results
 
     compare(script)
 
@@ -179,7 +179,7 @@ def test_errors_of_running() -> None:
         fed = library.make(lambda fn: fn.external_source(name="x"))
         other = library.make(lambda fn: fn.external_source([batch(0), batch(1)]))
         bad = library.make(lambda fn: fn.external_source(lambda iteration: batch(0, 4)))
-        failing = library.make(lambda fn: fn.external_source(lambda iteration: {}["picture"]))
+        failing = library.make(lambda fn: fn.external_source(lambda iteration: {}["image"]))
         few = library.make(lambda fn: fn.external_source(lambda: (batch(0),), num_outputs=2))
         nothing = library.make(lambda fn: fn.external_source(lambda: None, num_outputs=2))
         calls = [
@@ -211,20 +211,20 @@ def test_scheduling() -> None:
             return batch(iteration)
 
         pipe = library.make(lambda fn: fn.external_source(source))
-        told: list[Any] = []
+        results: list[Any] = []
         for scheduled in (1, 1, 2, 2):
             for _ in range(scheduled):
                 pipe.schedule_run()
-            told.append(len(asked))
+            results.append(len(asked))
             for _ in range(scheduled):
                 try:
-                    told.append(values(pipe.share_outputs()))
+                    results.append(values(pipe.share_outputs()))
                     pipe.release_outputs()
                 except StopIteration:
-                    told.append("end")
+                    results.append("end")
         pipe.reset()
         pipe.schedule_run()
-        return told, values(pipe.share_outputs()), pipe.empty()
+        return results, values(pipe.share_outputs()), pipe.empty()
 
     compare(script)
 
@@ -287,10 +287,10 @@ def parallel_script(library: Library, workers: int, depth: int) -> Any:
 
 @pytest.mark.parametrize(("workers", "depth"), [(1, 1), (2, 3)])
 def test_parallel_sources(workers: int, depth: int) -> None:
-    told = []
-    for name in LIBRARIES:  # in a process of its own: DALI forks, and this one has threads
+    results = []
+    for name in LIBRARIES:  # in a separate process: DALI forks, and this one has threads
         root = str(Path(__file__).resolve().parents[3])
         program = PARALLEL.format(root=root, name=name, workers=workers, depth=depth)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=150, check=True)
-        told.append(pickle.loads(done.stdout))
-    assert told[0] == told[1]
+        results.append(pickle.loads(done.stdout))
+    assert results[0] == results[1]

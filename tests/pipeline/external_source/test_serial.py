@@ -52,7 +52,7 @@ def test_source_of_samples_is_called_for_each_sample() -> None:
         return numbered(info)
 
     pipe = pipe_of(source, batch=False)
-    assert run(pipe, 3) == [[[0, 1, 2]], [[3, 4, 5]], E], "a batch that is not full is left out"
+    assert run(pipe, 3) == [[[0, 1, 2]], [[3, 4, 5]], E], "a partial batch is left out"
     pipe.reset()
     assert run(pipe, 1) == [[[100, 101, 102]]]
     assert asked[4] == types.SampleInfo(idx_in_epoch=4, idx_in_batch=1, iteration=1, epoch_idx=0)
@@ -60,7 +60,7 @@ def test_source_of_samples_is_called_for_each_sample() -> None:
     pipe.close()
 
 
-def test_items_of_an_iterable_of_samples_run_on_over_the_end_when_it_cycles_quietly() -> None:
+def test_iterable_of_samples_that_cycles_quietly_continues_after_its_end() -> None:
     samples = [np.int32([number]) for number in range(7)]
     pipe = pipe_of(samples, batch=False, cycle="quiet")
     assert run(pipe, 4) == [[[0, 1, 2]], [[3, 4, 5]], [[6, 0, 1]], [[2, 3, 4]]]
@@ -107,14 +107,14 @@ class Object:
         functools.partial(lambda add, iteration: batch(add + iteration), 0),
     ],
 )
-def test_every_callable_is_a_source(source: Any) -> None:
+def test_callables_of_all_kinds_are_sources(source: Any) -> None:
     pipe = pipe_of(source)
     assert run(pipe, 2) == [ZERO, ONE]
     pipe.close()
 
 
 @pytest.mark.parametrize(("depth", "calls"), [(1, 2), (2, 3), (4, 5), ({"cpu_size": 3, "gpu_size": 1}, 4)])
-def test_a_source_is_asked_as_many_batches_ahead_as_the_queues_are_deep(depth: Any, calls: int) -> None:
+def test_source_is_called_ahead_by_the_depth_of_the_queues(depth: Any, calls: int) -> None:
     threads = []
 
     def source() -> Any:
@@ -162,7 +162,7 @@ def test_unused_output_is_allowed() -> None:
     pipe.close()
 
 
-def test_a_buffer_that_the_source_uses_again_does_not_change_what_it_gave() -> None:
+def test_source_may_reuse_its_buffer() -> None:
     buffer = batch(0)
 
     def source() -> Any:
@@ -184,10 +184,10 @@ def test_tensors_and_scalars_are_samples() -> None:
     pipe.close()
 
 
-def test_an_error_of_a_source_belongs_to_its_batch() -> None:
+def test_error_of_a_source_belongs_to_its_batch() -> None:
     def source(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch == 4:
-            raise KeyError("no such picture")
+            raise KeyError("no such image")
         return np.int32([info.idx_in_epoch])
 
     pipe = pipe_of(source, batch=False)
@@ -199,7 +199,7 @@ def test_an_error_of_a_source_belongs_to_its_batch() -> None:
     assert error.failures[0].sample == 1
     assert isinstance(error.__cause__, KeyError)
     for words in (
-        "for sample 1: KeyError: 'no such picture'",
+        "for sample 1: KeyError: 'no such image'",
         "test_serial.py",
         "SampleInfo(idx_in_epoch=4, ",
         ".source (",
@@ -209,7 +209,7 @@ def test_an_error_of_a_source_belongs_to_its_batch() -> None:
     pipe.close()
 
 
-def test_a_generator_that_fails_has_ended() -> None:
+def test_generator_that_fails_has_ended() -> None:
     def source() -> Iterator[Any]:
         yield batch(0)
         raise OSError(2, "no such file")
@@ -239,7 +239,7 @@ def test_error_of_an_invalid_batch_names_the_source(given: Any, num_outputs: Any
     with pytest.raises(errors.InputError, match=message) as caught:
         pipe.run()
     assert "in source" in str(caught.value)
-    assert "sources.py" in str(caught.value), "the line that made the operator"
+    assert "sources.py" in str(caught.value), "the line that created the operator"
     pipe.close()
 
 
@@ -263,19 +263,19 @@ def test_sources_that_disagree_about_the_size_of_a_batch_are_refused() -> None:
     pipe.close()
 
 
-def test_a_source_and_an_input_that_is_fed() -> None:
+def test_source_and_an_input_that_is_fed() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         samples = fn.external_source(lambda info: np.int32([info.idx_in_epoch]), batch=False, name="given")
         pipe.set_outputs(samples + fn.external_source(name="fed"))
     assert pipe.input_names == ("fed",)
     assert values(pipe.run(fed=batch(10))) == [[10, 11, 12]]
-    assert values(pipe.run(fed=batch(10, 2))) == [[13, 14]], "samples are made for the batch that was fed"
+    assert values(pipe.run(fed=batch(10, 2))) == [[13, 14]], "samples are generated for the fed batch"
     with pytest.raises(errors.InputError, match="'given' can't be fed: it has a source"):
         pipe.feed_input("given", batch(0))
     pipe.close()
 
 
-def test_a_pipeline_that_is_dropped_ends_its_threads() -> None:
+def test_pipeline_that_is_dropped_ends_its_threads() -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(lambda: batch(0))
     pipe.run()
@@ -285,8 +285,8 @@ def test_a_pipeline_that_is_dropped_ends_its_threads() -> None:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("source", [lambda iteration: {}["picture"], lambda iteration: batch(0, 4)])
-def test_a_pipeline_with_errors_on_their_way_ends_its_threads_too(source: Any) -> None:
+@pytest.mark.parametrize("source", [lambda iteration: {}["image"], lambda iteration: batch(0, 4)])
+def test_pipeline_with_errors_in_flight_ends_its_threads(source: Any) -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(source, pipeline={"prefetch_queue_depth": 3})
     with pytest.raises((KeyError, errors.InputError)):

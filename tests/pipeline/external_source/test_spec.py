@@ -42,12 +42,12 @@ def test_invalid_arguments_are_refused_at_the_call(arguments: Any, kind: type[Ex
     assert "test_spec.py" in str(caught.value), "the user's line"
 
 
-def test_the_number_of_outputs_decides_what_is_returned() -> None:
+def test_num_outputs_decides_the_type_of_the_result() -> None:
     assert not isinstance(fn.external_source(lambda: 0), list)
     assert len(fn.external_source(lambda: (0,), num_outputs=1)) == 1
     assert len(fn.external_source(lambda: (0, 0), num_outputs=2, dtype=types.UINT8)) == 2
 
 
-def test_the_documentation_is_that_of_the_function() -> None:
+def test_documentation_is_that_of_the_function() -> None:
     assert "cycle" in (fn.external_source.__doc__ or "")
     assert np.int32 is not None

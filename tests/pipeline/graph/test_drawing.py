@@ -51,7 +51,7 @@ def test_tensors_ids_and_colors(pipe: Pipeline, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_notebooks_get_a_picture(pipe: Pipeline, tmp_path: Path) -> None:
+def test_notebooks_get_a_drawing(pipe: Pipeline, tmp_path: Path) -> None:
     drawing = pipe._repr_svg_()
     assert drawing is not None
     root = xml.etree.ElementTree.fromstring(drawing)
@@ -61,7 +61,7 @@ def test_notebooks_get_a_picture(pipe: Pipeline, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "graph.svg").read_text()
 
 
-def test_without_graphviz_a_picture_is_an_error_that_says_so(
+def test_drawing_without_graphviz_is_an_error_that_says_so(
     pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -73,7 +73,7 @@ def test_without_graphviz_a_picture_is_an_error_that_says_so(
         drawing.save(tmp_path / "graph.svg")
 
 
-def test_what_graphviz_says_is_passed_on(pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_of_graphviz_is_passed_on(pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "dot"
     program.write_text(f"#!{shutil.which('sh')}\necho 'out of ink' >&2; exit 3\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -82,7 +82,7 @@ def test_what_graphviz_says_is_passed_on(pipe: Pipeline, tmp_path: Path, monkeyp
         pipe.show().svg()
 
 
-def test_a_pipeline_that_is_not_described_yet_has_no_picture() -> None:
+def test_pipeline_that_is_not_described_yet_has_no_drawing() -> None:
     class Later(Pipeline):
         def define_graph(self) -> Any:
             return fn.external_source(name="x")

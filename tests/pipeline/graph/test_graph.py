@@ -25,22 +25,22 @@ def test_nodes_are_numbered_inputs_first_and_unused_ones_are_pruned() -> None:
     assert all(edge.node < node.index for node in graph.nodes for edge in node.sources)
 
 
-def test_every_node_knows_the_line_that_made_it() -> None:
+def test_nodes_know_the_line_that_created_them() -> None:
     node = fn.external_source(name="here")
     location = graph_of(node).nodes[0].location
     assert location.file == __file__
     assert location.text == 'node = fn.external_source(name="here")'
-    assert location.function == "test_every_node_knows_the_line_that_made_it"
+    assert location.function == "test_nodes_know_the_line_that_created_them"
 
 
-def test_two_operators_of_one_name_are_refused_with_both_lines() -> None:
+def test_operators_of_one_name_are_refused_with_both_lines() -> None:
     a, b = fn.external_source(name="x"), fn.external_source(name="x")
     with pytest.raises(errors.GraphError, match="two operators are called 'x'") as caught:
         graph_of(a, b)
     assert str(caught.value).count("test_graph.py") == 2
 
 
-def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_its_own() -> None:
+def test_nodes_of_another_pipeline_are_refused_beside_own_nodes() -> None:
     one, other = (Pipeline(batch_size=1, num_threads=1, device_id=None) for _ in range(2))
     with one:
         foreign = fn.external_source(name="foreign")
@@ -83,13 +83,13 @@ def test_bad_calls_are_refused_at_once_and_name_the_line(call: Any, kind: type[E
     assert "test_graph.py" in str(caught.value)
 
 
-def test_python_can_say_what_a_misspelt_operator_was_meant_to_be() -> None:
+def test_misspelt_operator_gets_a_suggestion() -> None:
     with pytest.raises(AttributeError, match="no operator 'rezise'") as caught:
         _ = fn.rezise
     assert (caught.value.name, caught.value.obj) == ("rezise", fn)
 
 
-def test_a_gpu_node_is_no_input_of_a_cpu_operator() -> None:
+def test_gpu_node_is_refused_by_a_cpu_operator() -> None:
     on_gpu = fn.external_source(name="x").gpu()
     assert on_gpu.device == "gpu"
     assert on_gpu.cpu().device == "cpu"
@@ -115,7 +115,7 @@ def test_ops_and_fn_come_from_one_declaration() -> None:
             assert argument.name in inspect.signature(function).parameters
 
 
-def test_an_operator_class_keeps_its_arguments() -> None:
+def test_operator_class_keeps_its_arguments() -> None:
     draw = ops.random.Uniform(range=(3.0, 4.0))
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(draw(), draw(range=(5.0, 6.0)))
@@ -125,7 +125,7 @@ def test_an_operator_class_keeps_its_arguments() -> None:
     assert ((second >= 5) & (second < 6)).all()
 
 
-def test_constants_take_types_as_dali_does() -> None:
+def test_constants_take_types_as_in_dali() -> None:
     for value, dtype in ((1, np.int32), (1.5, np.float32), (True, np.bool_), (np.float64(1), np.float64)):
         assert types.Constant(value).array().dtype == dtype
     assert types.Constant(2, shape=(2, 2)).array().tolist() == [[2, 2], [2, 2]]

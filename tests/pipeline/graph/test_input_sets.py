@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call: the results, and the random numbers that they share."""
+"""Several sets of inputs in one call: the results, and their common random numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._graph import DataNode, Graph
 
-PICTURES = np.random.default_rng(0).integers(0, 255, (2, 12, 16, 3), np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 255, (2, 12, 16, 3), np.uint8)
 
 
 def library(name: str) -> Any:
@@ -31,8 +31,8 @@ def flat(made: Any) -> list[Any]:
 def run(d: Any, graph: Any) -> tuple[Any, list[Any]]:
     pipe = d.Pipeline(batch_size=2, num_threads=1, device_id=None, seed=7)
     with pipe:
-        a = d.fn.external_source(lambda: PICTURES, layout="HWC")
-        b = d.fn.external_source(lambda: PICTURES[:, ::-1].copy(), layout="HWC")
+        a = d.fn.external_source(lambda: IMAGES, layout="HWC")
+        b = d.fn.external_source(lambda: IMAGES[:, ::-1].copy(), layout="HWC")
         made = graph(d, a, b)
         pipe.set_outputs(*flat(made))
     pipe.build()
@@ -54,7 +54,7 @@ def run(d: Any, graph: Any) -> tuple[Any, list[Any]]:
         lambda d, a, b: d.fn.cast([a, b], dtype=d.types.INT16, name="several"),
         lambda d, a, b: d.fn.resize([a, b], size=(12, 16), save_attrs=True),
     ],
-    ids=["two", "one", "an argument for all", "several inputs", "class", "name", "several outputs"],
+    ids=["two", "one", "one argument for all", "several inputs", "class", "name", "several outputs"],
 )
 def test_results_equal_dali(graph: Any) -> None:
     ours, theirs = run(library("pipeline"), graph), run(library("nvidia.dali"), graph)
@@ -63,13 +63,13 @@ def test_results_equal_dali(graph: Any) -> None:
 
 
 @pytest.mark.parity
-def test_all_sets_have_the_same_random_numbers() -> None:
+def test_sets_have_the_same_random_numbers() -> None:
     def graph(d: Any, a: Any, b: Any) -> Any:
         return d.fn.noise.gaussian([a, a], stddev=30.0)
 
     for name in ("pipeline", "nvidia.dali"):
         first, second = run(library(name), graph)[1]
-        assert first == second != PICTURES[1].tolist()
+        assert first == second != IMAGES[1].tolist()
 
 
 def described() -> tuple[DataNode, ...]:
@@ -81,13 +81,13 @@ def test_random_numbers_stay_the_same_when_a_set_is_pruned_and_in_bytes() -> Non
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None, seed=3)
     pipe.set_outputs(*described()[1:])
     for each in (pipe, Pipeline.deserialize(pipe.serialize())):
-        second, third, other = (batch.as_array() for batch in each.run(x=PICTURES))
+        second, third, other = (batch.as_array() for batch in each.run(x=IMAGES))
         np.testing.assert_array_equal(second, third)
         assert (second != other).any()
         each.close()
 
 
-def test_the_first_set_has_the_name() -> None:
+def test_first_set_has_the_name() -> None:
     assert Graph.from_outputs(described()).find("noise.gaussian")[0].name == "noise"
 
 

@@ -38,7 +38,7 @@ def batches(feed: list[Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("feed", [RAGGED, DENSE], ids=["ragged", "dense"])
 @pytest.mark.parametrize("memory", [False, True])
-def test_each_sample_goes_its_way(feed: list[Any], memory: bool) -> None:
+def test_samples_take_their_branches(feed: list[Any], memory: bool) -> None:
     def describe(x: Any, way: Any) -> Any:
         shift = fn.cast(way, dtype=types.UINT8) + np.uint8(1)  # read in a branch, described outside of it
         turned = fn.flip(x, horizontal=0, vertical=1)  # forms a chain with the next operators
@@ -69,9 +69,9 @@ def test_branches_in_branches() -> None:
 
     for (result, mark), way in zip(run(describe, *batches(RAGGED)), WAYS, strict=True):
         for number, chosen in enumerate(way):
-            picture = RAGGED[number]
-            more = 2 if len(picture) > 5 else 1
-            expected = [(picture + more, more), (picture[:, ::-1], 3), (picture, 4)][chosen]
+            image = RAGGED[number]
+            more = 2 if len(image) > 5 else 1
+            expected = [(image + more, more), (image[:, ::-1], 3), (image, 4)][chosen]
             assert np.array_equal(result.at(number), expected[0])
             assert mark.at(number) == expected[1]
 
@@ -98,7 +98,7 @@ def test_failures_name_the_samples_of_the_whole_batch() -> None:
         assert [failure.sample for failure in caught.value.failures] == [3, 5]
 
 
-def test_the_graph_travels(tmp_path: Any) -> None:
+def test_graph_travels(tmp_path: Any) -> None:
     pipe = Pipeline(batch_size=6, num_threads=1, device_id=None)
     with pipe:
         x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
@@ -111,7 +111,7 @@ def test_the_graph_travels(tmp_path: Any) -> None:
     copy.close()
 
 
-def test_values_of_a_branch_stay_in_it() -> None:
+def test_values_of_a_branch_are_local() -> None:
     x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
     with branch(way, 0):
         inner = fn.flip(x)
@@ -134,12 +134,12 @@ def test_values_of_a_branch_stay_in_it() -> None:
         (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number per sample"),
     ],
 )
-def test_what_can_not_be_merged(describe: Any, match: str) -> None:
+def test_branches_that_cannot_be_merged_are_refused(describe: Any, match: str) -> None:
     with pytest.raises(OperatorError, match=match):
         run(lambda *nodes: (describe(*nodes),), *batches(DENSE))
 
 
-def test_branches_return_alike() -> None:
+def test_branches_must_return_the_same_number_of_outputs() -> None:
     x, way = fn.external_source(name="x"), fn.external_source(name="way")
     with pytest.raises(ArgumentValueError, match="different numbers of outputs"):
         select(way, [lambda: (x, x), lambda: x])

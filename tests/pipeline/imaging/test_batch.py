@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the package was instal
 EXTENTS = [(60, 50), (37, 91), (224, 300), (5, 4), (1, 1), (130, 9)]
 
 
-def pictures(channels: int) -> list[np.ndarray]:
+def sample_images(channels: int) -> list[np.ndarray]:
     numbers = np.random.default_rng(channels)
     return [numbers.integers(0, 256, (height, width, channels), np.uint8) for height, width in EXTENTS]
 
@@ -58,8 +58,8 @@ def one_by_one(images: list[np.ndarray], regions: Any, size: tuple[int, int], **
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("size", [(32, 40), (224, 224), (17, 33), (1, 3), (100, 1)], ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_gives_the_same_bits(channels: int, size: tuple[int, int], antialias: bool) -> None:
-    images = pictures(channels)
+def test_batch_gives_the_bits_of_single_images(channels: int, size: tuple[int, int], antialias: bool) -> None:
+    images = sample_images(channels)
     images = [image[: 7 * size[0], : 7 * size[1]] for image in images]  # the batch call can't shrink further
     heights, widths = (np.array([image.shape[axis] for image in images], float) for axis in (0, 1))
     regions = np.stack([heights * 0.1, widths * 0.3 - 1, heights * 0.9 + 1.5, widths], axis=1)
@@ -76,7 +76,7 @@ def test_gives_the_same_bits(channels: int, size: tuple[int, int], antialias: bo
 
 
 def test_rows_may_lie_apart() -> None:
-    images = [image[::2, 1:] for image in pictures(3) if image.shape[1] > 1]
+    images = [image[::2, 1:] for image in sample_images(3) if image.shape[1] > 1]
     copies = [image.copy() for image in images]
     np.testing.assert_array_equal(made(batch_of(images)), made(batch_of(copies)))
 
@@ -90,24 +90,24 @@ def test_rows_may_lie_apart() -> None:
         {"size": (0, 40)},
     ],
 )
-def test_extremes_do_not_fit(options: dict[str, Any]) -> None:
-    assert not batch_of(pictures(3), **options).fits()
+def test_extreme_sizes_are_refused(options: dict[str, Any]) -> None:
+    assert not batch_of(sample_images(3), **options).fits()
 
 
-def test_other_pictures_do_not_fit() -> None:
-    images = pictures(3)
+def test_unsuitable_images_are_refused() -> None:
+    images = sample_images(3)
     assert batch_of(images).fits()
     assert not batch_of([image[:, ::2] for image in images]).fits()
     assert not batch_of([image[:, :, ::-1] for image in images]).fits()
     assert not batch_of([image[:0] for image in images]).fits()
-    assert not batch_of(pictures(1)).fits()
-    assert not batch_of(pictures(5)).fits()
-    assert not batch_of([*images[:-1], pictures(4)[0]]).fits()
+    assert not batch_of(sample_images(1)).fits()
+    assert not batch_of(sample_images(5)).fits()
+    assert not batch_of([*images[:-1], sample_images(4)[0]]).fits()
 
 
-def test_what_does_not_fit_together_is_refused() -> None:
+def test_arguments_that_do_not_fit_together_are_refused() -> None:
     assert compiled is not None
-    image = pictures(3)[0]
+    image = sample_images(3)[0]
     table = np.array([[image.ctypes.data, *image.shape[:2], image.strides[0]]], np.int64)
     good: dict[str, Any] = {
         "table": table,

@@ -44,7 +44,7 @@ def samples(dtype: str) -> Any:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("source", DALI_TYPES)
-def test_casts_as_dali_does(source: str) -> None:
+def test_cast_equals_dali(source: str) -> None:
     values = samples(source)
     for target, kind in DALI_TYPES.items():
         if target == source:
@@ -66,7 +66,7 @@ def test_nan_becomes_zero() -> None:
     values=hnp.arrays(np.float64, hnp.array_shapes(max_dims=4, max_side=5), elements=st.floats(-400, 400)),
     target=st.sampled_from(["uint8", "int8", "int16", "uint32", "int64"]),
 )
-def test_rounds_half_away_and_clamps(values: Any, target: str) -> None:
+def test_cast_rounds_half_away_and_clamps(values: Any, target: str) -> None:
     limits = np.iinfo(target)
     exact = np.sign(values) * np.floor(np.abs(values) + 0.5)
     out = np.empty(values.shape, target)
@@ -74,7 +74,7 @@ def test_rounds_half_away_and_clamps(values: Any, target: str) -> None:
     np.testing.assert_array_equal(out, np.clip(exact, float(limits.min), float(limits.max)).astype(target))
 
 
-def test_same_dtype_is_not_copied() -> None:
+def test_array_of_the_same_dtype_is_not_copied() -> None:
     values = np.arange(3)
     assert convert(values, values.dtype) is values
     out = np.empty_like(values)
@@ -88,7 +88,7 @@ COLORS = np.stack(np.meshgrid(*[np.arange(0, 256, 5)] * 3, indexing="ij"), -1).r
 @pytest.mark.parity
 @pytest.mark.parametrize("source", COLOR_CHANNELS)
 @pytest.mark.parametrize("target", COLOR_CHANNELS)
-def test_converts_colors_as_dali_does(source: str, target: str) -> None:
+def test_color_conversion_equals_dali(source: str, target: str) -> None:
     image = np.arange(256, dtype=np.uint8).reshape(1, 256, 1) if source == "GRAY" else COLORS
     found = convert_color(image, source, target)
     if source == target:
@@ -107,7 +107,7 @@ def test_converts_colors_as_dali_does(source: str, target: str) -> None:
     assert (difference > 0).mean() < 1 / 300
 
 
-def test_says_what_is_wrong_with_colors() -> None:
+def test_color_errors_name_the_mistake() -> None:
     with pytest.raises(ValueError, match="unknown colour space"):
         convert_color(COLORS, "RGB", "HSV")
     with pytest.raises(ValueError, match="has 1 channels"):

@@ -12,7 +12,7 @@ from pipeline._imaging.info import peek
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import oracle
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 
 dali_types = pytest.importorskip("nvidia.dali.types")
 
@@ -28,7 +28,7 @@ DALI_FAILS = {("jpeg cmyk", "ANY_DATA"), ("jpeg gray", "ANY_DATA")}
 @pytest.mark.parity
 @pytest.mark.parametrize("output_type", OUTPUT_TYPES)
 @pytest.mark.parametrize("name", ENCODED)
-def test_decodes_what_dali_decodes(name: str, output_type: str) -> None:
+def test_decoding_equals_dali(name: str, output_type: str) -> None:
     if (name, output_type) in DALI_FAILS:
         pytest.skip("DALI does not decode this")
     expected = oracle.decode(ENCODED[name], output_type=getattr(dali_types, output_type))
@@ -43,7 +43,7 @@ def test_decodes_what_dali_decodes(name: str, output_type: str) -> None:
 @pytest.mark.parametrize(
     "name", ["jpeg 420", "png rgb", "png 16 rgb", "png 16 gray", "ppm 16", "tiff 16 rgb", "bmp rgb"]
 )
-def test_other_dtypes_keep_what_the_file_has(name: str, output_type: str) -> None:
+def test_other_dtypes_keep_the_values_of_the_file(name: str, output_type: str) -> None:
     rounded = ("YCbCr",) if "tiff" not in name else ("YCbCr", "GRAY")
     for dtype in (np.uint16, np.int16, np.float32):
         wanted = getattr(dali_types, {"uint16": "UINT16", "int16": "INT16", "float32": "FLOAT"}[np.dtype(dtype).name])
@@ -57,7 +57,7 @@ def test_other_dtypes_keep_what_the_file_has(name: str, output_type: str) -> Non
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_applies_exif_orientation_as_dali_does(kind: str, orientation: int) -> None:
+def test_exif_orientation_equals_dali(kind: str, orientation: int) -> None:
     encoded = with_orientation(smooth(), kind, orientation)
     for adjust in (True, False):
         expected = oracle.decode(encoded, adjust_orientation=adjust)
@@ -83,7 +83,7 @@ def test_peek_agrees_with_decode(name: str) -> None:
     assert info.format == {"jpeg 2000": "jpeg2000", "pgm text": "ppm", "pbm": "ppm"}.get(name, name.split()[0])
 
 
-def test_reads_the_first_frame_of_a_gif() -> None:
+def test_gif_gives_its_first_frame() -> None:
     frames = [Image.fromarray(smooth(seed=seed)).quantize(32) for seed in (1, 2)]
     buffer = io.BytesIO()
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
@@ -92,7 +92,7 @@ def test_reads_the_first_frame_of_a_gif() -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "progressive", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "GIF"])
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
-def test_refuses_truncated_pictures(kind: str, share: float) -> None:
+def test_truncated_images_are_refused(kind: str, share: float) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (64, 80, 3), dtype=np.uint8)
     options = {"format": "JPEG", "progressive": True} if kind == "progressive" else {"format": kind}
     buffer = io.BytesIO()
@@ -103,7 +103,7 @@ def test_refuses_truncated_pictures(kind: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 2, 20, 500])
-def test_a_jpeg_without_its_end_is_truncated(missing: int) -> None:
+def test_jpeg_without_its_end_is_truncated(missing: int) -> None:
     with pytest.raises(DecodeError, match="truncated"):
         decode(JPEG[:-missing])
 
@@ -115,17 +115,17 @@ def test_a_jpeg_without_its_end_is_truncated(missing: int) -> None:
         (b"hello world" * 9, "not an image"),
         (b"\xff\xd8\xff" + b"x" * 500, "before its size"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "before its size"),
-        (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|picture"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|image"),
     ],
 )
-def test_says_what_is_wrong_with_the_data(encoded: bytes, reason: str) -> None:
+def test_data_errors_name_the_mistake(encoded: bytes, reason: str) -> None:
     for function in (peek, decode):
         with pytest.raises(DecodeError, match=reason):
             function(encoded)
     assert issubclass(DecodeError, PipelineError)
 
 
-def test_refuses_arrays_that_hold_no_bytes() -> None:
+def test_arrays_that_do_not_hold_bytes_are_refused() -> None:
     with pytest.raises(DecodeError, match="1-D uint8"):
         decode(np.zeros((4, 4), np.uint8))
     with pytest.raises(DecodeError, match="1-D uint8"):
@@ -133,7 +133,7 @@ def test_refuses_arrays_that_hold_no_bytes() -> None:
 
 
 @pytest.mark.parity
-def test_gets_over_damage_that_dali_gets_over() -> None:
+def test_damage_that_dali_tolerates_is_tolerated() -> None:
     damaged = bytearray(JPEG)
     middle = len(damaged) // 2
     damaged[middle : middle + 2] = b"\xff\xd5"
@@ -141,12 +141,12 @@ def test_gets_over_damage_that_dali_gets_over() -> None:
     np.testing.assert_array_equal(decode(JPEG + b"trailing"), decode(JPEG))
 
 
-def test_skips_bytes_between_the_segments_of_a_jpeg() -> None:
+def test_bytes_between_the_segments_of_a_jpeg_are_skipped() -> None:
     start = JPEG.index(b"\xff\xda")
     np.testing.assert_array_equal(decode(JPEG[:start] + b"\0\0\0" + JPEG[start:]), decode(JPEG))
 
 
-def test_every_kind_of_buffer() -> None:
+def test_buffers_of_every_kind() -> None:
     expected = decode(JPEG)
     spaced = np.repeat(np.frombuffer(JPEG, np.uint8), 2)[::2]
     for encoded in (bytearray(JPEG), memoryview(JPEG), np.frombuffer(JPEG, np.uint8), spaced):
@@ -155,7 +155,7 @@ def test_every_kind_of_buffer() -> None:
 
 @pytest.mark.parametrize("name", ["jpeg 420", "jpeg gray", "jpeg cmyk", "png rgb"])
 @pytest.mark.parametrize("output_type", OUTPUT_TYPES)
-def test_writes_into_the_given_memory(name: str, output_type: str) -> None:
+def test_decode_writes_into_the_given_memory(name: str, output_type: str) -> None:
     expected = decode(ENCODED[name], output_type=output_type)
     out = np.empty_like(expected)
     assert decode(ENCODED[name], output_type=output_type, out=out) is out
@@ -165,7 +165,7 @@ def test_writes_into_the_given_memory(name: str, output_type: str) -> None:
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
+def test_region_lies_in_the_upright_image(orientation: int) -> None:
     encoded = with_orientation(smooth(), "JPEG", orientation)
     whole = decode(encoded)
     np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13)), whole[5:16, 7:20])

@@ -16,7 +16,7 @@ compiled = native.compiled
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 
 
-def test_it_is_built_where_there_is_a_compiler() -> None:
+def test_module_is_built_where_there_is_a_compiler() -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     assert compiled is not None
@@ -30,7 +30,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def picture(*shape: int) -> np.ndarray:
+def sample_image(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).integers(0, 256, shape, np.uint8)
 
 
@@ -43,7 +43,7 @@ SIZES = [(24, 31), (224, 224), (1, 1), (3, 100)]
 @pytest.mark.parametrize("interp", ["linear", "cubic", "lanczos3", "gaussian", "triangular"])
 @pytest.mark.parametrize("planar", [False, True])
 def test_resize_gives_the_same(shape: tuple[int, ...], interp: str, planar: bool, without: pytest.MonkeyPatch) -> None:
-    image = picture(*shape)
+    image = sample_image(*shape)
     regions = [None, (0.3, 0.2, shape[0] - 0.4, shape[1] * 0.7), (shape[0], 0, -2.5, shape[1] + 3)]
     for size in SIZES:
         for region in regions:
@@ -63,7 +63,7 @@ def test_resize_gives_the_same(shape: tuple[int, ...], interp: str, planar: bool
 
 @needs_compiled
 def test_resize_reads_views_and_writes_views() -> None:
-    image = picture(80, 90, 3)
+    image = sample_image(80, 90, 3)
     view = image[5:70, 11:60]
     room = np.zeros((33, 44, 3), np.uint8)
     out = room[1:31, 2:42]
@@ -82,7 +82,7 @@ def test_resize_reads_views_and_writes_views() -> None:
 def test_normalize_gives_the_same(
     shape: tuple[int, int, int], mirror: bool, planes_first: bool, without: pytest.MonkeyPatch
 ) -> None:
-    image = picture(*shape)
+    image = sample_image(*shape)
     if planes_first:
         image = np.ascontiguousarray(image.transpose(2, 0, 1)).transpose(1, 2, 0)
     scale, bias = np.linspace(0.01, 0.03, shape[2]).tolist(), np.linspace(-2.0, 1.0, shape[2]).tolist()
@@ -97,16 +97,16 @@ def test_normalize_gives_the_same(
 
 @needs_compiled
 @pytest.mark.parametrize("interp", ["linear", "cubic"])
-def test_where_a_single_channel_lies_says_nothing(interp: str) -> None:
-    plane = picture(1, 80, 90).transpose(1, 2, 0)
+def test_strides_of_a_single_channel_are_ignored(interp: str) -> None:
+    plane = sample_image(1, 80, 90).transpose(1, 2, 0)
     options = {"region": (40.0, 41.0, 60.0, 62.0), "interp": interp}
     np.testing.assert_array_equal(resize(plane, (30, 40), **options), resize(plane.copy(), (30, 40), **options))
 
 
 @needs_compiled
-def test_where_a_single_column_lies_says_nothing() -> None:
+def test_strides_of_a_single_column_are_ignored() -> None:
     assert compiled is not None
-    column = picture(20, 2, 3)[:, ::2]
+    column = sample_image(20, 2, 3)[:, ::2]
     made, expected = np.empty((2, 10, 5, 3), np.uint8)
     compiled.resample_linear(column, made, 0, 0, 20, 1, True)
     compiled.resample_linear(column.copy(), expected, 0, 0, 20, 1, True)
@@ -114,9 +114,9 @@ def test_where_a_single_column_lies_says_nothing() -> None:
 
 
 @needs_compiled
-def test_weights_are_taken_as_they_are() -> None:
+def test_weights_are_used_unchanged() -> None:
     assert compiled is not None
-    image = picture(20, 20, 3)
+    image = sample_image(20, 20, 3)
     whole, less = np.empty((2, 10, 10, 3), np.uint8)
     _, _, first, weights = plan_taps(20, 10, 0.0, 20.0, "linear", True)
     compiled.resample(image, whole, first, weights, first, weights)
@@ -125,9 +125,9 @@ def test_weights_are_taken_as_they_are() -> None:
 
 
 @needs_compiled
-def test_weights_that_leave_the_picture_are_refused() -> None:
+def test_weights_that_leave_the_image_are_refused() -> None:
     assert compiled is not None
-    image, out = picture(20, 20, 3), np.empty((10, 10, 3), np.uint8)
+    image, out = sample_image(20, 20, 3), np.empty((10, 10, 3), np.uint8)
     _, _, *taps = plan_taps(20, 10, 0.0, 20.0, "linear", True)
     compiled.resample(image, out, *taps, *taps)
     for wrong in (taps[0] + 1, taps[0] - 1, taps[0][:-1]):
@@ -159,21 +159,21 @@ def test_arrays_of_another_kind_are_refused(source: np.ndarray, target: np.ndarr
 
 
 @needs_compiled
-def test_a_result_that_does_not_fit_is_refused() -> None:
+def test_result_that_does_not_fit_is_refused() -> None:
     assert compiled is not None
     values = np.ones(3, np.float32).tobytes()
     for shape in ((10, 10, 1), (10, 9, 3), (9, 10, 3)):
         with pytest.raises(ValueError, match="don't fit"):
-            compiled.normalize(picture(10, 10, 3), np.empty(shape, np.float32), False, values, values)
+            compiled.normalize(sample_image(10, 10, 3), np.empty(shape, np.float32), False, values, values)
     with pytest.raises(ValueError, match="don't fit"):
-        compiled.normalize(picture(10, 10, 3), np.empty((10, 10, 3), np.float32).T, False, values, values)
+        compiled.normalize(sample_image(10, 10, 3), np.empty((10, 10, 3), np.float32).T, False, values, values)
     read_only = np.empty((3, 10, 10), np.float32)
     read_only.flags.writeable = False
     with pytest.raises((ValueError, BufferError), match=r"read-only|not writ"):
-        compiled.normalize(picture(10, 10, 3), read_only.transpose(1, 2, 0), False, values, values)
+        compiled.normalize(sample_image(10, 10, 3), read_only.transpose(1, 2, 0), False, values, values)
 
 
-def test_it_can_be_left_out() -> None:
+def test_module_can_be_left_out() -> None:
     program = (
         "import os; os.environ['DALI_PROXY_NATIVE'] = '0'; from pipeline._imaging import native; print(native.compiled)"
     )

@@ -31,7 +31,7 @@ DALI_TYPES = {
 @pytest.mark.parametrize("layout", ["CHW", "HWC"])
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("source", [np.uint8, np.int16, np.float32])
-def test_normalizes_as_dali_does(dtype: Any, layout: str, mirror: bool, source: Any) -> None:
+def test_normalize_equals_dali(dtype: Any, layout: str, mirror: bool, source: Any) -> None:
     image = np.random.default_rng(0).integers(0, 256, (50, 60, 3)).astype(source)
     factor = 1.0 if dtype in (np.float32, np.float16) else 30.0
     (expected,) = oracle.run(
@@ -82,7 +82,7 @@ def reference(
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_window_agrees_with_the_definition(data: st.DataObject) -> None:
+def test_windows_agree_with_the_definition(data: st.DataObject) -> None:
     height, width, channels = (data.draw(st.integers(1, 12)) for _ in range(3))
     window = (*(data.draw(st.integers(-5, 14)) for _ in range(2)), *(data.draw(st.integers(1, 12)) for _ in range(2)))
     mirror, layout = data.draw(st.booleans()), data.draw(st.sampled_from(["CHW", "HWC"]))
@@ -108,7 +108,7 @@ def test_additional_channels_are_filled() -> None:
     assert out[:, 0, 0].tolist() == [20, 20, 20, 9]
 
 
-def test_writes_into_a_slot_of_a_batch() -> None:
+def test_normalize_writes_into_a_slot_of_a_batch() -> None:
     image = np.random.default_rng(0).integers(0, 256, (8, 9, 3), dtype=np.uint8)
     batch = np.full((3, 3, 8, 9), -1, np.float32)
     crop_mirror_normalize(image, batch[1])
@@ -126,7 +126,7 @@ def test_writes_into_a_slot_of_a_batch() -> None:
         ({"window": (-1, 0, 8, 9), "fill": [1, 2]}, "2 fill values"),
     ],
 )
-def test_says_what_does_not_fit(arguments: dict[str, Any], reason: str) -> None:
+def test_normalize_errors_name_the_mismatch(arguments: dict[str, Any], reason: str) -> None:
     out = arguments.pop("out", np.empty((3, 8, 9), np.float32))
     with pytest.raises(ValueError, match=reason):
         crop_mirror_normalize(np.zeros((8, 9, 3), np.uint8), out, **arguments)

@@ -63,7 +63,7 @@ SIZES = [
 @pytest.mark.parametrize("interp", DALI_TYPES)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.float32])
 @pytest.mark.parametrize("antialias", [True, False])
-def test_whole_images_are_resized_as_dali_does(interp: str, dtype: Any, antialias: bool) -> None:
+def test_whole_images_are_resized_as_in_dali(interp: str, dtype: Any, antialias: bool) -> None:
     images = [noise(*source, 1 + index % 5, dtype) for index, (source, _) in enumerate(SIZES)]
     for image, (_, target) in zip(images, SIZES, strict=True):
         size = [float(extent) for extent in target]
@@ -76,7 +76,7 @@ def test_whole_images_are_resized_as_dali_does(interp: str, dtype: Any, antialia
 @pytest.mark.parity
 @pytest.mark.parametrize("interp", [name for name in DALI_TYPES if name != "triangular"])
 @pytest.mark.parametrize("region", [(3.0, 5.0, 30.0, 60.0), (40.5, 2.25, 7.75, 63.5), (47.9, 63.7, 0.3, 0.2)])
-def test_regions_are_resized_as_dali_does(interp: str, region: tuple[float, ...]) -> None:
+def test_regions_are_resized_as_in_dali(interp: str, region: tuple[float, ...]) -> None:
     image = noise(48, 64, 3, np.float32)
     for size in ((19, 23), (70, 90), (19, 90)):
         (expected,) = oracle.run(
@@ -92,7 +92,7 @@ def test_regions_are_resized_as_dali_does(interp: str, region: tuple[float, ...]
 
 
 @pytest.mark.parity
-def test_each_axis_has_its_own_filter() -> None:
+def test_axes_have_their_own_filters() -> None:
     image = noise(48, 64, 3, np.uint8)
     for lower, raiser in (("linear", "cubic"), ("lanczos3", "nearest"), ("nearest", "linear")):
         (expected,) = oracle.run(
@@ -137,7 +137,7 @@ def dense_triangle(extent: int, size: int, low: float, high: float) -> Array:
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_any_shape_and_region_agrees_with_the_definition(data: st.DataObject) -> None:
+def test_shapes_and_regions_agree_with_the_definition(data: st.DataObject) -> None:
     extents = st.integers(1, 90)
     height, width, channels = data.draw(extents), data.draw(extents), data.draw(st.integers(1, 6))
     size = (data.draw(extents), data.draw(extents))
@@ -212,7 +212,7 @@ def test_names_of_filters() -> None:
 
 
 @pytest.mark.parametrize(("shape", "size"), [((0, 4, 3), (2, 2)), ((4, 4, 3), (0, 2)), ((4,), (2, 2))])
-def test_refuses_what_has_no_pixels(shape: tuple[int, ...], size: tuple[int, int]) -> None:
+def test_images_without_pixels_are_refused(shape: tuple[int, ...], size: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="can't resize"):
         resize(np.zeros(shape, np.uint8), size)
 

@@ -15,7 +15,7 @@ dali_fn = pytest.importorskip("nvidia.dali.fn")
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_any_window_agrees_with_padding_by_numpy(data: st.DataObject) -> None:
+def test_windows_agree_with_padding_by_numpy(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4))
     axes = data.draw(st.integers(1, len(shape)))
     start = [data.draw(st.integers(-8, 8)) for _ in range(axes)]
@@ -39,7 +39,7 @@ def test_any_window_agrees_with_padding_by_numpy(data: st.DataObject) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("policy", ["pad", "trim_to_shape"])
-def test_slices_as_dali_does(policy: str) -> None:
+def test_slices_equal_dali(policy: str) -> None:
     image = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
     (expected,) = oracle.run(
         lambda data: dali_fn.slice(
@@ -51,7 +51,7 @@ def test_slices_as_dali_does(policy: str) -> None:
     np.testing.assert_array_equal(extract(image, (-1, 3), (4, 5), policy=policy, fill=[9, 8, 7]), expected)
 
 
-def test_what_lies_inside_is_a_view() -> None:
+def test_window_inside_is_a_view() -> None:
     image = np.zeros((5, 6, 3), np.uint8)
     assert extract(image, (1, 1), (2, 2)).base is image
     assert extract(image, (1, 1), (2, 2), policy="pad").base is image
@@ -74,6 +74,6 @@ def test_fill_values_run_along_the_channels_and_are_clamped() -> None:
         ({"start": (0, 9), "shape": (1, 1), "policy": "pad", "fill": [1, 2]}, "2 fill values"),
     ],
 )
-def test_says_what_does_not_fit(arguments: dict[str, Any], reason: str) -> None:
+def test_window_errors_name_the_mismatch(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         extract(np.zeros((5, 6, 3), np.uint8), **arguments)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Child:
-    """A forked child that runs `target` and exits with 0, or prints what it raised and exits with 1."""
+    """A forked child that runs `target` and exits with 0, or prints the exception and exits with 1."""
 
     def __init__(self, target: Callable[[], object]) -> None:
         self.pid = os.fork()
@@ -20,7 +20,7 @@ class Child:
             try:
                 target()
                 code = 0
-            except BaseException:  # noqa: BLE001 - whatever it is, the parent must see that it failed
+            except BaseException:  # noqa: BLE001 - the parent must learn of every failure
                 traceback.print_exc()
             finally:
                 sys.stderr.flush()
@@ -31,7 +31,7 @@ class Child:
         os.waitpid(self.pid, 0)
 
     def join(self, timeout: float = 60.0) -> None:
-        """Wait for the child, which must exit with 0."""
+        """Wait for the child, and check that it exits with 0."""
         fd = os.pidfd_open(self.pid)
         try:
             ready, _, _ = select.select([fd], [], [], timeout)
@@ -53,7 +53,7 @@ class Gate:
         os.write(self.writer, b"x")
 
     def wait(self, timeout: float = 60.0) -> None:
-        assert select.select([self.reader], [], [], timeout)[0], "nobody opened the gate"
+        assert select.select([self.reader], [], [], timeout)[0], "the gate was never opened"
         os.read(self.reader, 1)
 
     def close(self) -> None:

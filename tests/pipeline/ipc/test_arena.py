@@ -26,7 +26,7 @@ KIB = 1024
 
 
 class Peer:
-    """A socket that shows whether the reader is there."""
+    """A socket that shows whether the reader exists."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.fileno = sock.fileno
@@ -34,7 +34,7 @@ class Peer:
 
 
 class Pair:
-    """An arena and its reader in one process, joined by calls instead of a channel."""
+    """An arena and its reader in one process, connected by calls instead of a channel."""
 
     def __init__(self, nbytes=64 * KIB, peer=None, **options):
         self.writer = CompletionWriter()
@@ -53,7 +53,7 @@ class Pair:
         self.reader.detach(segment_id)
 
     def submit(self, *blocks):
-        """Begin a request that is the only owner of the blocks from now on."""
+        """Begin a request, which becomes the only owner of the blocks."""
         seq = self.arena.submit(blocks)
         self.writer.begin(seq)
         return seq
@@ -89,7 +89,7 @@ ARRAYS = [
     np.zeros((0, 3), np.uint8),
     np.broadcast_to(np.uint8(7), (3, 3)),
     np.arange(100_003, dtype=np.uint8)[1:],
-    np.arange(70_000, dtype=np.float32),  # larger than what is copied with the GIL
+    np.arange(70_000, dtype=np.float32),  # too large for a copy with the GIL
 ]
 
 
@@ -106,7 +106,7 @@ def test_samples_are_read_as_written(make_pair, array):
     assert not view.flags.writeable
 
 
-def test_write_copies_a_sample_at_once(make_pair):
+def test_write_copies_a_sample_immediately(make_pair):
     pair = make_pair()
     buffer = np.zeros(10, np.uint8)
     block = pair.arena.write(buffer)
@@ -129,7 +129,7 @@ def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
     assert pair.arena.in_flight == 0
 
 
-def test_block_in_use_does_not_stop_the_arena(make_pair):
+def test_used_block_does_not_stop_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
     kept = pair.arena.write(np.full(KIB, 77, np.uint8))
     for number in range(300):
@@ -149,7 +149,7 @@ def test_finalizers_release_blocks(make_pair):
             self.arena, self.block = arena, arena.write(array)
             self.cycle = self
 
-    gc.disable()  # a collection just then would make a holder too old for the next one
+    gc.disable()  # a collection at this moment would make a holder too old for the next one
     try:
         for _ in range(50):
             Holder(pair.arena, np.zeros(10 * KIB, np.uint8))
@@ -160,7 +160,7 @@ def test_finalizers_release_blocks(make_pair):
     assert pair.attached == [64 * KIB]
 
 
-def test_a_batch_larger_than_the_arena_makes_it_grow(make_pair):
+def test_batch_larger_than_the_arena_makes_it_grow(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     blocks = [pair.arena.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
     for number, block in enumerate(blocks):
@@ -168,8 +168,8 @@ def test_a_batch_larger_than_the_arena_makes_it_grow(make_pair):
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
 
 
-def test_an_interrupt_while_the_arena_grows(make_pair):
-    """The reader knows the new segment already; the writer, which was interrupted, takes another."""
+def test_interrupt_while_the_arena_grows(make_pair):
+    """The reader already knows the new segment; the interrupted writer creates another one."""
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     attach = pair.arena._attach
 
@@ -185,7 +185,7 @@ def test_an_interrupt_while_the_arena_grows(make_pair):
     assert pair.reader.view(block.segment_id, block.offset, (KIB,), np.uint8).all()
 
 
-def test_one_sample_larger_than_the_arena(make_pair):
+def test_sample_larger_than_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     block = pair.arena.write(np.full(700 * KIB, 3, np.uint8))
     assert pair.reader.view(block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
@@ -207,9 +207,9 @@ def test_idle_segment_is_detached(make_pair):
     assert pair.arena.capacity == 64 * KIB
 
 
-def test_grows_for_requests_ahead_then_waits(make_pair):
+def test_ring_grows_for_requests_ahead_then_waits(make_pair):
     pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
-    for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
+    for _ in range(2):  # a request of 60 KiB is in flight, another one of 60 KiB is being written
         pair.submit(*[pair.arena.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
     assert pair.arena.capacity == 128 * KIB
     with pytest.raises(ChannelTimeoutError, match="request 0 wasn't read"):
@@ -219,7 +219,7 @@ def test_grows_for_requests_ahead_then_waits(make_pair):
     pair.arena.write(np.zeros(20 * KIB, np.uint8))
 
 
-def test_a_full_arena_waits_until_a_request_is_completed(make_pair):
+def test_full_arena_waits_until_a_request_is_completed(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
     seq = pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
     wait, waiting = pair.completions.wait, threading.Event()
@@ -236,7 +236,7 @@ def test_a_full_arena_waits_until_a_request_is_completed(make_pair):
     reader.join()
 
 
-def test_a_thread_that_waits_for_room_lets_others_submit(make_pair):
+def test_thread_that_waits_for_room_lets_others_submit(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
     pair.submit(pair.arena.write(np.zeros(30 * KIB, np.uint8)))
     other = pair.arena.write(np.zeros(30 * KIB, np.uint8))
@@ -272,19 +272,19 @@ def test_closing_ends_a_wait_for_room(make_pair):
     assert raised
 
 
-def test_a_full_arena_notices_that_its_reader_is_gone(make_pair):
+def test_full_arena_detects_that_its_reader_is_gone(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     with ours:
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
         pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
-        with pytest.raises(ChannelClosedError, match="gone"):  # it has no timeout: else it would wait for ever
+        with pytest.raises(ChannelClosedError, match="gone"):  # without a timeout, it would wait forever otherwise
             pair.arena.write(np.zeros(60 * KIB, np.uint8))
         timer.join()
 
 
-def test_a_reader_that_is_killed_ends_the_wait(make_pair):
+def test_reader_that_is_killed_ends_the_wait(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     gate = Gate()
     with ours:
@@ -300,7 +300,7 @@ def test_a_reader_that_is_killed_ends_the_wait(make_pair):
     gate.close()
 
 
-def test_a_forked_child_can_not_use_the_arena_nor_disturb_it(make_pair):
+def test_forked_child_cannot_use_or_disturb_the_arena(make_pair):
     pair = make_pair()
     blocks = [pair.arena.write(np.ones(100, np.uint8))]
     (block,) = blocks
@@ -354,7 +354,7 @@ def test_completions_in_any_order_publish_the_prefix(make_pair):
         pair.writer.begin(5)
 
 
-def test_a_closed_arena_says_so(make_pair):
+def test_closed_arena_says_so(make_pair):
     pair = make_pair()
     pair.arena.close()
     with pytest.raises(ChannelClosedError):
@@ -371,7 +371,7 @@ rows = st.tuples(
 
 @given(st.lists(rows, min_size=1, max_size=4), st.sampled_from(["uint8", "int16", "float64"]))
 @settings(max_examples=400)
-def test_no_row_reaches_outside_of_its_segment(table, dtype):
+def test_rows_never_reach_outside_of_their_segment(table, dtype):
     pair = Pair(64 * KIB)
     try:
         pair.arena.write(np.zeros(1, np.uint8))
@@ -406,7 +406,7 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
         pair.close()
 
 
-def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
+def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair = make_pair()
     pair.arena.write(np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
@@ -415,7 +415,7 @@ def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
         pair.reader.view(0, 0, (0, 2**47, 2**47), "uint8")
 
 
-def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
+def test_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
     pair = make_pair()
     block = pair.arena.write(np.zeros(1, np.uint8))
     assert block.segment_id == 0
@@ -452,7 +452,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     block = pair.arena.write(np.full(10, 4, np.uint8))
     row = np.array([[0, block.offset, 10]])
     early = reader.batch(row, np.uint8)
-    assert not early.pinned  # and usable, however long it takes
+    assert not early.pinned  # and is usable, however long it takes
     memory, on_pinned = waiting.pop()
     on_pinned(np.asarray(Pinned(memory)))
     late = reader.batch(row, np.uint8)
@@ -469,7 +469,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     assert Pinned.held == 0
 
 
-def test_a_batch_is_pinned_when_all_its_segments_are(make_pair):
+def test_batch_is_pinned_when_all_its_segments_are(make_pair):
     waiting = []
     reader = ArenaReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
     for number in range(2):

@@ -43,7 +43,7 @@ def channels():
 
 @pytest.fixture
 def raw():
-    """A channel, and a bare socket at its other end."""
+    """A channel and a bare socket at its other end."""
     ours, theirs = Channel.pair(CODEC)
     yield ours, theirs
     ours.close()
@@ -60,7 +60,7 @@ def test_messages_arrive_in_order_both_ways(channels):
         assert left.receive(1).message == Note(-number, b"x" * number)
 
 
-def test_a_large_message_needs_a_reader_and_gets_through(channels):
+def test_large_message_needs_a_reader_and_gets_through(channels):
     left, right = channels
     data = os.urandom(5 << 20)
     thread = threading.Thread(target=left.send, args=(Note(1, data),))
@@ -90,7 +90,7 @@ def test_hundreds_of_descriptors_travel_with_one_message():
     left, right = (Channel(sock, CODEC, max_fds=MAX_FRAME_FDS) for sock in socket.socketpair())
     pipes = [os.pipe() for _ in range(150)]
     try:
-        left.post(Note(0, b"x" * (1 << 20)))  # the socket is full: what follows waits
+        left.post(Note(0, b"x" * (1 << 20)))  # the socket is full: later messages wait
         left.post(Note(1), [writing for _, writing in pipes])
         for _, writing in pipes:
             os.close(writing)
@@ -103,7 +103,7 @@ def test_hundreds_of_descriptors_travel_with_one_message():
             os.write(fd, b"%d" % number)
             assert os.read(pipes[number][0], 10) == b"%d" % number
         received[1].close_fds()
-        assert all(os.read(reading, 1) == b"" for reading, _ in pipes)  # nobody else has them open
+        assert all(os.read(reading, 1) == b"" for reading, _ in pipes)  # no other process has them open
     finally:
         for reading, _ in pipes:
             os.close(reading)
@@ -113,7 +113,7 @@ def test_hundreds_of_descriptors_travel_with_one_message():
 
 def test_posting_never_waits_and_keeps_descriptors_alive(channels):
     left, right = channels
-    for number in range(40):  # more than the socket takes
+    for number in range(40):  # more than the socket's buffer
         fd = os.memfd_create(str(number))
         os.write(fd, b"%d" % number)
         left.post(Note(number, bytes(100_000)), (fd,))
@@ -137,7 +137,7 @@ def flood(channel):
 
 def test_posting_to_a_peer_that_does_not_read_overflows(channels):
     left, _ = channels
-    with pytest.raises(ChannelOverflowError, match="doesn't read"):  # and doesn't wait: nobody will ever read
+    with pytest.raises(ChannelOverflowError, match="doesn't read"):  # and doesn't wait: there will never be a reader
         flood(left)
 
 
@@ -148,14 +148,14 @@ def test_deadlines(channels):
     with pytest.raises(ChannelTimeoutError):
         left.send(Note(1, bytes(4 << 20)), timeout=0.05)
     assert isinstance(ChannelTimeoutError(), TimeoutError)
-    thread = threading.Thread(target=left.send, args=(Note(2),))  # what timed out goes first, and whole
+    thread = threading.Thread(target=left.send, args=(Note(2),))  # the message that timed out goes first, completely
     thread.start()
     assert len(right.receive(30).message.data) == 4 << 20
     assert right.receive(30).message == Note(2)
     thread.join()
 
 
-def test_the_end_comes_after_what_was_sent(channels):
+def test_end_comes_after_the_sent_messages(channels):
     left, right = channels
     left.send(Note(1))
     left.close()
@@ -190,7 +190,7 @@ def test_closing_wakes_a_thread_that_waits(channels, waiting):
     assert len(errors) == 1
 
 
-def test_a_peer_that_is_killed_is_noticed():
+def test_killed_peer_is_detected():
     ours, theirs = Channel.pair(CODEC)
     gate = Gate()
     child = Child(gate.wait)
@@ -222,7 +222,7 @@ def test_many_threads_send_and_messages_stay_whole(channels):
         thread.join()
 
 
-def test_a_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
+def test_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
     left, right = channels
     gate = Gate()
 
@@ -242,7 +242,7 @@ def test_a_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
     gate.close()
 
 
-def test_a_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):
+def test_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):
     ours, theirs = raw
     fds = len(os.listdir("/proc/self/fd"))
     number, body = CODEC.encode(Note(1))

@@ -35,7 +35,7 @@ KEY = secrets.token_bytes(32)
 
 
 class Echo:
-    """A server on a thread that answers every `Ask`; its numbers below zero make it fail."""
+    """A server on a thread that answers every `Ask`; negative numbers make it fail."""
 
     def __init__(self, path, **options):
         self.path = str(path)
@@ -96,7 +96,7 @@ def test_clients_are_served(echo):
     assert echo.opened == [os.getpid()] * 2
 
 
-def test_a_client_of_another_process_may_die(echo):
+def test_client_of_another_process_may_die(echo):
     gate = Gate()
 
     def talk():
@@ -113,13 +113,13 @@ def test_a_client_of_another_process_may_die(echo):
     gate.close()
 
 
-def test_a_wrong_key_is_refused(echo):
+def test_wrong_key_is_refused(echo):
     with pytest.raises(AuthenticationError, match="keys differ"):
         connect(echo.path, b"another", CODEC)
     assert echo.opened == []
 
 
-def test_a_server_that_does_not_know_the_key_is_refused(tmp_path):
+def test_server_that_does_not_know_the_key_is_refused(tmp_path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
     listener.listen()
@@ -158,7 +158,7 @@ def test_server_that_ends_during_the_handshake_is_not_a_refusal(tmp_path):
     listener.close()
 
 
-def test_a_proof_can_not_be_replayed_or_reflected():
+def test_proof_cannot_be_replayed_or_reflected():
     one, two = authentication.ServerHandshake(KEY), authentication.ServerHandshake(KEY)
     proof = authentication.ClientHandshake(KEY).proof(one.greeting)
     answer = one.answer(proof)
@@ -175,7 +175,7 @@ def test_another_user_is_refused(echo, monkeypatch):
     assert echo.opened == []
 
 
-def test_client_that_never_authenticates_delays_no_other_and_is_dropped(tmp_path):
+def test_client_that_never_authenticates_is_dropped_and_delays_no_other(tmp_path):
     patient, strict = Echo(tmp_path / "p"), Echo(tmp_path / "s", handshake_timeout=0.1)
     try:
         for echo in (patient, strict):
@@ -216,7 +216,7 @@ def test_noise_in_place_of_a_proof_is_dropped(echo, noise):
 
 def test_client_that_does_not_read_delays_no_other_and_is_closed(echo):
     with echo.connect() as greedy, echo.connect() as other:
-        with suppress(ChannelClosedError):  # the server may have had enough before the last one
+        with suppress(ChannelClosedError):  # the server may have closed the connection before the last message
             for number in range(30):
                 greedy.send(Ask(number, 1 << 20))
         other.send(Ask(7))
@@ -225,7 +225,7 @@ def test_client_that_does_not_read_delays_no_other_and_is_closed(echo):
         assert "doesn't read" in str(error)
 
 
-def test_a_client_that_reads_slowly_gets_everything(echo):
+def test_client_that_reads_slowly_gets_all_messages(echo):
     with echo.connect() as slow:
         for number in range(6):
             slow.send(Ask(number, 1 << 20))
@@ -247,7 +247,7 @@ def test_failure_of_a_callback_ends_its_client_only(echo):
             bad.receive(30)
 
 
-def test_calls_from_other_threads_and_timers_run_on_the_servers(echo):
+def test_calls_from_other_threads_and_timers_run_on_the_server_thread(echo):
     threads = []
     done = threading.Event()
 
@@ -288,7 +288,7 @@ def test_calls_that_fail_do_not_end_the_server(echo, capsys):
     assert all(f"LookupError: {word}" in written for word in ("soon", "later", "watched"))
 
 
-def test_a_watched_descriptor(echo):
+def test_watched_descriptor(echo):
     gate = Gate()
     done = threading.Event()
 
@@ -317,7 +317,7 @@ def test_stopping_ends_all_clients_and_removes_the_socket(tmp_path):
     echo.server.close()
 
 
-def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path):
+def test_socket_that_a_dead_server_left_is_replaced(tmp_path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "s"))
     with pytest.raises(ChannelClosedError, match="no server listens"):
@@ -327,7 +327,7 @@ def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path):
     echo.close()
 
 
-def test_the_directory_may_be_removed_underneath(tmp_path):
+def test_directory_may_be_removed_while_in_use(tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     echo = Echo(folder / "s")
@@ -339,7 +339,7 @@ def test_the_directory_may_be_removed_underneath(tmp_path):
     echo.close()
 
 
-def test_a_path_longer_than_a_socket_address(tmp_path):
+def test_path_longer_than_a_socket_address(tmp_path):
     folder = tmp_path / ("d" * 120)
     folder.mkdir()
     echo = Echo(folder / "s")
@@ -348,7 +348,7 @@ def test_a_path_longer_than_a_socket_address(tmp_path):
     assert not os.path.exists(echo.path)
 
 
-def test_a_listener_that_does_not_answer(tmp_path):
+def test_listener_that_does_not_answer(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(0)
@@ -366,7 +366,7 @@ def test_a_listener_that_does_not_answer(tmp_path):
         assert time.monotonic() - started < 20
 
 
-def test_a_forked_child_does_not_keep_the_server_open(tmp_path):
+def test_forked_child_does_not_keep_the_server_open(tmp_path):
     echo = Echo(tmp_path / "s")
     channel = echo.connect()
     gate = Gate()
@@ -382,7 +382,7 @@ def test_a_forked_child_does_not_keep_the_server_open(tmp_path):
     channel.close()
 
 
-def test_a_forked_child_can_close_what_it_inherited_without_harm(echo):
+def test_forked_child_can_close_inherited_objects_safely(echo):
     with echo.connect() as channel:
 
         def close():

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S, wait_until
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CompletionWriter, CompletionReader]]:
-    monkeypatch.setattr(completion, "_GLANCE", 1000.0)  # only the bell ends a wait
+    monkeypatch.setattr(completion, "_GLANCE", 1000.0)  # only the bell ends waits
     writer = CompletionWriter()
     reader = CompletionReader(*map(os.dup, writer.fds))
     yield writer, reader
@@ -31,7 +31,7 @@ def _rings(writer: CompletionWriter) -> bool:
     return bool(poll.poll(0))
 
 
-def test_the_counter_has_no_gaps(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+def test_counter_has_no_gaps(pair: tuple[CompletionWriter, CompletionReader]) -> None:
     writer, reader = pair
     for seq in range(3):
         writer.begin(seq)
@@ -71,7 +71,7 @@ def test_bell_wakes_a_waiting_writer(pair: tuple[CompletionWriter, CompletionRea
     assert seen == list(range(1, 2_001))
 
 
-def test_a_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+def test_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, CompletionReader]) -> None:
     writer, reader = pair
     writer.begin(0)
     with pytest.raises(ChannelTimeoutError, match=r"request 0 wasn't read within 0\.01 s"):

@@ -19,27 +19,27 @@ def mapped(block_address: int) -> bool:
         return any(int(line.split("-")[0], 16) == block_address for line in maps)
 
 
-def test_two_mappings_share_their_bytes():
+def test_mappings_share_their_bytes():
     with SharedBlock.create(10_000) as block, SharedBlock.attach(os.dup(block.fd), 10_000) as other:
         block.array[9_999] = 7
         assert other.array[9_999] == 7
         assert other.array.shape == (10_000,)
 
 
-def test_a_block_has_no_name_and_is_not_inherited_by_programs():
+def test_block_has_no_name_and_is_not_inherited_by_programs():
     with SharedBlock.create(1) as block:
         assert os.readlink(f"/proc/self/fd/{block.fd}").startswith("/memfd:")
         assert not os.get_inheritable(block.fd)
 
 
-def test_the_size_is_fixed_for_good():
+def test_size_is_final():
     with SharedBlock.create(8192) as block:
         for size in (0, 4096, 16384):
             with pytest.raises(PermissionError):
                 os.ftruncate(block.fd, size)
 
 
-def test_the_mapping_lives_as_long_as_a_view_and_needs_no_descriptor():
+def test_mapping_lives_as_long_as_a_view_and_needs_no_descriptor():
     block = SharedBlock.create(4096)
     address = block.address
     view = block.array[100:200].view(np.int32)
@@ -53,7 +53,7 @@ def test_the_mapping_lives_as_long_as_a_view_and_needs_no_descriptor():
         _ = block.array
 
 
-def test_a_readonly_block_gives_a_readonly_array():
+def test_readonly_block_gives_a_readonly_array():
     with SharedBlock.create(64) as block:
         other = SharedBlock.attach(os.dup(block.fd), 64, writable=False)
         with pytest.raises(ValueError, match="read-only"):
@@ -89,7 +89,7 @@ def test_attach_refuses_and_closes_dangerous_descriptors():
         assert what
 
 
-def test_a_forked_child_shares_the_block():
+def test_forked_child_shares_the_block():
     with SharedBlock.create(16) as block:
 
         def write() -> None:
@@ -99,7 +99,7 @@ def test_a_forked_child_shares_the_block():
         assert block.array[3] == 33
 
 
-def test_without_memfd_the_memory_has_no_name_either(monkeypatch):
+def test_memory_has_no_name_without_memfd_either(monkeypatch):
     monkeypatch.setattr(memory, "_HAVE_MEMFD", False)
     before = set(os.listdir("/dev/shm"))
     with SharedBlock.create(5000) as block, SharedBlock.attach(os.dup(block.fd), 5000) as other:
@@ -124,6 +124,6 @@ def test_running_out_of_descriptors_names_the_limit():
 
 
 @pytest.mark.parametrize("nbytes", [0, -1])
-def test_a_block_needs_a_size(nbytes):
+def test_block_needs_a_size(nbytes):
     with pytest.raises(ValueError, match="above 0"):
         SharedBlock.create(nbytes)

@@ -59,7 +59,7 @@ def test_messages_survive_the_round_trip(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_a_message_without_fields():
+def test_message_without_fields():
     assert CODEC.decode(*CODEC.encode(Empty())) == Empty()
 
 
@@ -98,7 +98,7 @@ def test_values_that_do_not_fit_are_refused_on_both_sides(name):
         (3, b"\x90"),  # unknown type
         (2, b""),
         (2, b"\x90\x00"),  # trailing byte
-        (2, b"\x91\x00"),  # a field too many
+        (2, b"\x91\x00"),  # one field too many
         (2, b"\x80"),  # a map
         (2, b"\xc0"),  # nil
         (2, b"\xc1"),  # never used by msgpack
@@ -107,7 +107,7 @@ def test_values_that_do_not_fit_are_refused_on_both_sides(name):
         (2, b"\xdd\xff\xff\xff\xff"),  # an array of 4 billion
         (2, b"\x91" * 5000),  # very deep
         (1, CODEC.encode(GOOD)[1][:-1]),  # truncated
-        (1, b"\x9a" + b"\xa2\xff\xfe" * 10),  # no UTF-8
+        (1, b"\x9a" + b"\xa2\xff\xfe" * 10),  # invalid UTF-8
         (2, b"\x81\x91\x90\x00"),  # a key that can't be hashed or isn't text
     ],
 )
@@ -128,7 +128,7 @@ def test_noise_is_refused_or_a_valid_message(number, body):
 
 @given(st.data())
 @settings(max_examples=300)
-def test_a_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
+def test_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
     number, body = CODEC.encode(GOOD)
     body = bytearray(body)
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -141,7 +141,7 @@ def test_a_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
 
 @pytest.mark.parametrize("text", [os.fsdecode(b"caf\xe9"), "\ud800"])
 def test_text_with_surrogates_survives_the_round_trip(text):
-    """Paths that aren't UTF-8 have such text."""
+    """Paths that aren't UTF-8 contain such text."""
     message = replace(GOOD, text=text)
     assert CODEC.decode(*CODEC.encode(message)) == message
 
@@ -159,6 +159,6 @@ def test_codec_refuses_other_classes_than_messages():
             Codec(registry)
 
 
-def test_objects_that_are_not_messages_can_not_be_sent():
+def test_objects_that_are_not_messages_cannot_be_sent():
     with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))

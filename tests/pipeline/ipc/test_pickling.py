@@ -1,4 +1,4 @@
-"""Functions of the user in processes that don't run the user's script."""
+"""User functions in processes that don't run the user's script."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(*words: str, folder: Path, text: str = "") -> str:
     return done.stdout
 
 
-def test_functions_travel_from_wherever_they_are_defined(tmp_path: Path) -> None:
+def test_functions_defined_anywhere_can_be_sent(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(JOB)
     with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:

@@ -1,4 +1,4 @@
-"""Signal handlers run in waits only, and their exceptions are neither lost nor changed."""
+"""Signal handlers run only in waits, and their exceptions are neither lost nor changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.messages import Codec
-from pipeline._ipc.places import compiled
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 
 class LateError(TimeoutError):
@@ -37,7 +38,7 @@ def _alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_handler_is_called_after_the_block() -> None:
+def test_handler_is_called_after_the_block() -> None:
     done = False
 
     def block() -> None:
@@ -52,7 +53,7 @@ def test_a_handler_is_called_after_the_block() -> None:
     assert caught.value.__context__ is caught.value.__cause__ is None
 
 
-def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None:
+def test_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None:
     def wait() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         time.sleep(60)
@@ -65,9 +66,9 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
             try:
                 let_through(wait)
             except OSError:
-                pytest.fail("it was taken for an error of the system")
+                pytest.fail("it was mistaken for a system error")
             except Interrupted as interrupted:
-                by_handler = raised_by_handler(interrupted.args[0])
+                by_handler = is_interrupt(interrupted.args[0])
                 raise
 
     with pytest.raises(LateError) as caught:
@@ -76,7 +77,7 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
     assert caught.value.__context__ is None
 
 
-def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
+def test_keyboard_interrupt_of_a_library_is_not_mistaken_for_a_handlers() -> None:
     def reraise() -> None:
         try:
             signal.raise_signal(signal.SIGINT)
@@ -87,8 +88,8 @@ def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
         reraise()
     with pytest.raises(KeyboardInterrupt) as of_library:
         raise KeyboardInterrupt
-    assert raised_by_handler(of_handler.value)
-    assert not raised_by_handler(of_library.value)
+    assert is_interrupt(of_handler.value)
+    assert not is_interrupt(of_library.value)
 
 
 def test_wait_outside_a_block_raises_the_original_exception() -> None:
@@ -97,7 +98,7 @@ def test_wait_outside_a_block_raises_the_original_exception() -> None:
     assert let_through(max, 1, 2) == 2
 
 
-def test_other_threads_do_not_notice() -> None:
+def test_other_threads_are_not_affected() -> None:
     made = []
 
     def use() -> None:
@@ -111,7 +112,7 @@ def test_other_threads_do_not_notice() -> None:
     assert made == [2]
 
 
-def test_a_child_that_is_forked_inside_calls_handlers() -> None:
+def test_child_that_is_forked_inside_calls_handlers() -> None:
     with deferred_signals:
         pid = os.fork()
         if pid == 0:
@@ -120,7 +121,7 @@ def test_a_child_that_is_forked_inside_calls_handlers() -> None:
 
 
 @pytest.mark.skipif(compiled is None, reason="the Python variant may be torn while it replaces handlers")
-def test_no_block_is_left_half_done() -> None:
+def test_blocks_are_never_left_half_done() -> None:
     armed, raised, moments = False, 0, random.Random(1)
     steps = [0, 0]
 
@@ -150,7 +151,7 @@ def test_no_block_is_left_half_done() -> None:
     assert raised
 
 
-def test_an_alarm_while_a_connection_is_made(tmp_path: Path) -> None:
+def test_alarm_while_connecting(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)

@@ -76,15 +76,15 @@ def _kernel(x: npt.NDArray[np.float64], filter: DALIInterpType) -> npt.NDArray[n
 
 
 def resize(
-    picture: npt.NDArray[Any],
+    image: npt.NDArray[Any],
     size: tuple[int, int],
     roi: npt.ArrayLike | None = None,
     filter: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     antialias: bool = True,
 ) -> npt.NDArray[np.float64]:
     """Resize an HWC image, in float64."""
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     y0, x0, y1, x1 = (0, 0, height, width) if roi is None else np.asarray(roi, np.float64)
     rows = weights(y0, y1, height, size[0], filter, antialias)
     columns = weights(x0, x1, width, size[1], filter, antialias)
-    return np.asarray(np.einsum("ay,yxc,bx->abc", rows, picture.astype(np.float64), columns, optimize=True))
+    return np.asarray(np.einsum("ay,yxc,bx->abc", rows, image.astype(np.float64), columns, optimize=True))

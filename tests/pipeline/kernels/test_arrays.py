@@ -71,7 +71,7 @@ def test_standardize(runner: Any, way: str, target: str) -> None:
         np.testing.assert_allclose(ours.astype(np.float64), exact, atol=0.51 if target == "uint8" else 1e-4)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_arrays_that_do_not_fit_are_refused() -> None:
     a, b = Samples.from_arrays([np.zeros((2, 3), np.float32)]), Samples.from_arrays([np.zeros((3, 3), np.float32)])
     strided = Samples.from_arrays([np.zeros((4, 3), np.float32)[::2]])
     with pytest.raises(PipelineError, match="don't add up"):

@@ -16,14 +16,14 @@ SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (0, 4, 3))
 
 
 @pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("float64", "float64")])
-def test_two_axes(runner: Any, source: str, target: str) -> None:
+def test_blur_of_two_axes(runner: Any, source: str, target: str) -> None:
     rng = np.random.default_rng(5)
     feed = [rng.integers(0, 256, shape).astype(source) for shape in SHAPES]
     windows = [[gaussian_window(0.5 + number, 0), gaussian_window(0.0, 2 * number + 3)] for number in range(4)]
     made = [np.zeros(shape, target) for shape in SHAPES]
     runner.blur_axes(feed, made, first=0, windows=windows)
-    for picture, result, pair in zip(feed, made, windows, strict=True):
-        expected = blur(picture, pair, np.empty(picture.shape, target)).astype(np.float64)
+    for image, result, pair in zip(feed, made, windows, strict=True):
+        expected = blur(image, pair, np.empty(image.shape, target)).astype(np.float64)
         assert np.allclose(result, expected, rtol=0, atol=1 if target == "uint8" else 1e-3)
 
 
@@ -34,8 +34,8 @@ def test_other_axes(runner: Any, first: int, axes: int) -> None:
     windows = [[gaussian_window(0.8 + axis, 0) for axis in range(axes)]] * 2
     made = [np.zeros_like(sample) for sample in feed]
     runner.blur_axes(feed, made, first=first, windows=windows)
-    for picture, result in zip(feed, made, strict=True):
-        expected = picture.astype(np.float64)
+    for image, result in zip(feed, made, strict=True):
+        expected = image.astype(np.float64)
         for number, window in enumerate(windows[0]):
             reach = len(window) // 2
             lines = np.moveaxis(expected, first + number, -1)

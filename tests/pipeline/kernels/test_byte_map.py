@@ -25,29 +25,29 @@ def feed(channels: int = 3) -> list[Any]:
 
 def test_given_tables(runner: Any) -> None:
     tables = np.random.default_rng(6).integers(0, 256, (len(SHAPES), 256)).astype(np.uint8)
-    pictures = feed()
-    made = [np.zeros_like(picture) for picture in pictures]
-    runner.map_bytes(pictures, made, tables=tables)
-    for picture, result, table in zip(pictures, made, tables, strict=True):
-        assert np.array_equal(result, table[picture])
+    images = feed()
+    made = [np.zeros_like(image) for image in images]
+    runner.map_bytes(images, made, tables=tables)
+    for image, result, table in zip(images, made, tables, strict=True):
+        assert np.array_equal(result, table[image])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("rule", Rule)
 def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
-    pictures, factors = feed(channels), np.array([0.3, 1.7, 0.5, 1.0, 2.0])
-    made = [np.zeros_like(picture) for picture in pictures]
-    runner.map_counted_bytes(pictures, made, rule=rule, factors=factors)
-    for picture, result, factor in zip(pictures, made, factors, strict=True):
-        if not picture.size:
+    images, factors = feed(channels), np.array([0.3, 1.7, 0.5, 1.0, 2.0])
+    made = [np.zeros_like(image) for image in images]
+    runner.map_counted_bytes(images, made, rule=rule, factors=factors)
+    for image, result, factor in zip(images, made, factors, strict=True):
+        if not image.size:
             continue
-        counts = histograms(picture)
+        counts = histograms(image)
         tables = {
             Rule.EQUALIZATION: lambda c, f: equalization_tables(c),
             Rule.AUTO_CONTRAST: lambda c, f: auto_contrast_tables(c),
             Rule.CONTRAST: contrast_tables,
         }[rule](counts, factor)
-        expected = look_up(picture, tables, np.empty_like(picture)).astype(int)
+        expected = look_up(image, tables, np.empty_like(image)).astype(int)
         # A fused multiply-add may round a tie to the other side.
         assert np.abs(result.astype(int) - expected).max() <= (1 if rule is Rule.CONTRAST else 0)
 

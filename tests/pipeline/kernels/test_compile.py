@@ -67,7 +67,7 @@ def test_copies_of_all_ranks_compile_to_machine_code(ndim: int) -> None:
     check(copy(HALF, BYTE, ndim, scale=2.0, channel_axis=0 if ndim else None), "sm_80")
 
 
-def test_a_copy_of_more_than_two_billion_elements_compiles() -> None:
+def test_copy_of_more_than_two_billion_elements_compiles() -> None:
     defines = dict(copy(BYTE, FLOAT).defines) | {"INDEX": "uint64"}
     assert nvrtc.compile("strided_copy.cu", tuple(defines.items()), "sm_90") > 0
 
@@ -83,7 +83,7 @@ def test_resampling_compiles(src: np.dtype) -> None:
 
 @pytest.mark.parametrize(("layout", "rounded"), list(itertools.product(("CHW", "HWC"), (True, False))))
 @pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT], ids=str)
-def test_the_fused_kernel_compiles(dst: np.dtype, layout: str, rounded: bool) -> None:
+def test_fused_kernel_compiles(dst: np.dtype, layout: str, rounded: bool) -> None:
     for depth in (1, 3):
         shape = (depth, 2, 2) if layout == "CHW" else (2, 2, depth)
         launch = plan_crop_resize_normalize(
@@ -184,12 +184,12 @@ def test_joining_and_standardising_compile(dst: np.dtype) -> None:
 
 
 def test_tables_for_bytes_compile() -> None:
-    picture = batch(BYTE, 2, 2, 3)
-    given = plan_map_bytes(picture, picture, np.zeros((1, 256), np.uint8))
+    image = batch(BYTE, 2, 2, 3)
+    given = plan_map_bytes(image, image, np.zeros((1, 256), np.uint8))
     assert given is not None
     check(given, "sm_90")
     for rule in Rule:
-        check(CountedMap(picture, picture, rule).launches(0)[2], "compute_80")
+        check(CountedMap(image, image, rule).launches(0)[2], "compute_80")
 
 
 @pytest.mark.parametrize("src", ["uint8", "int8", "uint16", "int16", "float16", "float32"])
@@ -218,7 +218,7 @@ def test_jpeg_compiles() -> None:
     check(plan.launches(0)[0], "sm_90")
 
 
-def test_every_source_is_used_above() -> None:
+def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
         "blur.cu",

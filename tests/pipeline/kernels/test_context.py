@@ -31,7 +31,7 @@ def test_errors_name_the_call_and_survive_a_pickle() -> None:
     assert str(error) == "compiling x.cu failed: line 1: no"
 
 
-def test_a_missing_device_is_one_clear_error() -> None:
+def test_missing_device_is_one_clear_error() -> None:
     pytest.importorskip("cupy")
     with pytest.raises(DeviceError, match="device"):
         KernelContext(99)
@@ -40,7 +40,7 @@ def test_a_missing_device_is_one_clear_error() -> None:
 class TestOnTheGpu:
     pytestmark = on_gpu
 
-    def test_a_kernel_that_does_not_compile_shows_the_log(self) -> None:
+    def test_kernel_that_does_not_compile_shows_the_log(self) -> None:
         from pipeline._kernels.compiler import get_kernel
 
         with pytest.raises(KernelCompileError, match=r"(?s)nonsense.*error"):
@@ -77,7 +77,7 @@ class TestOnTheGpu:
                 thread.join(timeout=150)
         assert failures == []
 
-    def test_nothing_is_allocated_in_steady_state(self) -> None:
+    def test_steady_state_allocates_nothing(self) -> None:
         """Tables have a buffer for each launch in flight; timing decides how many launches of two per round overlap."""
         import cupy
 

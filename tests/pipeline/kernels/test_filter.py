@@ -28,20 +28,20 @@ def test_borders(runner: Any, border: Border, source: str, target: str) -> None:
     fills = np.array([0.0, 9.0, 100.0, 3.0])
     made = [np.zeros(shape, target) for shape in SHAPES]
     runner.filter_images(feed, made, windows=windows, anchors=anchors, border=border, fills=fills)
-    for number, picture in enumerate(feed):
+    for number, image in enumerate(feed):
         anchor = (int(anchors[number, 0]), int(anchors[number, 1]))
-        expected = np.empty(picture.shape, target)
-        filter2d(picture, windows[number], anchor, expected, border, float(fills[number]))
+        expected = np.empty(image.shape, target)
+        filter2d(image, windows[number], anchor, expected, border, float(fills[number]))
         tolerance = 1 if target == "uint8" else 1e-2
         assert np.allclose(made[number].astype(float), expected.astype(float), rtol=0, atol=tolerance)
 
 
-def test_only_where_the_window_lies_inside(runner: Any) -> None:
+def test_filter_without_border_covers_inner_windows(runner: Any) -> None:
     rng = np.random.default_rng(5)
-    picture, window = rng.random((9, 11, 2)).astype(np.float32), rng.random((3, 4)).astype(np.float32)
+    image, window = rng.random((9, 11, 2)).astype(np.float32), rng.random((3, 4)).astype(np.float32)
     made = [np.zeros((7, 8, 2), np.float32)]
-    runner.filter_images([picture], made, windows=[window], anchors=np.zeros((1, 2), np.int64))
-    assert np.allclose(made[0], filter2d(picture, window, (0, 0), np.empty((7, 8, 2), np.float32)), atol=1e-5)
+    runner.filter_images([image], made, windows=[window], anchors=np.zeros((1, 2), np.int64))
+    assert np.allclose(made[0], filter2d(image, window, (0, 0), np.empty((7, 8, 2), np.float32)), atol=1e-5)
 
 
 def test_samples_must_fit() -> None:

@@ -50,7 +50,7 @@ def test_cupy_has_the_calls() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.timeout(90)
-def test_two_processes_take_turns() -> None:
+def test_processes_take_turns() -> None:
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -86,7 +86,7 @@ def test_two_processes_take_turns() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
-def test_a_handle_that_means_nothing_is_an_error() -> None:
+def test_invalid_handle_is_an_error() -> None:
     from pipeline._kernels.errors import CudaError
 
     with pytest.raises(CudaError, match="cudaIpcOpenMemHandle"):
@@ -95,7 +95,7 @@ def test_a_handle_that_means_nothing_is_an_error() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
-def test_closing_twice() -> None:
+def test_close_may_be_called_twice() -> None:
     buffer = ExportedBuffer(0, 1 << 16)
     buffer.close()
     buffer.close()

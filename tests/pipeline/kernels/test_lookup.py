@@ -25,7 +25,7 @@ def test_values_by_number(runner: Any, source: str, target: str) -> None:
     assert [sample.ravel().tolist() for sample in made] == [[10, 20, 30, -1, -1, -1], [-1, 10], []]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_arrays_that_do_not_fit_are_refused() -> None:
     src, table = Samples.from_arrays([np.zeros(3, np.uint8)]), np.zeros(1, np.float32)
     with pytest.raises(PipelineError, match="the table in dtype"):
         plan_look_up(src, src, table)

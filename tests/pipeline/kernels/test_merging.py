@@ -34,7 +34,7 @@ def test_groups(arrays: list[np.ndarray], apart: tuple[int, ...], expected: list
     assert groups == expected
 
 
-def test_all_strides_have_to_agree() -> None:
+def test_strides_have_to_agree() -> None:
     extents = np.array([[4, 5, 3]])
     assert groups_of(extents, np.array([[15, 3, 1]]), np.array([[0, 0, 0]])) == [[0, 1, 2]]
     assert groups_of(extents, np.array([[15, 3, 1]]), np.array([[0, 0, 1]])) == [[0, 1], [2]]

@@ -35,7 +35,7 @@ def batch(dtype: str) -> list[Any]:
         ("std_dev", (2, 0), "uint8"),
     ],
 )
-def test_like_the_cpu(runner: Any, name: str, axes: tuple[int, ...], dtype: str) -> None:
+def test_reductions_equal_the_cpu(runner: Any, name: str, axes: tuple[int, ...], dtype: str) -> None:
     reduction, feed, made, expected, means = REDUCTIONS[name], batch(dtype), [], [], []
     target = result_dtype(reduction, dtype)
     for sample in feed:
@@ -54,7 +54,7 @@ def test_like_the_cpu(runner: Any, name: str, axes: tuple[int, ...], dtype: str)
 @pytest.mark.parametrize(
     ("name", "dtype"), [("sum", "int8"), ("mean", "int8"), ("rms", "uint8"), ("min", "bool"), ("max", "int8")]
 )
-def test_whole_numbers_wrap_around(runner: Any, name: str, dtype: str) -> None:
+def test_integers_wrap_around(runner: Any, name: str, dtype: str) -> None:
     feed = batch(dtype)
     expected = [reduce(sample, REDUCTIONS[name], (0, 1), np.dtype(dtype)) for sample in feed]
     made = [np.zeros(sample.shape, dtype) for sample in expected]
@@ -69,13 +69,13 @@ def test_nan_is_ignored_by_extremes(runner: Any) -> None:
     assert made[0].tolist() == [[3, 1]]
 
 
-def test_one_mean_a_sample(runner: Any) -> None:
+def test_mean_of_each_sample(runner: Any) -> None:
     feed, made = [np.float32([[1, 2], [3, 4]])], [np.zeros((1, 2), np.float32)]
     runner.reduce_axes(feed, made, REDUCTIONS["variance"], axes=(0,), means=[np.ones((), np.float32)])
     assert made[0].tolist() == [[2, 5]]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_arrays_that_do_not_fit_are_refused() -> None:
     src, dst = Samples.from_arrays([np.zeros((2, 3))]), Samples.from_arrays([np.zeros(3)])
     with pytest.raises(PipelineError, match="the number of elements"):
         ReductionPlan(src, dst, REDUCTIONS["sum"], axes=(1,))

@@ -18,7 +18,9 @@ from tests.pipeline.kernels import reference
 FILTERS = list(DALIInterpType)
 
 
-def pictures(seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channels: int = 3) -> list[npt.NDArray[Any]]:
+def sample_images(
+    seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channels: int = 3
+) -> list[npt.NDArray[Any]]:
     # Odd sizes, which the tests resize to even ones: no tap lies on the edge of a filter, where DALI's choice is noise.
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 25, (count, 2)) * 2 + 1
@@ -28,7 +30,7 @@ def pictures(seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channel
 def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
     """Return random regions, several of them reversed or beyond the image's edges."""
     rng = np.random.default_rng(seed)
-    sizes = np.array([picture.shape[:2] for picture in src])
+    sizes = np.array([image.shape[:2] for image in src])
     return np.concatenate([rng.uniform(-0.2, 1.0, (len(src), 2)), rng.uniform(0, 1.2, (len(src), 2))], 1) * np.tile(
         sizes, 2
     )
@@ -36,53 +38,53 @@ def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_resize_of_float_pictures(runner: Any, filter: DALIInterpType, antialias: bool) -> None:
-    src = pictures(1, dtype=np.float32)
+def test_resize_of_float_images(runner: Any, filter: DALIInterpType, antialias: bool) -> None:
+    src = sample_images(1, dtype=np.float32)
     sizes = [(16, 24), (60, 10), (4, 80), (2, 2)]
     dst = [np.zeros((*size, 3), np.float32) for size in sizes]
     runner.resample(src, dst, min_filter=filter, mag_filter=filter, antialias=antialias)
-    for picture, out, size in zip(src, dst, sizes, strict=True):
-        expected = reference.resize(picture, size, None, filter, antialias)
+    for image, out, size in zip(src, dst, sizes, strict=True):
+        expected = reference.resize(image, size, None, filter, antialias)
         np.testing.assert_allclose(out, expected, atol=2e-3, rtol=1e-5)
 
 
 @pytest.mark.parametrize("filter", FILTERS[:4], ids=str)
 def test_resize_of_regions_to_bytes(runner: Any, filter: DALIInterpType) -> None:
-    src = pictures(2, channels=1)
+    src = sample_images(2, channels=1)
     roi = regions(2, src)
     dst = [np.zeros((20, 31, 1), np.uint8) for _ in src]
     runner.resample(src, dst, roi=roi, min_filter=filter, mag_filter=filter)
-    for picture, out, region in zip(src, dst, roi, strict=True):
-        expected = np.clip(reference.resize(picture, (20, 31), region, filter), 0, 255)
+    for image, out, region in zip(src, dst, roi, strict=True):
+        expected = np.clip(reference.resize(image, (20, 31), region, filter), 0, 255)
         worst = np.abs(out - expected).max()
-        assert worst <= 0.501, f"region {region} of {picture.shape}: off by {worst}"
+        assert worst <= 0.501, f"region {region} of {image.shape}: off by {worst}"
 
 
 def test_filters_are_chosen_by_sample_and_axis(runner: Any) -> None:
-    src = pictures(3)
+    src = sample_images(3)
     low = [DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR, *[DALIInterpType.INTERP_CUBIC] * 2]
-    dst = [np.zeros((picture.shape[0] * 2, 2, 3), np.float32) for picture in src]
+    dst = [np.zeros((image.shape[0] * 2, 2, 3), np.float32) for image in src]
     runner.resample(src, dst, min_filter=low, mag_filter=DALIInterpType.INTERP_NN)
-    for picture, out, filter in zip(src, dst, low, strict=True):
-        rows = reference.weights(0, picture.shape[0], picture.shape[0], out.shape[0], DALIInterpType.INTERP_NN, True)
-        columns = reference.weights(0, picture.shape[1], picture.shape[1], 2, filter, True)
-        np.testing.assert_allclose(out, np.einsum("ay,yxc,bx->abc", rows, picture, columns), atol=2e-3)
+    for image, out, filter in zip(src, dst, low, strict=True):
+        rows = reference.weights(0, image.shape[0], image.shape[0], out.shape[0], DALIInterpType.INTERP_NN, True)
+        columns = reference.weights(0, image.shape[1], image.shape[1], 2, filter, True)
+        np.testing.assert_allclose(out, np.einsum("ay,yxc,bx->abc", rows, image, columns), atol=2e-3)
 
 
-def test_nearest_pixels_are_those_of_the_cpu_where_two_are_as_near(runner: Any) -> None:
+def test_nearest_pixels_equal_those_of_the_cpu_in_ties(runner: Any) -> None:
     rng = np.random.default_rng(8)
     src = [np.arange(extents.prod(), dtype=np.float32).reshape(*extents, 1) for extents in rng.integers(1, 40, (60, 2))]
     dst = [np.zeros((*size, 1), np.float32) for size in rng.integers(1, 40, (60, 2)).tolist()]
-    for regions_ in (None, np.array([[0, 1, *picture.shape[:2]] for picture in src], np.float64)):
+    for regions_ in (None, np.array([[0, 1, *image.shape[:2]] for image in src], np.float64)):
         runner.resample(src, dst, roi=regions_, min_filter=0, mag_filter=0)
-        for number, (picture, out) in enumerate(zip(src, dst, strict=True)):
+        for number, (image, out) in enumerate(zip(src, dst, strict=True)):
             region = None if regions_ is None else regions_[number]
-            expected = resize(picture, out.shape[:2], interp="nearest", region=region)
+            expected = resize(image, out.shape[:2], interp="nearest", region=region)
             np.testing.assert_array_equal(out, expected)
 
 
 def test_strided_sources_are_read_in_place(runner: Any) -> None:
-    whole = pictures(4, count=1)[0]
+    whole = sample_images(4, count=1)[0]
     src = [whole[1::2, 2:-1]]
     dst = [np.zeros((7, 9, 3), np.float32)]
     runner.resample(src, dst)
@@ -99,8 +101,8 @@ def test_strided_sources_are_read_in_place(runner: Any) -> None:
         ("HWC", "float16", True),
     ],
 )
-def test_the_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
-    src = pictures(5, count=6)
+def test_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
+    src = sample_images(5, count=6)
     roi, rng = regions(5, src), np.random.default_rng(5)
     mirror, flip = rng.integers(0, 2, 6).astype(bool), rng.integers(0, 2, 6).astype(bool)
     size, crop, shape = rng.integers(40, 60, (6, 2)), rng.integers(0, 8, (6, 2)), (26, 30)
@@ -125,9 +127,9 @@ def test_the_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str,
         np.testing.assert_array_equal(fused[i], parts[i], err_msg=f"sample {i}")
 
 
-def test_the_fused_kernel_against_the_reference(runner: Any) -> None:
-    src = pictures(6)
-    windows = [picture[1:, 2:] for picture in src]
+def test_fused_kernel_against_the_reference(runner: Any) -> None:
+    src = sample_images(6)
+    windows = [image[1:, 2:] for image in src]
     dst = [np.zeros((3, 24, 33), np.float32) for _ in src]
     runner.fused(windows, dst, mirror=[0, 1, 0, 1], scale=1 / 255, rounded=False)
     for i, (window, out) in enumerate(zip(windows, dst, strict=True)):
@@ -135,26 +137,26 @@ def test_the_fused_kernel_against_the_reference(runner: Any) -> None:
         np.testing.assert_allclose(out, expected[..., ::-1] if i % 2 else expected, atol=1e-5)
 
 
-def test_gray_pictures_go_through_the_fused_kernel(runner: Any) -> None:
-    src = pictures(7, channels=1)
+def test_gray_images_go_through_the_fused_kernel(runner: Any) -> None:
+    src = sample_images(7, channels=1)
     dst = [np.zeros((10, 12, 1), np.float16) for _ in src]
     runner.fused(src, dst, layout="HWC", scale=2, bias=1)
-    for picture, out in zip(src, dst, strict=True):
-        resized = reference.resize(picture, (10, 12))
+    for image, out in zip(src, dst, strict=True):
+        resized = reference.resize(image, (10, 12))
         assert np.abs(out - (resized * 2 + 1)).max() <= 1.3
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
+def test_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
     dali = pytest.importorskip("nvidia.dali")
-    picture = pictures(8, count=1, dtype=np.float32)[0]
-    height, width = picture.shape[:2]
+    image = sample_images(8, count=1, dtype=np.float32)[0]
+    height, width = image.shape[:2]
     roi = np.array([0.1 * height, 0.9 * width, 0.8 * height, 0.2 * width])
     pipe = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipe:
-        data = dali.fn.external_source(lambda: [picture], layout="HWC")
+        data = dali.fn.external_source(lambda: [image], layout="HWC")
         options = {"interp_type": dali.types.DALIInterpType(int(filter)), "antialias": antialias}
         whole = [dali.fn.resize(data, size=size, **options) for size in ((18, 60), (100, 8))]
         part = dali.fn.resize(data, size=(12, 40), roi_start=roi[:2].tolist(), roi_end=roi[2:].tolist(), **options)
@@ -162,13 +164,13 @@ def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
     pipe.build()
     outputs = [np.asarray(output.at(0)) for output in pipe.run()]
     for output, size, region in zip(outputs, ((18, 60), (100, 8), (12, 40)), (None, None, roi), strict=True):
-        expected = reference.resize(picture, size, region, filter, antialias)
+        expected = reference.resize(image, size, region, filter, antialias)
         # At the edges of its Gaussian, which doesn't end at 0, DALI includes or omits a tap depending on rounding.
         np.testing.assert_allclose(output, expected, atol=2.0 if filter == DALIInterpType.INTERP_GAUSSIAN else 0.02)
 
 
 def test_arguments_that_do_not_fit_are_errors() -> None:
-    src = Samples.from_arrays(pictures(9))
+    src = Samples.from_arrays(sample_images(9))
     with pytest.raises(PipelineError, match="channels"):
         ResamplePlan(src, Samples.from_arrays([np.zeros((2, 2, 4), np.uint8)] * 4))
     with pytest.raises(PipelineError, match="interpolation"):

@@ -19,7 +19,7 @@ def test_columns_of_ragged_arrays() -> None:
     assert not samples.is_contiguous()
 
 
-def test_a_dense_batch_is_its_samples() -> None:
+def test_dense_batch_equals_its_samples() -> None:
     batch = np.zeros((3, 4, 5), np.float32)
     dense, listed = Samples.dense(batch), Samples.from_arrays(list(batch))
     for column in ("pointers", "shapes", "strides"):
@@ -37,7 +37,7 @@ def test_packed_samples_are_aligned_and_do_not_overlap() -> None:
     assert ends[-1] <= (1 << 20) + nbytes
 
 
-def test_windows_are_numpys_slices() -> None:
+def test_windows_equal_slices_of_numpy() -> None:
     array = np.arange(60).reshape(5, 4, 3)
     view, window = array[1:4, 2:3], Samples.from_arrays([array]).window([1, 2, 0], [3, 1, 3])
     assert window.pointers[0] == view.ctypes.data
@@ -46,7 +46,7 @@ def test_windows_are_numpys_slices() -> None:
         Samples.from_arrays([array]).window([3, 0, 0], [3, 1, 3])
 
 
-def test_arrays_that_differ_are_an_error() -> None:
+def test_arrays_of_different_kinds_are_an_error() -> None:
     with pytest.raises(PipelineError, match="sample 1"):
         Samples.from_arrays([np.zeros(3), np.zeros(3, np.uint8)])
     with pytest.raises(PipelineError, match="at least one"):
@@ -71,6 +71,6 @@ def test_tables_are_packed_at_aligned_offsets() -> None:
     assert size == 6 * ALIGNMENT
 
 
-def test_a_batch_too_large_for_a_grid_is_an_error() -> None:
+def test_batch_too_large_for_a_grid_is_an_error() -> None:
     with pytest.raises(PipelineError, match="65536 samples"):
         Launch("strided_copy.cu", "strided_copy", (), (), (1, 65536))

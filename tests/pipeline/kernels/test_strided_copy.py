@@ -19,7 +19,7 @@ MEAN = np.array([0.485, 0.456, 0.406]) * 255
 STD = np.array([0.229, 0.224, 0.225]) * 255
 
 
-def pictures(seed: int, count: int = 5, channels: int = 3) -> list[npt.NDArray[np.uint8]]:
+def sample_images(seed: int, count: int = 5, channels: int = 3) -> list[npt.NDArray[np.uint8]]:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 40, (count, 2))
     return [rng.integers(0, 256, (*size, channels), dtype=np.uint8) for size in sizes]
@@ -64,7 +64,7 @@ def interpret(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_table_describes_windows_flips_and_permutations(seed: int) -> None:
+def test_table_describes_windows_flips_and_permutations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ndim = int(rng.integers(1, 5))
     axes = rng.permutation(ndim).tolist()
@@ -84,7 +84,7 @@ def test_the_table_describes_windows_flips_and_permutations(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_windows_with_fill(runner: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    src = pictures(seed)
+    src = sample_images(seed)
     start, step = rng.integers(-5, 30, (5, 3)), rng.choice([-1, 1], (5, 3))
     start[:, 2], step[:, 2] = 0, 1
     dst = outputs([(3, 9, 14)] * 5, np.uint8)
@@ -115,23 +115,23 @@ def test_crop_mirror_normalize_to_planes(runner: Any, dtype: str, width: int) ->
         np.testing.assert_allclose(dst[i], expected, atol=1e-6 if dtype == "float32" else 2e-3)
 
 
-def test_padded_channels_and_a_window_beyond_the_picture(runner: Any) -> None:
-    src = pictures(3)
+def test_padded_channels_and_a_window_beyond_the_image(runner: Any) -> None:
+    src = sample_images(3)
     dst = outputs([(4, 50, 48)] * 5, "float32")
     runner.strided_copy(
         src, dst, start=[-4, -2, 0], axes=(2, 0, 1), channel_axis=0, scale=0.5, bias=1, fill=[5, 6, 7, 8]
     )
-    for picture, out in zip(src, dst, strict=True):
+    for image, out in zip(src, dst, strict=True):
         expected = np.broadcast_to(np.array([5.0, 6, 7, 8])[:, None, None], (4, 50, 48)).copy()
-        height, width = picture.shape[:2]
-        expected[:3, 4 : 4 + height, 2 : 2 + width] = (picture * 0.5 + 1).transpose(2, 0, 1)
+        height, width = image.shape[:2]
+        expected[:3, 4 : 4 + height, 2 : 2 + width] = (image * 0.5 + 1).transpose(2, 0, 1)
         np.testing.assert_array_equal(out, expected)
 
 
 def test_normalisation_of_each_sample_keeping_the_layout(runner: Any) -> None:
-    src = pictures(4)
+    src = sample_images(4)
     scale, bias = np.arange(1, 16).reshape(5, 3) / 8, np.arange(15).reshape(5, 3)
-    dst = outputs([picture.shape for picture in src], "float32")
+    dst = outputs([image.shape for image in src], "float32")
     runner.strided_copy(src, dst, channel_axis=2, scale=scale, bias=bias)
     for i in range(5):
         np.testing.assert_allclose(dst[i], src[i] * scale[i] + bias[i], rtol=1e-6)
@@ -203,7 +203,7 @@ def test_casts_are_those_of_dali() -> None:
 
 
 def test_windows_outside_are_an_error_that_names_the_sample() -> None:
-    src, dst = Samples.from_arrays(pictures(1)), Samples.from_arrays(outputs([(1, 1, 3)] * 5, np.uint8))
+    src, dst = Samples.from_arrays(sample_images(1)), Samples.from_arrays(outputs([(1, 1, 3)] * 5, np.uint8))
     start = np.zeros((5, 3), int)
     start[3, 1] = 1000
     with pytest.raises(PipelineError, match="sample 3"):
@@ -211,7 +211,7 @@ def test_windows_outside_are_an_error_that_names_the_sample() -> None:
 
 
 def test_arguments_that_do_not_fit_are_errors() -> None:
-    src = Samples.from_arrays(pictures(1))
+    src = Samples.from_arrays(sample_images(1))
     dst = Samples.from_arrays(outputs(src.shapes, np.uint8))
     for options in ({"axes": (0, 0, 1)}, {"step": 0}, {"scale": [1, 2], "channel_axis": 2}):
         with pytest.raises(PipelineError):
@@ -222,7 +222,7 @@ def test_arguments_that_do_not_fit_are_errors() -> None:
         plan_strided_copy(src, Samples.from_arrays([np.zeros(shape, np.complex64) for shape in src.shapes]))
 
 
-def test_what_is_not_given_is_planned_as_if_it_were() -> None:
+def test_defaults_are_planned_like_given_arguments() -> None:
     rng = np.random.default_rng(4)
     source = Samples.packed(1 << 20, rng.integers(1, 9, (5, 3)), np.uint8)[0]
     target = Samples.packed(1 << 24, rng.integers(1, 9, (5, 3)), np.float32)[0]  # larger, smaller, or both

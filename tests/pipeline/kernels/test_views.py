@@ -8,7 +8,7 @@ import pytest
 from pipeline._kernels.views import DeviceView, Lease, lent_array
 
 
-def test_the_lease_ends_with_the_last_view() -> None:
+def test_lease_ends_with_the_last_view() -> None:
     ended: list[bool] = []
     lease = Lease(lambda: ended.append(True))
     views = [lease.view(0x1000 * i, (2, 3), "uint8", 0) for i in (1, 2)]
@@ -21,7 +21,7 @@ def test_the_lease_ends_with_the_last_view() -> None:
     assert ended == [True]
 
 
-def test_a_lease_ends_once() -> None:
+def test_lease_ends_once() -> None:
     ended: list[bool] = []
     lease = Lease(lambda: ended.append(True))
     lease.end()
@@ -30,7 +30,7 @@ def test_a_lease_ends_once() -> None:
     assert ended == [True]
 
 
-def test_the_array_interface_of_a_view() -> None:
+def test_array_interface_of_a_view() -> None:
     interface = DeviceView(4096, (2, 3), np.float16, 0, None).__cuda_array_interface__
     assert interface == {
         "shape": (2, 3),

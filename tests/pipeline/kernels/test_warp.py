@@ -25,12 +25,12 @@ def test_warps(runner: Any, ndim: int, source: str, target: str, fill: float | N
     matrices[..., -1] += 4
     runner.warp_affine(src, dst, matrices=matrices, nearest=nearest, fill=fill)
     tolerance = 0.0 if nearest else 1 if target != "float32" else 2e-2
-    for picture, out, matrix in zip(src, dst, matrices, strict=True):
-        expected = warp_affine(picture, matrix, out.shape[:-1], nearest=nearest, fill=fill, dtype=target)
+    for image, out, matrix in zip(src, dst, matrices, strict=True):
+        expected = warp_affine(image, matrix, out.shape[:-1], nearest=nearest, fill=fill, dtype=target)
         assert np.abs(out.astype(float) - expected.astype(float)).max() <= tolerance
 
 
-def test_what_does_not_fit_is_an_error() -> None:
+def test_arrays_that_do_not_fit_are_an_error() -> None:
     src = Samples.from_arrays([np.zeros((4, 5, 3))])
     with pytest.raises(PipelineError, match="can't be warped"):
         plan_warp_affine(src, src, np.zeros((1, 3, 4)))

@@ -26,7 +26,7 @@ def batch(size: int) -> Any:
         ((), None, True, 5),
     ],
 )
-def test_how_often_it_is_made(given: tuple[str, ...], arguments: Any, drawn: bool, made: int) -> None:
+def test_value_is_computed_as_often_as_needed(given: tuple[str, ...], arguments: Any, drawn: bool, made: int) -> None:
     calls = []
     node: Any = SimpleNamespace(argument_inputs=dict.fromkeys(given))
     cache = ArgumentCache(node, lambda batch, axes: calls.append(axes) or (batch.size, axes), arguments, drawn=drawn)
@@ -38,13 +38,13 @@ def test_how_often_it_is_made(given: tuple[str, ...], arguments: Any, drawn: boo
 def test_batches_of_changing_sizes() -> None:
     pipe = Pipeline(batch_size=4, num_threads=1, device_id=None)
     with pipe:
-        pictures = fn.external_source(name="pictures", layout="HWC")
-        resized = fn.resize(pictures, size=(4, 6))
+        images = fn.external_source(name="images", layout="HWC")
+        resized = fn.resize(images, size=(4, 6))
         outputs = fn.crop_mirror_normalize(resized, crop=(2, 3), mean=[1.0, 2, 3], dtype=types.FLOAT)
-        pipe.set_outputs(outputs, fn.crop_mirror_normalize(pictures, mirror=1, output_layout="HWC"))
+        pipe.set_outputs(outputs, fn.crop_mirror_normalize(images, mirror=1, output_layout="HWC"))
     for size in (4, 2, 3, 2, 4):
         given = [np.full((5 + n, 7, 3), 10 * n, np.uint8) for n in range(size)]
-        made, mirrored = pipe.run(pictures=given)
+        made, mirrored = pipe.run(images=given)
         assert len(made) == len(mirrored) == size
         for n in range(size):
             expected = np.broadcast_to(10.0 * n - np.array([1, 2, 3])[:, None, None], (3, 2, 3))

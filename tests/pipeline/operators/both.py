@@ -118,7 +118,7 @@ def refused_by_both(
     return caught.value
 
 
-def pictures(
+def sample_images(
     *shapes: tuple[int, ...], dtype: npt.DTypeLike = np.uint8, seed: int = 0, low: float = 0, high: float = 255
 ) -> list[Array]:
     """Return noise of some shapes."""
@@ -128,5 +128,5 @@ def pictures(
     return [generator.integers(int(low), int(high), shape, endpoint=True).astype(dtype) for shape in shapes]
 
 
-#: A ragged batch of HWC pictures.
+#: A ragged batch of HWC images.
 RAGGED = ((17, 23, 3), (31, 12, 3), (20, 20, 3))

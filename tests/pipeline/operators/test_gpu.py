@@ -1,8 +1,8 @@
 """Every image operator on the GPU against its CPU implementation, over random ragged batches.
 
-What moves data is exact. Normalisation rounds one multiplication and one addition in float32, in another order than
-the CPU. Resizing sums in float32, in another order, so rounded pixels may differ by 1. Sizes go from odd to even:
-then nothing lies on a tie, which the roundings of either side decide differently.
+Operators that move data are exact. Normalisation rounds one multiplication and one addition in float32, in another
+order than the CPU. Resizing sums in float32, in another order, so rounded pixels may differ by 1. Sizes change from odd
+to even, so that no value lies on a tie, which the two sides round differently.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 
 from pipeline import types
 from pipeline.errors import OperatorError
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth
-from tests.pipeline.operators.both import Array, difference, pictures, run_ours
+from tests.pipeline.imaging.images import encodings, pillow, smooth
+from tests.pipeline.operators.both import Array, difference, run_ours, sample_images
 
 pytestmark = pytest.mark.gpu
 
@@ -165,7 +165,7 @@ def feed_of(case: Case, dtype: str, generator: np.random.Generator) -> list[Arra
         extents = {"H": height, "W": width, "C": 3, "D": 5, "F": 2}
         shapes.append(tuple(extents[letter] for letter in case.layout))
     low, high = (0, 1) if dtype == "bool" else (-100, 100) if np.dtype(dtype).kind == "i" else (0, 120)
-    return pictures(*shapes, dtype=dtype, seed=int(generator.integers(1000)), low=low, high=high)
+    return sample_images(*shapes, dtype=dtype, seed=int(generator.integers(1000)), low=low, high=high)
 
 
 def on(device: str, case: Case) -> Callable[..., Any]:
@@ -217,7 +217,7 @@ def test_dense_batches_stay_dense(operator: str) -> None:
     with pipeline.Pipeline(batch_size=4, num_threads=1, device_id=0) as pipe:
         data = fn.external_source(name="x", layout="HWC").gpu()
         pipe.set_outputs(getattr(fn, operator)(data, **arguments))
-    (made,) = pipe.run(x=pictures((9, 11, 3), (13, 7, 3), (5, 5, 3)))
+    (made,) = pipe.run(x=sample_images((9, 11, 3), (13, 7, 3), (5, 5, 3)))
     assert made.dense is not None
     pipe.close()
 
@@ -231,7 +231,7 @@ def test_dense_batches_stay_dense(operator: str) -> None:
     ],
 )
 def test_errors_name_their_samples(operator: str, arguments: dict[str, Any], failed: list[int]) -> None:
-    feed = pictures((9, 9, 3), (8, 9, 3), (11, 13, 3))
+    feed = sample_images((9, 9, 3), (8, 9, 3), (11, 13, 3))
     with pytest.raises(OperatorError, match="for sample 1: the window") as caught:
         run_ours(lambda fn, _, x: getattr(fn, operator)(x.gpu(), **arguments), feed, layouts=["HWC"], device_id=0)
     assert [failure.sample for failure in caught.value.failures] == failed
@@ -289,7 +289,7 @@ def test_decoding_to_other_dtypes(table: dict[str, float]) -> None:
         assert apart <= tolerance
 
 
-def test_a_bad_picture_is_named_and_the_next_batch_arrives() -> None:
+def test_bad_image_is_named_and_the_next_batch_arrives() -> None:
     import pipeline
     from pipeline import fn
 
@@ -305,8 +305,8 @@ def test_a_bad_picture_is_named_and_the_next_batch_arrives() -> None:
     pipe.close()
 
 
-def test_decoded_pictures_keep_while_they_are_held() -> None:
-    """The decoder reuses memory, but not that of pictures that somebody still has."""
+def test_decoded_images_keep_while_they_are_held() -> None:
+    """The decoder reuses memory, except that of images that are still referenced."""
     import pipeline
     from pipeline import fn
 
@@ -321,13 +321,13 @@ def test_decoded_pictures_keep_while_they_are_held() -> None:
     pipe.close()
 
 
-def test_shapes_of_the_gpus_pictures_are_known_on_the_cpu() -> None:
-    feed = pictures((9, 11, 3), (13, 7, 3))
+def test_shapes_of_images_on_the_gpu_are_known_on_the_cpu() -> None:
+    feed = sample_images((9, 11, 3), (13, 7, 3))
     (made,) = run_ours(lambda fn, _, x: x.gpu().shape(), feed, layouts=["HWC"], device_id=0)
     assert [sample.tolist() for sample in made.samples] == [[9, 11, 3], [13, 7, 3]]
 
 
-def test_the_whole_way(table: dict[str, float]) -> None:
+def test_files_become_batches(table: dict[str, float]) -> None:
     feed = [np.frombuffer(encodings()["png rgb"], np.uint8)] * 4
 
     def graph(device: str) -> Callable[..., Any]:

@@ -37,7 +37,7 @@ pipe.close()
 
 @pytest.mark.parametrize("arguments", READERS.values(), ids=list(READERS))
 @pytest.mark.parametrize("depth", [1, 3])
-def test_a_run_goes_on_from_any_batch(arguments: dict[str, Any], depth: int, tmp_path: Path) -> None:
+def test_run_resumes_from_any_batch(arguments: dict[str, Any], depth: int, tmp_path: Path) -> None:
     files = write_files(tmp_path, 10)
     how = {"pipe_enable_checkpointing": True, "pipe_prefetch_queue_depth": depth, **arguments}
     whole = reading(files, 3, **how)
@@ -55,7 +55,7 @@ def test_a_run_goes_on_from_any_batch(arguments: dict[str, Any], depth: int, tmp
 
 
 @pytest.mark.parametrize("name", ["shuffled", "padded"])
-def test_a_serialized_pipeline_goes_on_in_another_process(name: str, tmp_path: Path) -> None:
+def test_serialized_pipeline_resumes_in_another_process(name: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, 10)
     pipe = reading(files, 4, pipe_enable_checkpointing=True, **READERS[name])
     take(pipe, 4)
@@ -69,7 +69,7 @@ def test_a_serialized_pipeline_goes_on_in_another_process(name: str, tmp_path: P
     pipe.close()
 
 
-def test_a_checkpoint_of_another_data_set_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_of_another_data_set_is_refused(tmp_path: Path) -> None:
     files = write_files(tmp_path, 10)
     pipe = reading(files, 3, pipe_enable_checkpointing=True)
     take(pipe, 1)

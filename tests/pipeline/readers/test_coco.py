@@ -127,12 +127,12 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
         ({"preprocessed_annotations": "x"}, "isn't supported yet"),
     ],
 )
-def test_what_is_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
+def test_bad_annotations_are_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(PipelineError, match=match):
         outputs("ours", root, **arguments)
 
 
-def test_arguments_that_are_missing() -> None:
+def test_missing_arguments_are_refused() -> None:
     with pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*pipeline.fn.readers.coco(annotations_file="x"))
     with pytest.raises(PipelineError, match="'file_root' is required"):
@@ -150,6 +150,6 @@ def test_run_lengths_as_numbers_and_as_text() -> None:
         mask_of_runs([*counts[:-1], 5], 5, 7)
 
 
-def test_polygons_outside_of_the_picture() -> None:
+def test_polygons_outside_of_the_image() -> None:
     assert not mask_of_polygon([-9, -9, -2, -9, -2, -2], 5, 5).any()
     assert mask_of_polygon([-9, -9, 99, -9, 99, 99, -9, 99], 5, 5).all()

@@ -96,7 +96,7 @@ def found(make: Callable[..., Any], **arguments: Any) -> Any:
     ],
     ids=str,
 )
-def test_what_is_found_equals_dali(arguments: dict[str, Any], root: Path) -> None:
+def test_found_files_equal_dali(arguments: dict[str, Any], root: Path) -> None:
     expected = found(dalis, file_root=str(root), **arguments)
     assert found(ours, file_root=str(root), **arguments) == expected
     assert found(ours, file_root=f"{root}{os.sep}", **arguments) == expected
@@ -176,7 +176,7 @@ def test_errors_when_built(arguments: dict[str, Any], message: str, root: Path, 
     pipe.close()
 
 
-def test_a_file_that_vanishes_costs_its_batch_alone(tmp_path: Path) -> None:
+def test_vanished_file_fails_its_batch_only(tmp_path: Path) -> None:
     files = write_files(tmp_path, 10)
     for gone in (files[2], files[3], files[7]):
         os.unlink(gone)
@@ -213,7 +213,7 @@ def test_empty_and_large_files_are_read_without_a_copy(tmp_path: Path) -> None:
     pipe.close()
 
 
-def test_lazy_init_lists_when_somebody_asks(tmp_path: Path) -> None:
+def test_lazy_init_lists_files_on_demand(tmp_path: Path) -> None:
     folder = tmp_path / "root" / "0"
     pipe = ours(file_root=str(folder.parent), lazy_init=True)
     pipe.build()
@@ -228,7 +228,7 @@ def test_lazy_init_lists_when_somebody_asks(tmp_path: Path) -> None:
     pipe.close()
 
 
-def test_ops_make_the_same_reader(tmp_path: Path) -> None:
+def test_ops_create_the_same_reader(tmp_path: Path) -> None:
     files = write_files(tmp_path, 4)
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*ops.readers.File(files=files, shard_id=1, num_shards=2)())
@@ -246,8 +246,8 @@ def test_threads_of_a_reader_end_with_the_pipeline(tmp_path: Path) -> None:
     assert not [each for each in threading.enumerate() if each.name.startswith("dali-r-")]
 
 
-def test_an_operator_that_fails_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+def test_operator_that_fails_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         data, _ = fn.readers.file(files=["broken.jpg"], file_root=str(tmp_path))
         pipe.set_outputs(fn.resize(fn.decoders.image(data), size=(2, 2)))

@@ -86,7 +86,7 @@ def reading(batch_size: int = 4, outputs: int = 2, **arguments: Any) -> Pipeline
     return pipe
 
 
-def test_samples_go_into_batches_as_they_are(shelf: Shelf) -> None:
+def test_samples_are_batched_unchanged(shelf: Shelf) -> None:
     pipe = reading()
     numbers, squares = pipe.run()
     assert numbers.layout() == "W"
@@ -99,7 +99,7 @@ def test_samples_go_into_batches_as_they_are(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_as_many_batches_are_read_ahead_as_was_asked_for(depth: int, shelf: Shelf) -> None:
+def test_batches_are_read_ahead_as_configured(depth: int, shelf: Shelf) -> None:
     pipe = reading(prefetch_queue_depth=depth)
     for number in range(3):
         pipe.run()
@@ -121,7 +121,7 @@ def test_entries_are_read_at_the_same_time(shelf: Shelf) -> None:
     pipe.close()
 
 
-def test_a_slow_entry_holds_up_only_its_batch_and_those_after_it(shelf: Shelf) -> None:
+def test_slow_entry_holds_up_only_its_batch_and_those_after_it(shelf: Shelf) -> None:
     shelf.held = {5}
     pipe = reading(pipe_depth=2)
     assert pipe.run()[1].dense[:, 0].tolist() == [0, 1, 2, 3]
@@ -139,7 +139,7 @@ def test_other_exceptions_are_errors_of_the_sample(shelf: Shelf) -> None:
     pipe.close()
 
 
-def test_what_nobody_needs_any_more_is_not_read(shelf: Shelf) -> None:
+def test_unneeded_entries_are_not_read(shelf: Shelf) -> None:
     shelf.held = set(range(4, 100))
     pipe = reading(prefetch_queue_depth=20)
     pipe.run()
@@ -150,7 +150,7 @@ def test_what_nobody_needs_any_more_is_not_read(shelf: Shelf) -> None:
     assert sorted(shelf.read) == list(range(6))
 
 
-def test_a_pipeline_that_is_dropped_ends_its_readers(shelf: Shelf) -> None:
+def test_pipeline_that_is_dropped_ends_its_readers(shelf: Shelf) -> None:
     reading().run()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("dali-shelf")]
 

@@ -61,7 +61,7 @@ def read(**arguments: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
-def test_a_region_of_a_huge_file(huge: Path, per_sample: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_region_of_a_huge_file(huge: Path, per_sample: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     start: Any = [60_000, 8, 4]
     if per_sample:
@@ -82,7 +82,7 @@ def test_a_region_of_a_huge_file(huge: Path, per_sample: bool, monkeypatch: pyte
 
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("dtype", ["<f4", ">i2", "?"])
-def test_any_region_of_any_array(tmp_path: Path, fortran: bool, dtype: str) -> None:
+def test_regions_of_all_arrays(tmp_path: Path, fortran: bool, dtype: str) -> None:
     rng = np.random.default_rng(3)
     for number in range(25):
         shape = tuple(rng.integers(1, [9, 300, 40, 5][: number % 5] if number % 5 else 1, size=number % 5).tolist())
@@ -125,7 +125,7 @@ def test_files_that_are_cut_short(tmp_path: Path) -> None:
         file.read([90, 0], [5, 5])
 
 
-def test_a_long_header(tmp_path: Path) -> None:
+def test_long_header(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     header = str({"descr": "|u1", "fortran_order": False, "shape": (3,)}).encode().ljust(9_000) + b"\n"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"abc")
@@ -133,7 +133,7 @@ def test_a_long_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_on_the_gpu(tmp_path: Path) -> None:
+def test_arrays_on_the_gpu(tmp_path: Path) -> None:
     for number in range(3):
         np.save(tmp_path / f"{number}.npy", np.arange(60, dtype=np.int16).reshape(6, 10) + number)
     results = []

@@ -19,7 +19,7 @@ from tests.pipeline.readers.data import flat, reading, take, write_files
 
 @given(entries=st.integers(1, 60), shards=st.integers(1, 8), epoch=st.integers(0, 20), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_each_epoch_of_all_shards_has_every_entry_once(entries: int, shards: int, epoch: int, data: Any) -> None:
+def test_epochs_of_all_shards_have_each_entry_once(entries: int, shards: int, epoch: int, data: Any) -> None:
     shards = min(shards, entries)
     kind = data.draw(st.sampled_from(["sequential", "buffer", "mixed", "epoch"]))
     stick = data.draw(st.booleans()) or kind == "epoch"
@@ -56,13 +56,13 @@ def test_unpadded_batches_of_any_sizes_lose_nothing(entries: int, sizes: list[in
 
 @given(count=st.integers(1, 300), buffer=st.integers(1, 320), seed=st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_a_buffer_gives_all_and_none_too_early(count: int, buffer: int, seed: int) -> None:
+def test_buffer_returns_all_samples_and_none_too_early(count: int, buffer: int, seed: int) -> None:
     made = shuffle_by_buffer(count, buffer, seed, 0, BatchKey(3))
     assert sorted(made.tolist()) == list(range(count))
     assert (made < np.arange(count) + buffer).all()
 
 
-def test_draws_from_a_buffer_are_even() -> None:
+def test_draws_from_a_buffer_are_uniform() -> None:
     """Each entry of the buffer is equally likely to be drawn first, and the last entry may come at any late index."""
     first = [int(shuffle_by_buffer(20, 4, seed, 0, BatchKey())[0]) for seed in range(400)]
     assert np.bincount(first, minlength=4).min() > 60
@@ -84,7 +84,7 @@ PINNED_BUFFER = [2, 1, 4, 0, 5, 6, 3, 7]
 @pytest.mark.parametrize(
     "wrong", [{"shard_id": 2}, {"shard_id": -1}, {"num_shards": 0}, {"entries": 1, "num_shards": 2, "shard_id": 0}]
 )
-def test_shards_that_there_are_not(wrong: dict[str, int]) -> None:
+def test_missing_shards_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(errors.ArgumentValueError, match="shard"):
         Sharding(**{"entries": 8, "num_shards": 2, "shard_id": 1, **wrong})
 

@@ -47,7 +47,7 @@ def test_batches_of_all_shards_over_three_epochs(entries: int, pad: bool, stick:
 
 
 @pytest.mark.parametrize("shuffle", ["random_shuffle", "shuffle_after_epoch"])
-def test_shuffled_readers_tell_the_same(shuffle: str, tmp_path: Path) -> None:
+def test_shuffled_readers_report_the_same(shuffle: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, 5)
     theirs, ours = (make(files, 2, **{shuffle: True}, num_shards=2) for make in (dali_reading, reading))
     assert ours.reader_meta() == theirs.reader_meta()
@@ -55,7 +55,7 @@ def test_shuffled_readers_tell_the_same(shuffle: str, tmp_path: Path) -> None:
     ours.close()
 
 
-def test_where_samples_come_from_goes_with_them(jpeg_folder: Path) -> None:
+def test_source_info_goes_with_samples(jpeg_folder: Path) -> None:
     """Source information follows the first inputs of decoders and other operators; labels have none."""
     import nvidia.dali
 
@@ -66,9 +66,9 @@ def test_where_samples_come_from_goes_with_them(jpeg_folder: Path) -> None:
         pipe = package.Pipeline(batch_size=2, num_threads=1, device_id=None)
         with pipe:
             data, label = package.fn.readers.file(file_root=str(jpeg_folder))
-            picture = package.fn.decoders.image(data)
-            small = package.fn.resize(picture, size=[3, 3])
-            nodes = (data, label, picture, small, small + 1, label + 1, small.shape())
+            image = package.fn.decoders.image(data)
+            small = package.fn.resize(image, size=[3, 3])
+            nodes = (data, label, image, small, small + 1, label + 1, small.shape())
             pipe.set_outputs(*(package.fn.get_property(node, key="source_info") for node in nodes), small, label)
         pipe.build()
         outputs = pipe.run()

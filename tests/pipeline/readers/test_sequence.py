@@ -21,8 +21,8 @@ def root(tmp_path: Path) -> Path:
     for stream, count, kind, size in STREAMS:
         (tmp_path / stream).mkdir()
         for number in range(count):
-            picture = random.integers(0, 256, (*size, 3), dtype=np.uint8)
-            cv2.imwrite(str(tmp_path / stream / f"{number:03}.{kind}"), picture)
+            image = random.integers(0, 256, (*size, 3), dtype=np.uint8)
+            cv2.imwrite(str(tmp_path / stream / f"{number:03}.{kind}"), image)
     (tmp_path / "a" / "notes.txt").write_text("no frame")
     (tmp_path / "b" / ".hidden.png").write_bytes(b"no frame")
     (tmp_path / "top.png").write_bytes(b"no frame")

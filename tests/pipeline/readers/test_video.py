@@ -48,7 +48,7 @@ def sequences(count: int, length: int, step: int, stride: int, pad: bool = False
 @pytest.mark.parametrize(
     ("length", "step", "stride"), [*itertools.product((1, 5, 16), (-1, 7), (1, 3)), (5, 1, 1), (40, 9, 1)]
 )
-def test_every_sequence_comes_once(length: int, step: int, stride: int, clips: Clips) -> None:
+def test_sequences_come_once(length: int, step: int, stride: int, clips: Clips) -> None:
     """Test each number of shards, with and without shuffling and padding; frames, numbers, labels and times agree."""
     files = paths(clips, *MIXED[::2])
     for pad, shuffle, shards in itertools.product((False, True), (False, True), (1, 3)):
@@ -108,7 +108,7 @@ def test_frames_equal_those_of_ffmpeg(clips: Clips) -> None:
     pipe.close()
 
 
-def test_what_else_is_told(clips: Clips) -> None:
+def test_frame_numbers_and_times_are_given(clips: Clips) -> None:
     files = paths(clips, "h264_varying.mp4", "h264.mp4")
     pipe = reading(
         filenames=files,
@@ -223,7 +223,7 @@ def test_lists_of_parts(line: str, options: dict[str, bool], expected: range, cl
     pipe.close()
 
 
-def test_resized(clips: Clips) -> None:
+def test_reader_resizes_frames(clips: Clips) -> None:
     files = paths(clips, "h264.mp4")
     pipe = reading(operator="video_resize", filenames=files, labels=[3], sequence_length=4, resize_shorter=24)
     plain = reading(filenames=files, sequence_length=4)
@@ -246,7 +246,7 @@ def test_resized(clips: Clips) -> None:
         ({"sequence_length": 2, "width": 3}, "unknown argument 'width'; its arguments are: .*filenames.*resize_x"),
     ],
 )
-def test_a_wrong_call_names_the_operator_that_was_called(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_call_names_the_operator_that_was_called(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.GraphError, match=f"^fn.readers.video_resize: {message}") as caught:
         reading(operator="video_resize", filenames=["a.mp4"], **{"sequence_length": None, **arguments})
     assert "test_video.py" in str(caught.value)
@@ -292,7 +292,7 @@ def test_wrong_lists(clips: Clips, tmp_path: Path) -> None:
         pipe.close()
 
 
-def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
+def test_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
     """An MP4's header gives its number of frames; other videos are read through when the reader is built."""
     for name, built in (("h264_faststart.mp4", True), ("h264.mkv", False)):
         data = clips.path(name).read_bytes()
@@ -310,7 +310,7 @@ def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
         pipe.close()
 
 
-def test_a_damaged_video_is_the_error_of_its_batch(clips: Clips, tmp_path: Path) -> None:
+def test_damaged_video_is_the_error_of_its_batch(clips: Clips, tmp_path: Path) -> None:
     import av
 
     data = bytearray(clips.path("h264.mp4").read_bytes())
@@ -329,7 +329,7 @@ def test_a_damaged_video_is_the_error_of_its_batch(clips: Clips, tmp_path: Path)
     pipe.close()
 
 
-def test_going_on_from_a_checkpoint(clips: Clips) -> None:
+def test_checkpoint_resumes_the_reader(clips: Clips) -> None:
     def pipe_from(checkpoint: bytes | None = None) -> Pipeline:
         pipe = Pipeline(
             batch_size=3, num_threads=2, device_id=None, seed=3, enable_checkpointing=True, checkpoint=checkpoint
@@ -352,7 +352,7 @@ def test_going_on_from_a_checkpoint(clips: Clips) -> None:
 
 
 @pytest.mark.parity
-def test_a_noted_rotation_is_not_applied(clips: Clips, tmp_path: Path) -> None:
+def test_noted_rotation_is_not_applied(clips: Clips, tmp_path: Path) -> None:
     """DALI doesn't apply it either: frames are as they were encoded, whatever orientation a phone recorded."""
     dali = pytest.importorskip("nvidia.dali")
     path = tmp_path / "rotated.mp4"

@@ -82,7 +82,7 @@ def test_parts_are_those_of_dali(line: str, clips: Clips, tmp_path: Path) -> Non
 
 @pytest.mark.parity
 @pytest.mark.parametrize("length", [1, 5, 50])
-def test_samples_of_whole_videos_are_those_of_dali(length: int, clips: Clips, tmp_path: Path) -> None:
+def test_samples_of_complete_videos_are_those_of_dali(length: int, clips: Clips, tmp_path: Path) -> None:
     files = [str(clips.path(name)) for name in ("vp9.webm", "mjpeg.mkv")]
     compare(filenames=files, labels=[4, 2], sequence_length=length, uniform_sample=True, enable_timestamps=True)
     (tmp_path / "list.txt").write_text(f"{files[0]} 3 0.2 0.61\n")
@@ -98,7 +98,7 @@ def test_folders_give_numbers_and_times_as_well(clips: Clips, tmp_path: Path) ->
     compare(file_root=str(tmp_path), sequence_length=20, enable_timestamps=True, enable_frame_num=True)
 
 
-def test_what_dali_leaves_out(clips: Clips, tmp_path: Path) -> None:
+def test_videos_that_dali_leaves_out(clips: Clips, tmp_path: Path) -> None:
     """Files that DALI decodes only on GPUs, and segments up to the end of a video."""
     for part, expected in (("1.2", [*range(30, 40)]), ("1.21 9", [*range(30, 40)]), ("-1 0.1", [0, 1, 2])):
         (tmp_path / "list.txt").write_text(f"{clips.path('h264_open_gop.mp4')} 3 {part}\n")
@@ -117,7 +117,7 @@ def test_what_dali_leaves_out(clips: Clips, tmp_path: Path) -> None:
         ({"pad_sequences": True}, "pad_sequences"),
     ],
 )
-def test_arguments_that_can_not_be(arguments: dict[str, Any], message: str, clips: Clips) -> None:
+def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str, clips: Clips) -> None:
     given = {"filenames": [str(clips.path("vp9.webm"))], "sequence_length": 2, **arguments}
     with pytest.raises((errors.PipelineError, TypeError), match=message):
         ours(**given)

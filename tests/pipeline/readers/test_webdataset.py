@@ -113,12 +113,12 @@ def test_samples_are_those_of_dali(root: Path, arguments: dict[str, Any]) -> Non
         ({"ext": ["zzz"], "missing_component_behavior": "skip"}, "no samples in"),
     ],
 )
-def test_what_is_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
+def test_bad_archives_are_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(PipelineError, match=match):
         outputs("ours", root, **arguments)
 
 
-def test_an_archive_that_ends_too_early_is_the_error_of_its_batch(root: Path, tmp_path: Path) -> None:
+def test_archive_that_ends_too_early_is_the_error_of_its_batch(root: Path, tmp_path: Path) -> None:
     (tmp_path / "short.tar").write_bytes((root / "a.tar").read_bytes()[:1026])
     with pytest.raises(PipelineError, match="ends within"):
         outputs("ours", root, paths=[str(tmp_path / "short.tar")], index_paths=["a.idx"], ext="jpg", batch_size=1)

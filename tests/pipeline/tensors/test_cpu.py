@@ -18,7 +18,7 @@ DTYPES = [dtype for dtype in types.DALIDataType if dtype != types.NO_TYPE]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_passes_through_unchanged(dtype: types.DALIDataType) -> None:
+def test_dtypes_pass_through_unchanged(dtype: types.DALIDataType) -> None:
     data = np.arange(6).reshape(2, 3).astype(types.to_numpy_type(dtype))
     batch = TensorListCPU(data, layout="W")
     assert batch.dtype == batch[1].dtype == dtype
@@ -36,7 +36,7 @@ def test_views_share_memory_and_copies_do_not() -> None:
     assert np.array(batch[0], copy=True).ctypes.data != data.ctypes.data
 
 
-def test_a_tensor_is_made_of_anything_that_holds_numbers() -> None:
+def test_tensor_accepts_any_numeric_object() -> None:
     class OnlyDlpack:
         def __init__(self, array: Any) -> None:
             self.array = array
@@ -78,7 +78,7 @@ def test_samples_are_found_by_their_position() -> None:
             batch[wrong]  # type: ignore[index]
 
 
-def test_a_batch_of_tensors_has_their_layout() -> None:
+def test_batch_of_tensors_has_their_layout() -> None:
     tensors = [TensorCPU(np.zeros((rows, 3)), "HW") for rows in (1, 2)]
     assert TensorListCPU(tensors).layout() == "HW"
     assert TensorListCPU(tensors, layout="AB").layout() == "AB"
@@ -101,7 +101,7 @@ def test_numpy_torch_and_this_package_share_memory() -> None:
     assert TensorCPU(torch.ones(2, requires_grad=True).detach()).shape() == [2]
 
 
-def test_a_capsule_is_used_once() -> None:
+def test_capsule_is_used_once() -> None:
     data = np.arange(3)
     capsule = data.__dlpack__()
     assert TensorCPU(capsule, "W").data_ptr() == data.ctypes.data
@@ -154,7 +154,7 @@ def mistakes(name: str) -> list[type[BaseException] | None]:
 def raised(call: Callable[[], Any]) -> type[BaseException] | None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - which one it is is what is asked
+    except Exception as error:  # noqa: BLE001 - the tests compare its type
         return type(error)
     return None
 
@@ -192,7 +192,7 @@ def test_other_dtypes_are_refused(data: Any) -> None:
         TensorListCPU(data)
 
 
-def test_a_representation_shows_some_of_the_data() -> None:
+def test_representation_shows_some_of_the_data() -> None:
     text = repr(TensorListCPU(np.arange(2 * 1000).reshape(2, 1000), layout="W"))
     assert "999" in text
     assert "2 samples of DALIDataType.INT64" in text
@@ -212,14 +212,14 @@ def tables_agree(batch: TensorListCPU) -> None:
     assert batch.table() is table
 
 
-def test_the_table_of_a_batch_says_where_its_samples_lie():
+def test_table_of_a_batch_has_the_addresses_of_samples():
     tables_agree(TensorListCPU(np.arange(12, dtype=np.int16).reshape(3, 2, 2)[::-1]))
     tables_agree(TensorListCPU([np.zeros((2, 3)), np.ones((4, 3)).T[:3, :2]]))
     tables_agree(TensorListCPU([np.array(1.5), np.array(2.5)]))
 
 
 @pytest.mark.parametrize("layout", ["", "HW"])
-def test_a_batch_of_a_table_has_the_samples_that_it_tells(layout):
+def test_batch_of_a_table_has_its_samples(layout):
     blocks = [np.arange(64, dtype=np.uint8), np.arange(100, 132, dtype=np.uint8)]
     homes, offsets = np.array([1, 0, 0]), np.array([4, 0, 32])
     shapes = np.array([[2, 3], [4, 4], [0, 5]])
@@ -239,7 +239,7 @@ def test_a_batch_of_a_table_has_the_samples_that_it_tells(layout):
     assert make().with_layout(layout).layout() == layout
 
 
-def test_a_batch_of_a_table_keeps_its_memory():
+def test_batch_of_a_table_keeps_its_memory():
     block = np.full(1 << 16, 7, np.uint8)
     gone = weakref.ref(block)
     table, _ = Samples.packed(block.ctypes.data, np.array([[100], [200]]), np.uint8)

@@ -21,7 +21,7 @@ def cupy() -> Any:
     return pytest.importorskip("cupy")
 
 
-def test_there_and_back(cupy: Any) -> None:
+def test_tensors_go_to_the_gpu_and_back(cupy: Any) -> None:
     for dtype in types.DALIDataType:
         if dtype != types.NO_TYPE:
             batch = TensorListCPU(DATA.astype(types.to_numpy_type(dtype)), "HW").as_gpu()

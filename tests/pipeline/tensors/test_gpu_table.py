@@ -1,4 +1,4 @@
-"""Batches on a GPU that are made of a table: what they tell needs no GPU, since nothing is read."""
+"""Batches on a GPU, created from a table: their attributes need no GPU, because no data is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Memory:
     """Keeps memory, or would."""
 
 
-def test_a_batch_of_a_table_tells_what_the_table_tells() -> None:
+def test_batch_of_a_table_describes_the_same_samples() -> None:
     for batch in (TensorListGPU.from_table(TABLE, Memory(), 3), TensorListGPU.from_table(TABLE, Memory(), 3, "HW")):
         assert (len(batch), batch.ndim, batch.dtype, batch.nbytes) == (3, 2, INT16, 52)
         assert batch.shape() == [(2, 3), (4, 5), (0, 7)]
@@ -40,7 +40,7 @@ def test_a_batch_of_a_table_tells_what_the_table_tells() -> None:
     assert TensorListGPU.from_table(alike, Memory(), 0).is_dense_tensor()
 
 
-def test_its_arrays_are_made_when_asked_for_and_hold_the_memory() -> None:
+def test_arrays_of_a_table_are_created_on_demand_and_hold_the_memory() -> None:
     memory: Any = Memory()
     gone = weakref.ref(memory)
     batch: Any = TensorListGPU.from_table(TABLE, memory, 0)

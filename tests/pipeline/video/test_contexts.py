@@ -54,7 +54,7 @@ def test_frames_are_those_of_the_other_video(name: str, tmp_path: Path) -> None:
     assert used[0] is used[1] is used[2]
 
 
-def test_only_videos_that_are_encoded_alike(tmp_path: Path) -> None:
+def test_decoders_are_shared_by_videos_of_one_encoding(tmp_path: Path) -> None:
     kinds = {"a.mp4": KINDS["h264.mp4"], "b.mp4": Kind("libx264", "keyint=5:ref=1"), "c.mkv": KINDS["h264.mkv"]}
     for name, kind in kinds.items():
         encode(tmp_path / name, kind, 5)
@@ -67,7 +67,7 @@ def test_only_videos_that_are_encoded_alike(tmp_path: Path) -> None:
     assert contexts.take(first.encoding) is None
 
 
-def test_no_more_than_the_limit(tmp_path: Path) -> None:
+def test_decoders_stay_within_the_limit(tmp_path: Path) -> None:
     for number in range(3):
         encode(tmp_path / f"{number}.mp4", KINDS["h264.mp4"], 3, size=(48 + 16 * number, 64))
     videos = [Clip(str(tmp_path / f"{number}.mp4")) for number in range(3)]
@@ -80,7 +80,7 @@ def test_no_more_than_the_limit(tmp_path: Path) -> None:
     assert contexts.take(videos[0].encoding) is None
 
 
-def test_not_after_trouble(tmp_path: Path) -> None:
+def test_decoders_are_not_shared_after_errors(tmp_path: Path) -> None:
     path = tmp_path / "damaged.mp4"
     encode(path, KINDS["mjpeg.mp4"])
     clip = Clip(str(path))

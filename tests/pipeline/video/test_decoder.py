@@ -36,7 +36,7 @@ def planes(frame: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_any_frame_is_exactly_that_frame(name: str, clips: Clips) -> None:
+def test_frames_are_exact(name: str, clips: Clips) -> None:
     expected = [planes(frame) for frame in decode_from_start(clips.path(name))]
     clip = Clip(str(clips.path(name)))
     assert clip.count == len(clip.index) == len(expected) == COUNT
@@ -51,7 +51,7 @@ def test_any_frame_is_exactly_that_frame(name: str, clips: Clips) -> None:
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "hevc.mkv", "h264.ts", "mpeg4.avi"])
-def test_sound_is_passed_over(name: str, tmp_path: Path) -> None:
+def test_sound_is_skipped(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     encode(path, KINDS[name], sound=True)
     with av.open(str(path)) as file:
@@ -67,7 +67,7 @@ def test_sound_is_passed_over(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [-3, -12, -15])
 @pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "hevc.mkv", "mpeg4.mp4"])
-def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_path: Path) -> None:
+def test_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_path: Path) -> None:
     """A video trimmed without encoding it again has such a list: its first frames are decoded, but not shown."""
     path = tmp_path / "trimmed.mp4"
     encode(path, KINDS[name], first=first)
@@ -85,14 +85,14 @@ def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_
     decoder.close()
 
 
-def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> None:
+def test_mp4_that_begins_without_a_key_frame(clips: Clips, tmp_path: Path) -> None:
     remux(clips.path("h264_no_b.avi"), tmp_path / "cut.mp4", first=5)
     clip = Clip(str(tmp_path / "cut.mp4"))
     assert clip.count == len(clip.index) == COUNT - 12
     assert [number_of(frame.to_ndarray(format="rgb24")) for _, frame in Decoder(clip).decode([0, 20])] == [12, 32]
 
 
-def test_what_is_shown_before_the_first_key_frame_takes_no_seek(
+def test_frames_before_the_first_key_frame_need_no_seek(
     clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key frame leads there, and the search from a later one would continue to the end of the video."""
@@ -121,7 +121,7 @@ def test_sequences_from_memory(name: str, clips: Clips) -> None:
         decoder.close()
 
 
-def test_an_open_gop_is_one(clips: Clips) -> None:
+def test_open_gop_is_one(clips: Clips) -> None:
     """The test above would prove nothing if no frame depended on the group of frames before its own."""
     for name in ("h264_open_gop.mp4", "hevc_open_gop.mp4"):
         with av.open(str(clips.path(name))) as file:
@@ -137,7 +137,7 @@ def test_times_of_a_varying_frame_rate(clips: Clips) -> None:
         np.testing.assert_allclose(np.diff(seconds), np.diff(VARYING) / 1000, atol=1e-9)
 
 
-def test_frames_that_lack_their_references_are_no_frames(clips: Clips, tmp_path: Path) -> None:
+def test_frames_without_their_references_are_dropped(clips: Clips, tmp_path: Path) -> None:
     """The index omits the frames that FFmpeg omits at the start of a video that was cut from a longer one."""
     for name, kind in (("h264_open_gop.mp4", "mkv"), ("hevc_open_gop.mp4", "mkv"), ("h264.ts", "ts")):
         path = tmp_path / f"{name}.{kind}"
@@ -158,7 +158,7 @@ def test_frames_that_lack_their_references_are_no_frames(clips: Clips, tmp_path:
         decoder.close()
 
 
-def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
+def test_next_sequence_needs_no_seek(clips: Clips) -> None:
     clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(2)
     read_frames(clip, range(8), Pixels(DALIImageType.RGB), decoders)
     with decoders.lend(clip, 8, 15) as first, decoders.lend(clip, 8, 20) as second:
@@ -174,7 +174,7 @@ def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
     decoders.close()
 
 
-def test_who_wants_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None:
+def test_reader_of_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None:
     """Sequences 1 to 3 are requested at once, in any order, while sequence 0 is being decoded."""
     clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(4)
     with ThreadPoolExecutor(3) as threads:
@@ -193,7 +193,7 @@ def test_who_wants_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None
     decoders.close()
 
 
-def test_a_failure_wakes_who_waits(clips: Clips) -> None:
+def test_failure_wakes_waiting_readers(clips: Clips) -> None:
     clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(4)
     with ThreadPoolExecutor(1) as threads:
         with suppress(KeyError), decoders.lend(clip, 0, 3):
@@ -206,7 +206,7 @@ def test_a_failure_wakes_who_waits(clips: Clips) -> None:
 @pytest.mark.parametrize(
     "name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "vp9.webm", "mpeg4.avi", "h264_varying.mkv"]
 )
-def test_a_seek_is_enough(name: str, clips: Clips) -> None:
+def test_decoder_finds_frames_by_seeking_alone(name: str, clips: Clips) -> None:
     """The start of the video is the last resort, if a seek didn't lead to a frame."""
     decoder = Decoder(Clip(str(clips.path(name))))
     container = decoder._container
@@ -216,7 +216,7 @@ def test_a_seek_is_enough(name: str, clips: Clips) -> None:
     decoder.close()
 
 
-def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
+def test_decoders_stay_within_the_limit(clips: Clips) -> None:
     decoders = Decoders(2)
     for name in ("h264.mp4", "mpeg4.mp4", "mjpeg.avi", "h264.mkv"):
         read_frames(Clip(str(clips.path(name))), [3], Pixels(DALIImageType.RGB), decoders)
@@ -237,7 +237,7 @@ def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
         ("mpeg4.avi", 0.5, "truncated within the data of its frame 1"),
     ],
 )
-def test_a_file_that_is_cut_off(name: str, kept: float, message: str, clips: Clips, tmp_path: Path) -> None:
+def test_file_that_is_cut_off(name: str, kept: float, message: str, clips: Clips, tmp_path: Path) -> None:
     path = tmp_path / name
     data = clips.path(name).read_bytes()
     path.write_bytes(data[: int(len(data) * kept)])
@@ -246,7 +246,7 @@ def test_a_file_that_is_cut_off(name: str, kept: float, message: str, clips: Cli
 
 
 @pytest.mark.parametrize("name", ["a:b.mp4", "frame%03d.mp4", "https:__x.mp4", "ünï cödé.mp4", "concat:x|y.mp4"])
-def test_any_name_of_a_file(name: str, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_names_of_all_kinds(name: str, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(clips.path("mjpeg.avi").read_bytes())
     for path in (name, str(tmp_path / name)):
@@ -264,11 +264,11 @@ SESSION = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 0.0.0.0\nt=0 0\nm=video
         ("list.ffconcat", b"ffconcat version 1.0\nfile clip.avi\n"),
         ("list.m3u8", b"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:2.4,\nclip.avi\n#EXT-X-ENDLIST\n"),
         ("session.mp4", SESSION),
-        ("picture.png", b""),
-        ("picture.jpg", b""),
+        ("image.png", b""),
+        ("image.jpg", b""),
     ],
 )
-def test_texts_pictures_and_what_names_other_files_are_no_videos(
+def test_texts_images_and_playlists_are_refused(
     name: str, data: bytes, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -282,7 +282,7 @@ def test_texts_pictures_and_what_names_other_files_are_no_videos(
             assert Clip(source).index
 
 
-def test_what_is_no_video(tmp_path: Path) -> None:
+def test_files_that_are_not_videos_are_refused(tmp_path: Path) -> None:
     (tmp_path / "noise.mp4").write_bytes(np.random.default_rng(1).bytes(5000))
     (tmp_path / "empty.mp4").write_bytes(b"")
     with av.open(str(tmp_path / "sound.mkv"), "w") as file:
@@ -305,7 +305,7 @@ def test_what_is_no_video(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["titled.mp4", "titled.mkv", "titled.avi"])
-def test_a_title_in_any_encoding(name: str, clips: Clips, tmp_path: Path) -> None:
+def test_title_in_any_encoding(name: str, clips: Clips, tmp_path: Path) -> None:
     remux(clips.path("mpeg4.mp4"), tmp_path / name, title="Cafe")
     data = (tmp_path / name).read_bytes()
     assert b"Cafe" in data
@@ -313,7 +313,7 @@ def test_a_title_in_any_encoding(name: str, clips: Clips, tmp_path: Path) -> Non
     assert len(Clip(str(tmp_path / name)).index) == COUNT
 
 
-def test_a_codec_that_nobody_knows(clips: Clips, tmp_path: Path) -> None:
+def test_unknown_codec_is_an_error(clips: Clips, tmp_path: Path) -> None:
     (tmp_path / "secret.mp4").write_bytes(clips.bytes("h264.mp4").tobytes().replace(b"avc1", b"what"))
     clip = Clip(str(tmp_path / "secret.mp4"))
     for look in (lambda: clip.count, lambda: clip.index):

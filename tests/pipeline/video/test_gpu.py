@@ -80,7 +80,7 @@ def close(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [*EXACT, *OTHERS])
-def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> None:
+def test_frames_are_exact(name: str, large: dict[str, Path]) -> None:
     """Luma and chroma equal NVDEC's output, whichever frame was decoded before."""
     expected = [frame.reformat(format="nv12") for frame in decode_from_start(large[name])]
     if name == "hevc_10_bits.mkv":
@@ -101,14 +101,14 @@ def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_frame_is_that_of_the_cpu(name: str, large: dict[str, Path]) -> None:
+def test_frames_equal_the_cpu(name: str, large: dict[str, Path]) -> None:
     decoded = [decode_by_operator(large[name], device) for device in (None, 0)]
     for ours, theirs in zip(*decoded, strict=True):
         assert [number_of(frame) for frame in theirs] == [*RANDOM, 0, 0]
         close(ours, theirs)
 
 
-def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -134,7 +134,7 @@ def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pyte
         (Kind("mjpeg", pixels="yuvj420p"), (145, 193), "193x145 pixels correctly, only even sizes"),
     ],
 )
-def test_the_cpu_decodes_what_the_gpu_does_not(
+def test_videos_that_the_gpu_refuses_are_decoded_on_the_cpu(
     kind: Kind, size: tuple[int, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
@@ -185,7 +185,7 @@ def test_matrices_and_ranges(colors: tuple[int, int], pixels: str, tmp_path: Pat
     assert [number_of(frame) for frame in made[1]] == [2, 0]
 
 
-def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_videos_share_decoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of NVDEC take long to create, so videos with the same encoding share them."""
     made: list[int] = []
     of_clip = nvdec.acceleration
@@ -212,7 +212,7 @@ def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(made) <= 4
 
 
-def test_encoded_bytes_share_what_decodes(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoded_bytes_share_decoders(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     of_clip = nvdec.acceleration
     monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
@@ -235,7 +235,7 @@ def test_encoded_bytes_share_what_decodes(large: dict[str, Path], monkeypatch: p
         ("libx265", (150, 202)),
     ],
 )
-def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path: Path) -> None:
+def test_sizes_that_are_not_multiples(codec: str, size: tuple[int, int], tmp_path: Path) -> None:
     """Decoders round sizes up to blocks."""
     path = tmp_path / "clip.mkv"
     encode(path, Kind(codec), 3, size)
@@ -244,7 +244,7 @@ def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path
     close(*made)
 
 
-def test_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
+def test_sequence_of_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
     """Several frames are requested twice, so that they are read while others wait."""
     frames = [*range(COUNT), *range(0, COUNT, 3)]
     made = read_on(large["h264.mp4"], 0, frames)
@@ -263,7 +263,7 @@ def decode_by_operator(path: Path, device_id: int | None) -> list[Any]:
         pipe.close()
 
 
-def test_the_reader_leaves_frames_on_the_gpu(large: dict[str, Path]) -> None:
+def test_reader_leaves_frames_on_the_gpu(large: dict[str, Path]) -> None:
     made = []
     for device, device_id in (("cpu", None), ("gpu", 0)):
         with Pipeline(batch_size=3, num_threads=2, device_id=device_id, seed=5) as pipe:
@@ -312,7 +312,7 @@ def test_floats_and_colors(large: dict[str, Path]) -> None:
         close(made[1] * scale, made[0] * scale)
 
 
-def test_a_long_video_in_parts(large: dict[str, Path]) -> None:
+def test_long_video_in_parts(large: dict[str, Path]) -> None:
     with Pipeline(batch_size=3, num_threads=2, device_id=0) as pipe:
         pipe.set_outputs(fn.inputs.video(name="video", device="mixed", sequence_length=6, last_sequence_policy="pad"))
     shown: list[int] = []
@@ -331,7 +331,7 @@ def test_a_long_video_in_parts(large: dict[str, Path]) -> None:
     ],
     ids=str,
 )
-def test_the_experimental_reader(arguments: dict[str, Any], large: dict[str, Path]) -> None:
+def test_experimental_reader(arguments: dict[str, Any], large: dict[str, Path]) -> None:
     made = []
     for device, device_id in (("cpu", None), ("gpu", 0)):
         with Pipeline(batch_size=2, num_threads=2, device_id=device_id) as pipe:

@@ -36,7 +36,7 @@ for operator, arguments in (
 """
 
 
-def test_without_the_library() -> None:
+def test_missing_library_is_an_error() -> None:
     """Everything else works; operators on videos fail to build with an error that names the package to install."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_AV], cwd=ROOT, capture_output=True, text=True, timeout=150, check=True
@@ -48,7 +48,7 @@ def test_without_the_library() -> None:
         assert "pip install 'dali-proxy[video]'" in line
 
 
-def test_without_nvdec(clips: Clips) -> None:
+def test_missing_nvdec_is_an_error(clips: Clips) -> None:
     """On this machine, the driver's library is missing, or the GPU with that index."""
     with pytest.raises(DeviceError, match=r"libnvcuvid .*NVIDIA_DRIVER_CAPABILITIES|'.*h264.mp4' .*device_id=99"):
         read_frames(Clip(str(clips.path("h264.mp4")), device_id=99), [0], Pixels(DALIImageType.RGB), Decoders(0))

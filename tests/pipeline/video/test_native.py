@@ -22,7 +22,7 @@ SIZES = [(1, 1), (2, 2), (3, 5), (4, 255), (3, 256), (5, 257), (2, 515)]
 KINDS = [(True, True, False), (True, True, True), (False, True, False), (False, True, True), (False, False, False)]
 
 
-def test_it_is_built_where_there_is_a_compiler() -> None:
+def test_module_is_built_where_there_is_a_compiler() -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     assert compiled is not None
@@ -94,7 +94,9 @@ def test_planes_must_be_large_enough() -> None:
 
 @needs_compiled
 @pytest.mark.parametrize(("name", "most"), [("h264.mp4", 2), ("vp9.webm", 2), ("mjpeg.avi", 2), ("odd.webm", 20)])
-def test_the_same_without_it(name: str, most: int, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_are_the_same_without_the_module(
+    name: str, most: int, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Test codecs whose chroma lies between columns, and in the left one; FFmpeg knows where, we know the codecs.
 
     For odd sizes swscale stretches chroma a little, because half of 63 columns are 32.

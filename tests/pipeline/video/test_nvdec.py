@@ -57,7 +57,7 @@ def encoding(codec: str, pixels: str | None = "yuv420p", width: int = 640, heigh
         encoding("h264", width=4096, height=2304),
     ],
 )
-def test_what_it_decodes(given: Encoding) -> None:
+def test_nvdec_decodes_supported_videos(given: Encoding) -> None:
     assert refusal(0, given) is None
 
 
@@ -77,18 +77,18 @@ def test_what_it_decodes(given: Encoding) -> None:
         (encoding("hevc", height=479), "doesn't decode 640x479 pixels correctly, only even sizes"),
     ],
 )
-def test_what_it_does_not(given: Encoding, message: str) -> None:
+def test_nvdec_refuses_unsupported_videos(given: Encoding, message: str) -> None:
     reason = refusal(3, given)
     assert reason is not None
     assert message in reason
 
 
-def test_a_driver_that_can_not_be_asked() -> None:
+def test_driver_without_an_answer() -> None:
     with pytest.raises(DeviceError, match="NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"):
         refusal(3, encoding("av1"))
 
 
-def test_the_cpu_decodes_what_it_does_not(tmp_path: Path) -> None:
+def test_videos_that_nvdec_refuses_go_to_the_cpu(tmp_path: Path) -> None:
     """Each reason is reported once, not once per file."""
     for name in ("a.webm", "b.webm"):
         encode(tmp_path / name, Kind("libvpx-vp9"), 5)
@@ -102,7 +102,7 @@ def test_the_cpu_decodes_what_it_does_not(tmp_path: Path) -> None:
     assert [number_of(frame) for frame in frames] == [3, 0]
 
 
-def test_what_it_decodes_is_for_the_gpu(clips: Clips, recwarn: pytest.WarningsRecorder) -> None:
+def test_videos_that_nvdec_decodes_go_to_the_gpu(clips: Clips, recwarn: pytest.WarningsRecorder) -> None:
     encode(clips.folder / "large.mp4", Kind("libx264"), 2, (144, 160))
     assert Clip(str(clips.folder / "large.mp4"), device_id=0).decoded_by == 0
     assert Clip(str(clips.folder / "large.mp4")).decoded_by is None

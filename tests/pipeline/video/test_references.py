@@ -36,7 +36,7 @@ def test_packets(units: list[tuple[int, int]], unreferenced: bool) -> None:
     assert (packet(*units) in Unreferenced("h264", CONFIGURATION)) == unreferenced
 
 
-def test_what_is_not_known_to_be_unreferenced_is_needed() -> None:
+def test_frames_not_known_to_be_unreferenced_are_needed() -> None:
     known = Unreferenced("h264", CONFIGURATION)
     good = packet((0, 1))
     assert good in known
@@ -47,7 +47,7 @@ def test_what_is_not_known_to_be_unreferenced_is_needed() -> None:
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "h264_varying.mkv", "h264_fragments.mp4"])
-def test_they_are_left_out(name: str, clips: Clips) -> None:
+def test_unreferenced_frames_are_left_out(name: str, clips: Clips) -> None:
     expected = decode_from_start(clips.path(name))
     decoder = Decoder(Clip(str(clips.path(name))))
     left_out = set()
@@ -61,7 +61,7 @@ def test_they_are_left_out(name: str, clips: Clips) -> None:
     decoder.close()
 
 
-def test_in_order_nothing_is_left_out(clips: Clips) -> None:
+def test_frames_in_order_are_all_decoded(clips: Clips) -> None:
     decoder = Decoder(Clip(str(clips.path("h264.mp4"))))
     assert [number for number, _ in decoder.decode(range(COUNT))] == [*range(COUNT)]
     assert not decoder._skipped

@@ -9,7 +9,7 @@ from pipeline._video.selection import PAD_MODES, FrameSelection, pad_frames
 from pipeline.errors import ArgumentValueError, PipelineError
 
 
-def test_every_range() -> None:
+def test_ranges_of_every_kind() -> None:
     for count in range(1, 7):
         for start in range(count):
             for stride in range(1, 4):
@@ -33,7 +33,7 @@ def test_padding_is_that_of_numpy(mode: str, count: int) -> None:
     assert pad_frames(frames, count, mode, shorten=True).tolist() == expected.tolist()
 
 
-def test_frames_that_are_lacking() -> None:
+def test_missing_frames() -> None:
     frames = np.array([1, 4, -2, 2])
     assert pad_frames(frames, 3, "constant", shorten=False).tolist() == [1, -1, -1, 2]
     assert pad_frames(frames, 3, "none", shorten=True).tolist() == [1, 2]
@@ -51,7 +51,7 @@ def test_frames_that_are_lacking() -> None:
         ({"length": -1}, "'sequence_length' must be 1 or more, not -1"),
     ],
 )
-def test_arguments_that_can_not_be(arguments: dict[str, int], message: str) -> None:
+def test_impossible_arguments_are_refused(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ArgumentValueError, match=message):
         FrameSelection(**arguments)  # type: ignore[arg-type]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import PipelineError
-from tests.pipeline.operators.both import pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import refused_by_both, run_dali, run_ours, sample_images
 
-SAMPLES = pictures((2, 6, 1), (4, 6, 1))
+SAMPLES = sample_images((2, 6, 1), (4, 6, 1))
 CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("cat", {"axis": 3}, "axis 3 is out of range"),
     ("cat", {"axis_name": "Q"}, "no axis 'Q'"),
@@ -48,7 +48,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("name", "arguments", "match"), CALLS)
-def test_refused_by_both(name: str, arguments: dict[str, Any], match: str) -> None:
+def test_calls_refused_by_both(name: str, arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: getattr(fn, name)(x, **arguments), SAMPLES, layouts=["HWC"], match=match)
 
 
@@ -75,7 +75,7 @@ def test_values_that_do_not_broadcast_are_refused() -> None:
 
 
 def test_inputs_that_do_not_go_together_are_refused() -> None:
-    x, other = pictures((2, 3)), pictures((2, 4))
+    x, other = sample_images((2, 3)), sample_images((2, 4))
     for graph, match in (
         (lambda fn, types, a, b: fn.cat(a, b), r"shapes \(2, 3\) and \(2, 4\) can't be joined along axis 0"),
         (lambda fn, types, a, b: fn.stack(a, b), r"can't be joined\n"),
@@ -140,11 +140,11 @@ def test_orders_of_batches() -> None:
 
 
 @pytest.mark.parity
-def test_large_pictures_are_normalized_alike() -> None:
+def test_large_images_are_normalized_alike() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         return fn.normalize(x, axes=[0, 1]), fn.normalize(x, axes=[0, 1], batch=True, shift=128, dtype=types.UINT8)
 
-    feed = pictures((61, 53, 3), (40, 90, 3))
+    feed = sample_images((61, 53, 3), (40, 90, 3))
     for ours, theirs in zip(run_ours(graph, feed), run_dali(graph, feed), strict=True):
         for our, their in zip(ours.samples, theirs.samples, strict=True):
             np.testing.assert_allclose(our, their, atol=1e-5 if our.dtype == np.float32 else 1)

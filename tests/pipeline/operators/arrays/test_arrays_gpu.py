@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.operators.both import difference, pictures, run_ours
+from tests.pipeline.operators.both import difference, run_ours, sample_images
 
 pytestmark = pytest.mark.gpu
 
@@ -43,14 +43,14 @@ def test_reductions(dtype: str) -> None:
             fn.reductions.std_dev(x, fn.reductions.mean(x), ddof=1),
         )
 
-    same(graph, pictures(*SHAPES, dtype=dtype, high=100), tolerance=2e-3)
+    same(graph, sample_images(*SHAPES, dtype=dtype, high=100), tolerance=2e-3)
 
 
-def test_reductions_in_whole_numbers() -> None:
+def test_reductions_of_integers() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         return fn.reductions.sum(x, dtype=types.UINT8), fn.reductions.mean(x, dtype=types.UINT8, axes=[0])
 
-    same(graph, pictures(*SHAPES))
+    same(graph, sample_images(*SHAPES))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "uint64"])
@@ -60,5 +60,5 @@ def test_lookup_table(dtype: str) -> None:
             fn.lookup_table(x, keys=[0, 3, 90], values=[7, -1.5, 300], default_value=9, dtype=target)
             for target in (types.UINT8, types.FLOAT16, types.INT64)
         ),
-        pictures(*SHAPES, dtype=dtype, high=100),
+        sample_images(*SHAPES, dtype=dtype, high=100),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import compare, refused_by_both, run_ours, sample_images
 
 SMALL = ((2, 3, 4), (1, 2, 3), (5, 1, 2))
 PLAIN = ("sum", "min", "max", "mean", "mean_square", "rms")
@@ -16,7 +16,7 @@ PLAIN = ("sum", "min", "max", "mean", "mean_square", "rms")
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "int64", "float32"])
 def test_dtypes(dtype: str) -> None:
-    feed = pictures(*SMALL, dtype=dtype, low=0 if dtype.startswith("u") else -100, high=100)
+    feed = sample_images(*SMALL, dtype=dtype, low=0 if dtype.startswith("u") else -100, high=100)
 
     def graph(fn: Any, _: Any, x: Any) -> Any:
         return tuple(getattr(fn.reductions, name)(x, axes=[0, 2]) for name in PLAIN)
@@ -38,7 +38,7 @@ def test_deviations(name: str, keep: bool) -> None:
         )
 
     for dtype in ("uint8", "float32"):
-        compare(graph, pictures(*SMALL, dtype=dtype, high=9), layouts=["HWC"], tolerance=1e-4)
+        compare(graph, sample_images(*SMALL, dtype=dtype, high=9), layouts=["HWC"], tolerance=1e-4)
 
 
 @pytest.mark.parity
@@ -48,12 +48,14 @@ def test_deviations(name: str, keep: bool) -> None:
 @pytest.mark.parametrize("keep", [False, True])
 def test_axes_and_layouts(arguments: dict[str, Any], keep: bool) -> None:
     compare(
-        lambda fn, _, x: fn.reductions.sum(x, keep_dims=keep, **arguments), pictures(*SMALL, high=9), layouts=["HWC"]
+        lambda fn, _, x: fn.reductions.sum(x, keep_dims=keep, **arguments),
+        sample_images(*SMALL, high=9),
+        layouts=["HWC"],
     )
 
 
 @pytest.mark.parity
-def test_whole_numbers_wrap_around_and_divide_without_a_fraction() -> None:
+def test_integers_wrap_around_and_divide_without_a_fraction() -> None:
     def graph(fn: Any, types: Any, x: Any, y: Any) -> Any:
         reductions = fn.reductions
         return (
@@ -77,7 +79,7 @@ def test_nan_is_ignored_by_extremes() -> None:
     compare(lambda fn, _, x: (fn.reductions.min(x, axes=0), fn.reductions.max(x)), feed)
 
 
-def test_nothing_to_reduce() -> None:
+def test_empty_axes_reduce_to_neutral_values() -> None:
     def graph(fn: Any, _: Any, x: Any) -> Any:
         return fn.reductions.sum(x), fn.reductions.mean(x), fn.reductions.min(x), fn.reductions.max(x, axes=1)
 
@@ -107,16 +109,16 @@ def test_dtypes_that_dali_refuses() -> None:
         ({"axis_names": "H", "axes": 0}, "can't be used together"),
     ],
 )
-def test_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     try:
         refused_by_both(
-            lambda fn, _, x: fn.reductions.sum(x, **arguments), pictures(*SMALL), layouts=["HWC"], match=match
+            lambda fn, _, x: fn.reductions.sum(x, **arguments), sample_images(*SMALL), layouts=["HWC"], match=match
         )
     except IndexError:  # DALI raises it for an axis that doesn't exist
         with pytest.raises(ValueError, match=match):
-            run_ours(lambda fn, _, x: fn.reductions.sum(x, **arguments), pictures(*SMALL), layouts=["HWC"])
+            run_ours(lambda fn, _, x: fn.reductions.sum(x, **arguments), sample_images(*SMALL), layouts=["HWC"])
 
 
 def test_means_of_a_wrong_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r"the means have the shape \(4,\).*\(2, 1, 1\)"):
-        run_ours(lambda fn, _, x, m: fn.reductions.variance(x, m, axes=[1, 2]), pictures((2, 3, 4)), [np.zeros(4)])
+        run_ours(lambda fn, _, x, m: fn.reductions.variance(x, m, axes=[1, 2]), sample_images((2, 3, 4)), [np.zeros(4)])

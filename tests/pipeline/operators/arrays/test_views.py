@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import RAGGED, difference, pictures, run_ours
+from tests.pipeline.operators.both import RAGGED, difference, run_ours, sample_images
 
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "resize smaller": lambda fn, _, x: fn.resize(x, size=[5, 7]),
@@ -28,8 +28,8 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("key", [np.s_[::-1], np.s_[:, ::-1], np.s_[2::2, 1:-1], np.s_[::-2, ::-2, ::-1]])
-def test_views_give_what_copies_give(name: str, dtype: str, key: Any) -> None:
-    feed = pictures(*RAGGED, dtype=dtype)
+def test_views_give_the_results_of_copies(name: str, dtype: str, key: Any) -> None:
+    feed = sample_images(*RAGGED, dtype=dtype)
     operation = OPERATIONS[name]
     (of_views,) = run_ours(lambda fn, types, x: operation(fn, types, x[key]), feed, layouts=["HWC"])
     copies = [np.ascontiguousarray(sample[key]) for sample in feed]

@@ -74,13 +74,13 @@ def test_coordinates_are_those_of_dali(call: str) -> None:
         (lambda fn, types, x: fn.coord_transform(fn.cast(x, dtype=types.INT64)), "INT64"),
     ],
 )
-def test_what_is_refused(graph: Any, match: str) -> None:
+def test_bad_calls_are_refused(graph: Any, match: str) -> None:
     refused_by_both(graph, BOXES[:2], match=match)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("call", CALLS)
-def test_the_gpu_equals_the_cpu(call: str) -> None:
+def test_gpu_equals_the_cpu(call: str) -> None:
     graph, feed = CALLS[call]
     (here, _), (there, _) = (
         run_ours(lambda fn, types, x, flag: (graph(fn, types, move(x), flag), flag), feed, FLAGS, device_id=0)  # noqa: B023

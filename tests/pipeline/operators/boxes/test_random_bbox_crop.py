@@ -82,7 +82,7 @@ def test_distributions_are_those_of_dali(boxes: Array, arguments: dict[str, Any]
         assert distance / count < 1.95 * (2 / count) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
 
 
-def test_no_crop_is_one_of_the_choices() -> None:
+def test_whole_image_is_one_of_the_choices() -> None:
     anchors, shapes, kept = crops(
         run_ours, BOXES, 600, **{**WIDE, "allow_no_crop": True, "thresholds": [0.0, 0.1, 0.2], "num_attempts": 500}
     )
@@ -93,7 +93,7 @@ def test_no_crop_is_one_of_the_choices() -> None:
         assert np.allclose(kept[number], BOXES)
 
 
-def test_the_best_window_is_taken_when_none_fits() -> None:
+def test_best_window_is_taken_when_none_fits() -> None:
     arguments = {**WIDE, "thresholds": [0.999], "total_num_attempts": 10, "num_attempts": 3}
     with pytest.warns(UserWarning, match="no window fits"):
         anchors, shapes, kept = crops(run_ours, BOXES, 4, **arguments)
@@ -101,7 +101,7 @@ def test_the_best_window_is_taken_when_none_fits() -> None:
     assert overlaps(np.stack(anchors), np.stack(shapes), BOXES, "iou").max() < 0.999
 
 
-def test_a_sample_does_not_depend_on_the_others() -> None:
+def test_sample_does_not_depend_on_the_others() -> None:
     def draw(*boxes: Array) -> list[Any]:
         arguments = {**WIDE, "thresholds": [0.1, 0.2], "num_attempts": 3, "total_num_attempts": 200, "quiet": True}
         return run_ours(lambda fn, types, x: fn.random_bbox_crop(x, **arguments), list(boxes))
@@ -153,6 +153,6 @@ def test_volumes_and_samples_without_boxes() -> None:
         ({"crop_shape": [5, 5], "input_shape": [9, 9], "scaling": [0.5, 1.0]}, "can't be used together"),
     ],
 )
-def test_what_is_refused(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     error = refused_by_both(lambda fn, types, x: fn.random_bbox_crop(x, **arguments), [BOXES], match=match)
     assert isinstance(error, PipelineError)

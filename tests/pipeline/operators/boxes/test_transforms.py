@@ -82,7 +82,7 @@ def test_arguments_per_sample(seed: int, ndim: int) -> None:
 
 
 @pytest.mark.parity
-def test_a_single_factor_takes_the_dimensions_of_the_input_or_those_that_are_given() -> None:
+def test_single_factor_takes_the_dimensions_of_the_input_or_those_that_are_given() -> None:
     compare(lambda fn, _, x: fn.transforms.scale(x, scale=2, ndim=3), matrices(2), tolerance=TOLERANCE)
     compare(lambda fn, _: fn.transforms.scale(scale=2, ndim=3, center=4))
 
@@ -125,17 +125,17 @@ def test_sequences_of_transforms() -> None:
         ("crop", {"from_start": [1, 2], "from_end": [1, 2, 3]}, "needs 3 values"),
     ],
 )
-def test_refused(name: str, arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(name: str, arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: getattr(fn.transforms, name)(x, **arguments), matrices(2), match=match)
 
 
 @pytest.mark.parity
-def test_what_is_no_transform_is_refused() -> None:
+def test_arrays_that_are_not_transforms_are_refused() -> None:
     for wrong in (np.eye(3, dtype=np.float32), np.zeros((2, 3)), np.zeros((4, 2, 3), np.float32)):
         refused_by_both(lambda fn, _, x: fn.transforms.translation(x, offset=[1, 2]), [wrong], match="float32 of shape")
     refused_by_both(lambda fn, _, x, y: fn.transforms.combine(x, y), matrices(2), matrices(3), match="different")
 
 
-def test_an_axis_without_length_is_refused() -> None:
+def test_axis_without_length_is_refused() -> None:
     with pytest.raises(ValueError, match="length zero"):
         run_ours(lambda fn, _: fn.transforms.rotation(angle=3, axis=[0, 0, 0]))

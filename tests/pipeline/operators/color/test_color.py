@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 DTYPES = {"uint8": (0, 255), "int16": (-3000, 3000), "int32": (-(10**5), 10**5), "float32": (-0.5, 1.5)}
 NAMES = {"uint8": "UINT8", "int16": "INT16", "int32": "INT32", "float32": "FLOAT", "float16": "FLOAT16"}
@@ -51,7 +51,7 @@ def tolerance(source: str, target: str) -> float:
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize(("operator", "arguments"), LINEAR, ids=str)
 def test_brightness_and_contrast(operator: str, arguments: dict[str, Any], source: str) -> None:
-    feed = pictures(*RAGGED, dtype=source, low=DTYPES[source][0], high=DTYPES[source][1])
+    feed = sample_images(*RAGGED, dtype=source, low=DTYPES[source][0], high=DTYPES[source][1])
     for target in (None, *DTYPES):
         chosen = dict(arguments)
         if target is not None:
@@ -69,7 +69,7 @@ def test_brightness_and_contrast(operator: str, arguments: dict[str, Any], sourc
 @pytest.mark.parametrize(("operator", "arguments"), TWISTS, ids=str)
 def test_twists(operator: str, arguments: dict[str, Any], source: str) -> None:
     low, high = DTYPES.get(source, (0, 1))
-    feed = pictures(*RAGGED, dtype=source, low=low, high=high)
+    feed = sample_images(*RAGGED, dtype=source, low=low, high=high)
     for target in (None, *DTYPES, "float16"):
         chosen = dict(arguments)
         if target is not None:
@@ -99,7 +99,7 @@ def test_layouts_and_arguments_per_sample(operator: str, layout: str | None) -> 
     values = [[np.float32(0.5), np.float32(1.25)], [np.float32(1.75), np.float32(0.8)]]
     compare(
         lambda fn, _, x, b, c: getattr(fn, operator)(x, brightness=b, contrast=c),
-        pictures(*shapes),
+        sample_images(*shapes),
         *values,
         layouts=[layout],
         tolerance=1,
@@ -113,7 +113,7 @@ def test_angles_and_saturations_per_sample() -> None:
         lambda fn, _, x, h, s, v: (
             fn.hue(x, hue=h), fn.saturation(x, saturation=s), fn.hsv(x, hue=h, saturation=s, value=v)
         ),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         *values,
         layouts=["HWC"],
         tolerance=1,
@@ -124,18 +124,18 @@ def test_angles_and_saturations_per_sample() -> None:
 @pytest.mark.parametrize("arguments", [BRIGHTNESS, {"brightness": 0.5}])
 def test_brightness_takes_any_channels_and_rounds_ties_away_from_zero(arguments: dict[str, Any]) -> None:
     for channels in (1, 4, 5):
-        compare(lambda fn, _, x: fn.brightness(x, **arguments), pictures((7, 9, channels)), tolerance=0)
+        compare(lambda fn, _, x: fn.brightness(x, **arguments), sample_images((7, 9, channels)), tolerance=0)
 
 
-def test_empty_pictures() -> None:
+def test_empty_images() -> None:
     for operator in ("brightness", "hue"):
         (output,) = run_ours(lambda fn, _, x, o=operator: getattr(fn, o)(x), [np.zeros((0, 4, 3), np.uint8)])
         assert output.samples[0].shape == (0, 4, 3)
 
 
 @pytest.mark.parity
-def test_refusals() -> None:
-    feed = pictures((4, 5, 3))
+def test_bad_calls_are_refused() -> None:
+    feed = sample_images((4, 5, 3))
     for operator in ("brightness", "hue"):
         refused_by_both(lambda fn, _, x, o=operator: getattr(fn, o)(x), feed, layouts=["CHW"], match="layout 'CHW'")
         wide = [feed[0].astype(np.int64)]
@@ -145,9 +145,9 @@ def test_refusals() -> None:
         )
 
 
-def test_twists_refuse_pictures_that_are_not_rgb() -> None:
+def test_twists_refuse_images_that_are_not_rgb() -> None:
     with pytest.raises(RuntimeError, match="has 4 channels"):
-        run_ours(lambda fn, _, x: fn.hue(x), pictures((4, 5, 4)))
+        run_ours(lambda fn, _, x: fn.hue(x), sample_images((4, 5, 4)))
 
 
 SPACES = ("RGB", "BGR", "GRAY", "YCbCr")
@@ -159,7 +159,7 @@ SPACES = ("RGB", "BGR", "GRAY", "YCbCr")
 def test_color_spaces(source: str, target: str) -> None:
     channels = 1 if source == "GRAY" else 3
     if source == target:  # DALI refuses this
-        feed = pictures((4, 5, channels))
+        feed = sample_images((4, 5, channels))
         (output,) = run_ours(lambda fn, types, x: convert(fn, types, x, source, target), feed, layouts=["HWC"])
         assert np.array_equal(output.samples[0], feed[0])
         return
@@ -168,7 +168,7 @@ def test_color_spaces(source: str, target: str) -> None:
         exact = "YCbCr" not in (source, target) and target != "GRAY"
         compare(
             lambda fn, types, x: convert(fn, types, x, source, target),
-            pictures(*shapes),
+            sample_images(*shapes),
             layouts=[layout],
             tolerance=0 if exact else 1,
         )
@@ -179,12 +179,12 @@ def convert(fn: Any, types: Any, data: Any, source: str, target: str) -> Any:
 
 
 @pytest.mark.parity
-def test_color_spaces_refusals() -> None:
-    floats = pictures((4, 5, 3), dtype="float32")
+def test_color_spaces_refuse_bad_calls() -> None:
+    floats = sample_images((4, 5, 3), dtype="float32")
     refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), floats, match="must be one of UINT8")
-    grey = pictures((4, 5, 1))
+    grey = sample_images((4, 5, 1))
     refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), grey, match="1 channels, but RGB has 3")
-    colour = pictures((4, 5, 3))
+    colour = sample_images((4, 5, 3))
     refused_by_both(
         lambda fn, types, x: convert(fn, types, x, "RGB", "ANY_DATA"), colour, match="argument 'output_type' must be"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import compare, pictures, refused_by_both
+from tests.pipeline.operators.both import compare, refused_by_both, sample_images
 
 TABLE: dict[str, Any] = {
     "keys": [0, 2, 3, 4, 200, 3],
@@ -21,7 +21,7 @@ DTYPES = ["UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "UINT64", "INT6
 @pytest.mark.parity
 @pytest.mark.parametrize("source", ["uint8", "int8", "uint16", "uint32", "int32", "uint64"])
 def test_numbers(source: str) -> None:
-    feed = pictures((7, 9, 2), (3, 5, 1), dtype=source, low=0 if source.startswith("u") else -5, high=9)
+    feed = sample_images((7, 9, 2), (3, 5, 1), dtype=source, low=0 if source.startswith("u") else -5, high=9)
     feed += [np.array([[[200, 199, 201, 255]]]).astype(source)]
     compare(lambda fn, _, x: fn.lookup_table(x, **TABLE), feed, layouts=["HWC"])
 
@@ -35,7 +35,7 @@ def test_dtypes_of_the_output() -> None:
 
 
 @pytest.mark.parity
-def test_no_table() -> None:
+def test_missing_table() -> None:
     compare(lambda fn, types, x: fn.lookup_table(x, output_dtype=types.UINT8), [np.arange(5, dtype=np.int64)])
 
 
@@ -48,10 +48,12 @@ def test_no_table() -> None:
         ({"keys": [65536], "values": [1.0]}, "from 0 to 65535"),
     ],
 )
-def test_refuses(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.lookup_table(x, **arguments), pictures((2, 2)), match=match)
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.lookup_table(x, **arguments), sample_images((2, 2)), match=match)
 
 
 @pytest.mark.parity
-def test_refuses_real_numbers() -> None:
-    refused_by_both(lambda fn, _, x: fn.lookup_table(x), pictures((2, 2), dtype="float32"), match="must be integers")
+def test_real_numbers_are_refused() -> None:
+    refused_by_both(
+        lambda fn, _, x: fn.lookup_table(x), sample_images((2, 2), dtype="float32"), match="must be integers"
+    )

@@ -16,7 +16,7 @@ import pytest
 from pipeline._operators.decoding.encoded import encoded_batch
 from pipeline.errors import OperatorError
 from pipeline.tensors.cpu import TensorListCPU
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours
 
 ENCODED = {name: np.frombuffer(data, np.uint8) for name, data in encodings().items()}
@@ -35,17 +35,17 @@ def test_common_formats_are_equal(output_type: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("output_type", ["GRAY", "YCbCr"])
-def test_conversions_of_colours(output_type: str) -> None:
+def test_color_conversions(output_type: str) -> None:
     compare(lambda fn, types, x: fn.decoders.image(x, output_type=getattr(types, output_type)), encoded(), tolerance=1)
 
 
 @pytest.mark.parity
-def test_any_data_keeps_the_channels() -> None:
+def test_channels_are_kept_with_any_data() -> None:
     names = [name for name in COMMON if name != "jpeg gray"]  # DALI 2.4 writes out of bounds and may crash
     compare(lambda fn, types, x: fn.decoders.image(x, output_type=types.ANY_DATA), encoded(*names))
 
 
-def test_any_data_keeps_a_gray_jpeg() -> None:
+def test_gray_jpeg_is_kept_with_any_data() -> None:
     (kept, gray) = run_ours(
         lambda fn, types, x: tuple(fn.decoders.image(x, output_type=kind) for kind in (types.ANY_DATA, types.GRAY)),
         encoded("jpeg gray"),
@@ -93,7 +93,7 @@ def test_bytes_come_in_any_shape() -> None:
         compare(lambda fn, _, x: fn.decoders.image(x), [feed, feed])
 
 
-def test_a_dense_batch_of_bytes() -> None:
+def test_dense_batch_of_bytes() -> None:
     data = ENCODED["jpeg 420"]
     (ours,) = run_ours(lambda fn, _, x: fn.decoders.image(x), np.stack([data, data]))
     assert ours.layout == "HWC"
@@ -104,14 +104,14 @@ def test_a_dense_batch_of_bytes() -> None:
 @pytest.mark.parametrize(
     "bad", [np.zeros(0, np.uint8), np.arange(200, dtype=np.uint8), ENCODED["jpeg 420"][:60], ENCODED["jpeg 420"][:500]]
 )
-def test_bad_pictures_are_refused_by_name(bad: Array) -> None:
+def test_bad_images_are_refused_by_name(bad: Array) -> None:
     good = ENCODED["png rgb"]
     error = refused_by_both(lambda fn, _, x: fn.decoders.image(x), [good, bad, good], match="for sample 1")
     assert isinstance(error, OperatorError)
     assert [failure.sample for failure in error.failures] == [1]
 
 
-def test_all_failures_are_named_and_the_next_batch_arrives() -> None:
+def test_failures_are_all_named_and_the_next_batch_arrives() -> None:
     import pipeline
     from pipeline import fn
 
@@ -149,11 +149,11 @@ def test_decoded_pixels_in_a_batch_for_the_gpu_are_named() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [8, 10])  # FLOAT16, FLOAT64
-def test_refuses_dtypes(dtype: int) -> None:
+def test_other_dtypes_are_refused(dtype: int) -> None:
     refused_by_both(lambda fn, _, x: fn.decoders.image(x, dtype=dtype), encoded(), match="'dtype' must be one of")
 
 
-def test_a_mixed_decoder_needs_a_gpu() -> None:
+def test_mixed_decoder_needs_a_gpu() -> None:
     with pytest.raises(RuntimeError, match="device_id=None"):
         run_ours(lambda fn, _, x: fn.decoders.image(x, device="mixed"), encoded())
 
@@ -170,7 +170,7 @@ def test_file_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parity
-def test_file_read_names_what_is_missing(tmp_path: Path) -> None:
+def test_file_read_names_missing_files(tmp_path: Path) -> None:
     missing = np.frombuffer(str(tmp_path / "missing.jpg").encode(), np.uint8)
     refused_by_both(lambda fn, _, x: fn.io.file.read(x), [missing], match=r"missing\.jpg.*No such file")
     folder = np.frombuffer(str(tmp_path).encode(), np.uint8)
@@ -179,14 +179,14 @@ def test_file_read_names_what_is_missing(tmp_path: Path) -> None:
     refused_by_both(lambda fn, _, x: fn.io.file.read(x), [np.zeros(0, np.uint8)], match="path of the file is empty")
 
 
-def test_an_empty_file_gives_no_bytes(tmp_path: Path) -> None:
+def test_empty_file_gives_an_empty_sample(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (made,) = run_ours(lambda fn, _, x: fn.io.file.read(x), [np.frombuffer(str(tmp_path / "empty").encode(), np.uint8)])
     assert made.samples[0].shape == (0,)
 
 
 @pytest.mark.parity
-def test_the_whole_way(tmp_path: Path) -> None:
+def test_files_become_batches(tmp_path: Path) -> None:
     """From files to network input, with random arguments."""
     paths = []
     for index in range(3):

@@ -39,14 +39,14 @@ def read(paths: Sequence[np.ndarray]) -> list[bytes]:
         pipe.close()
 
 
-def test_both_forms_read_the_same(form: type, jpeg_folder: Path) -> None:
+def test_forms_read_the_same(form: type, jpeg_folder: Path) -> None:
     paths = sorted(jpeg_folder.rglob("*.jpg"))[:40]
     given = [path_of(path) if number % 2 else path_of(f"file://{path}\0") for number, path in enumerate(paths)]
     assert read(given) == [path.read_bytes() for path in paths]
     assert read([each.view(np.int8) for each in given[:3]]) == [path.read_bytes() for path in paths[:3]]
 
 
-def test_both_forms_name_the_samples_that_fail(form: type, jpeg_folder: Path) -> None:
+def test_forms_name_the_samples_that_fail(form: type, jpeg_folder: Path) -> None:
     good = path_of(next(jpeg_folder.rglob("*.jpg")))
     with pytest.raises(errors.OperatorError, match=r"for sample 17: .*no-a.*1 more sample ") as caught:
         read([good] * 17 + [path_of("/no-a"), good, path_of("/no-b")])

@@ -31,7 +31,7 @@ BROKEN = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("content", "match"), BROKEN)
-def test_refused_by_both(content: np.ndarray[Any, Any], match: str) -> None:
+def test_files_refused_by_both(content: np.ndarray[Any, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.decoders.numpy(x), [content], match=match)
 
 
@@ -42,7 +42,7 @@ def test_objects_are_refused_and_not_unpickled() -> None:
         parse_npy(np.frombuffer(file.getvalue(), np.uint8))
 
 
-def test_what_dali_refuses() -> None:
+def test_files_that_dali_refuses() -> None:
     fortran = np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3))
     for array in (fortran, np.arange(6, dtype=">i4").reshape(2, 3)):
         made = parse_npy(npy(array))
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parity
-def test_files_of_a_folder_and_where_they_come_from(folder: Path) -> None:
+def test_files_of_a_folder_have_source_info(folder: Path) -> None:
     def graph(fn: Any, _: Any) -> Any:
         data = fn.readers.numpy(file_root=str(folder))
         return data, data.property("source_info")
@@ -97,7 +97,7 @@ def test_regions_refused_by_both(folder: Path, arguments: dict[str, Any], match:
     refused_by_both(lambda fn, _: fn.readers.numpy(file_root=str(folder), **arguments), match=match)
 
 
-def test_files_of_different_dtypes_are_no_batch(tmp_path: Path) -> None:
+def test_files_of_different_dtypes_are_refused(tmp_path: Path) -> None:
     for name, dtype in (("a", np.int32), ("b", np.float32)):
         np.save(tmp_path / f"{name}.npy", np.zeros(2, dtype))
     with pytest.raises(PipelineError, match="one dtype"):

@@ -12,7 +12,7 @@ from dali_proxy import DALIServer, DataLoader
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import OperatorError, PipelineError
 from tests.clips import COUNT, Clips, number_of
-from tests.pipeline.operators.both import compare, difference, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import compare, difference, refused_by_both, run_dali, run_ours, sample_images
 
 
 def numbers(sequence: Any) -> list[int]:
@@ -65,7 +65,7 @@ def test_arguments_per_sample(clips: Clips) -> None:
         ({"start_frame": 5, "end_frame": 5}, "end_frame 5 must be more than start_frame 5"),
     ],
 )
-def test_refused_as_by_dali(arguments: dict[str, Any], message: str, clips: Clips) -> None:
+def test_calls_refused_as_in_dali(arguments: dict[str, Any], message: str, clips: Clips) -> None:
     refused_by_both(lambda fn, types, x: fn.decoders.video(x, **arguments), [clips.bytes("vp9.webm")], match=message)
 
 
@@ -78,7 +78,7 @@ def test_refused_as_by_dali(arguments: dict[str, Any], message: str, clips: Clip
         ({"stride": 0}, "'stride' must be 1 or more"),
     ],
 )
-def test_arguments_that_can_not_be(arguments: dict[str, Any], message: str, clips: Clips) -> None:
+def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str, clips: Clips) -> None:
     with pytest.raises(PipelineError, match=message):
         run_ours(lambda fn, types, x: fn.decoders.video(x, **arguments), [clips.bytes("vp9.webm")])
 
@@ -91,7 +91,7 @@ def test_codecs_that_dali_leaves_to_the_gpu(clips: Clips) -> None:
         assert [numbers(sample) for sample in output.samples] == [[39, 0, 17]] * 4
 
 
-def test_the_sample_that_is_no_video_is_named(clips: Clips) -> None:
+def test_sample_that_is_not_a_video_is_named(clips: Clips) -> None:
     feed = [clips.bytes("h264.mp4"), np.arange(3000).astype(np.uint8), clips.bytes("h264.mp4")[:5000]]
     with pytest.raises(OperatorError, match=r"sample 1: 3000 encoded bytes can't be decoded: .*and 1 more") as caught:
         run_ours(lambda fn, types, x: fn.decoders.video(x), feed)
@@ -119,7 +119,7 @@ def parts() -> Any:
     return fn.decoders.video(video, start_frame=start, sequence_length=3, stride=2)
 
 
-def test_a_worker_reads_the_file_and_the_server_decodes_it(clips: Clips) -> None:
+def test_worker_reads_the_file_and_the_server_decodes_it(clips: Clips) -> None:
     paths = [str(clips.path(name)) for name in ("h264.mp4", "vp9.webm")]
     with DALIServer(parts()) as server:
         for frames, indices in DataLoader(server, Starts(paths, server.proxy), batch_size=3, num_workers=1):
@@ -143,13 +143,13 @@ SEQUENCE_OPERATORS = {
 @pytest.mark.parity
 @pytest.mark.parametrize("operator", SEQUENCE_OPERATORS)
 def test_operators_take_sequences(operator: str) -> None:
-    sequences = pictures((4, 24, 32, 3), (2, 40, 36, 3))
+    sequences = sample_images((4, 24, 32, 3), (2, 40, 36, 3))
     tolerance = {"resize": 1.0, "crop_mirror_normalize": 1e-5}.get(operator, 0)
     compare(SEQUENCE_OPERATORS[operator], sequences, layouts=["FHWC"], tolerance=tolerance)
 
 
 @pytest.mark.parametrize("operator", SEQUENCE_OPERATORS)
-def test_each_frame_is_treated_like_a_picture(operator: str, clips: Clips) -> None:
+def test_frames_are_treated_like_images(operator: str, clips: Clips) -> None:
     """Operators in one chain with the decoder use its description of shapes."""
     graph = SEQUENCE_OPERATORS[operator]
     (made,) = run_ours(
@@ -164,7 +164,7 @@ def test_each_frame_is_treated_like_a_picture(operator: str, clips: Clips) -> No
     np.testing.assert_array_equal(made.samples[0], again.samples[0])
 
 
-def test_all_frames_by_default(clips: Clips) -> None:
+def test_frames_are_all_decoded_by_default(clips: Clips) -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.decoders.video(fn.external_source(name="x")))
     pipe.feed_input("x", [clips.bytes("h264_varying.mp4")[None]])

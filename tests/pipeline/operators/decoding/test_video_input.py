@@ -59,7 +59,7 @@ def test_videos_come_one_after_the_other(clips: Clips) -> None:
     pipe.close()
 
 
-def test_other_operators_go_on_from_there(clips: Clips) -> None:
+def test_other_operators_continue_from_there(clips: Clips) -> None:
     with Pipeline(batch_size=2, num_threads=2, device_id=None) as pipe:
         frames = fn.inputs.video(name="video", sequence_length=16)
         pipe.set_outputs(fn.resize(frames, resize_x=32), fn.random.uniform(range=(0, 1)))
@@ -70,7 +70,7 @@ def test_other_operators_go_on_from_there(clips: Clips) -> None:
     pipe.close()
 
 
-def test_waiting_for_a_video(clips: Clips) -> None:
+def test_input_waits_for_a_video(clips: Clips) -> None:
     pipe = ours(batch_size=4, sequence_length=10, blocking=True)
     pipe.build()
     feeding = threading.Timer(0.05, pipe.feed_input, ("video", [clips.bytes("h264.mp4")]))
@@ -80,7 +80,7 @@ def test_waiting_for_a_video(clips: Clips) -> None:
     pipe.close()
 
 
-def test_what_can_not_be_fed(clips: Clips) -> None:
+def test_data_that_cannot_be_fed_is_refused(clips: Clips) -> None:
     pipe = ours(sequence_length=10)
     with pytest.raises(errors.DecodeError, match="3000 encoded bytes can't be decoded"):
         pipe.feed_input("video", [np.arange(3000).astype(np.uint8)])
@@ -93,6 +93,6 @@ def test_what_can_not_be_fed(clips: Clips) -> None:
         ours(sequence_length=0).build()
 
 
-def test_it_is_no_input_of_a_proxy() -> None:
+def test_video_input_is_refused_by_a_proxy() -> None:
     with pytest.raises(errors.GraphError, match=r"use fn\.decoders\.video of an fn\.external_source"):
         DALIServer(ours(sequence_length=10))

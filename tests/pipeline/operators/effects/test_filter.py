@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import Array, compare, pictures, refused_by_both
+from tests.pipeline.operators.both import Array, compare, refused_by_both, sample_images
 
 pytestmark = pytest.mark.parity
 
@@ -25,7 +25,7 @@ def batch(layout: str, dtype: str = "uint8", first: int = 12) -> list[Array]:
     shapes = [
         [EXTENTS.get(letter, first + 7 * number + 3 * (letter == "W")) for letter in layout] for number in range(3)
     ]
-    return pictures(*map(tuple, shapes), dtype=dtype)
+    return sample_images(*map(tuple, shapes), dtype=dtype)
 
 
 @pytest.mark.parametrize(("border", "mode"), list(itertools.product(BORDERS, ("same", "valid"))))
@@ -57,7 +57,7 @@ def test_dtypes(dtype: str) -> None:
     compare(graph, batch("HWC", dtype), windows((3, 3), (4, 5), (7, 3)), layouts=["HWC"], tolerance=tolerance)
 
 
-def test_what_is_refused() -> None:
+def test_bad_calls_are_refused() -> None:
     image, window = batch("HWC")[:1], windows((3, 3))
     calls: list[tuple[Any, str]] = [
         (lambda fn, types, x, w: fn.filter(x, w, anchor=3), "outside of the window"),

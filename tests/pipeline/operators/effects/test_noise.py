@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 NOISES = ("gaussian", "shot", "salt_and_pepper")
@@ -37,15 +37,17 @@ def chi_squared(counts: Any, expected: Any) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
-def test_without_deviation_the_mean_is_added(dtype: str) -> None:
+def test_mean_is_added_without_deviation(dtype: str) -> None:
     for mean in (0.0, 3.25, -300.0):
-        compare(noisy("gaussian", mean=mean, stddev=0.0), pictures(*RAGGED, dtype=dtype, high=100), layouts=["HWC"])
+        compare(
+            noisy("gaussian", mean=mean, stddev=0.0), sample_images(*RAGGED, dtype=dtype, high=100), layouts=["HWC"]
+        )
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
-def test_certain_salt_and_pepper(dtype: str) -> None:
-    feed = pictures(*RAGGED, dtype=dtype, high=100)
+def test_salt_and_pepper_of_probability_one(dtype: str) -> None:
+    feed = sample_images(*RAGGED, dtype=dtype, high=100)
     for ratio in (0.0, 1.0):
         compare(noisy("salt_and_pepper", prob=1.0, salt_vs_pepper=ratio), feed, layouts=["HWC"])
         values = {"salt_val": 3.5, "pepper_val": 7.75}
@@ -75,7 +77,7 @@ def test_shot_noise_is_poisson(value: int, factor: float) -> None:
 
 
 @pytest.mark.parity
-def test_moments_are_those_of_dali() -> None:
+def test_moments_equal_those_of_dali() -> None:
     feed = [np.full((100, 100, 3), 120, np.uint8)]
     for graph in (noisy("gaussian", stddev=11.0), noisy("shot", factor=3.0), noisy("salt_and_pepper", prob=0.2)):
         (theirs,) = run_dali(graph, feed, layouts=["HWC"])
@@ -84,7 +86,7 @@ def test_moments_are_those_of_dali() -> None:
         assert 0.95 < ours.std() / their.std() < 1.05
 
 
-def test_shares_of_salt_and_pepper() -> None:
+def test_fractions_of_salt_and_pepper() -> None:
     noisy_sample = one(noisy("salt_and_pepper", prob=0.3, salt_vs_pepper=0.2), [np.full((COUNT, 3), 7, np.uint8)])
     assert (noisy_sample == noisy_sample[:, :1]).all()
     counts = np.array([(noisy_sample[:, 0] == value).sum() for value in (0, 7, 255)])
@@ -94,7 +96,7 @@ def test_shares_of_salt_and_pepper() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("layout", "axis"), [("HWC", 2), ("CHW", 0), ("DHWC", 3), (None, 2)])
-def test_channels_share_their_fate_or_do_not(layout: str | None, axis: int) -> None:
+def test_channels_share_their_noise_on_request(layout: str | None, axis: int) -> None:
     feed = [np.full((12, 13, 11, 5)[-len(layout or "HWC") :], 100, np.uint8)]
     for run in (run_ours, run_dali):
         for alone in (False, True):
@@ -119,7 +121,7 @@ def test_arguments_per_sample() -> None:
 
 @pytest.mark.parametrize("operator", NOISES)
 def test_noise_depends_on_neither_threads_nor_the_size_of_the_batch(operator: str) -> None:
-    feed = pictures(*RAGGED, dtype="uint8", low=50, high=200)
+    feed = sample_images(*RAGGED, dtype="uint8", low=50, high=200)
     (few,) = run_ours(noisy(operator), feed, layouts=["HWC"])
     (many,) = run_ours(noisy(operator), feed + feed, layouts=["HWC"], num_threads=3)
     for ours, theirs in zip(few.samples, many.samples, strict=False):
@@ -149,10 +151,10 @@ def test_scalars_and_empty_samples(operator: str) -> None:
 
 
 @pytest.mark.parity
-def test_refusals() -> None:
-    feed = pictures((4, 5, 3))
+def test_bad_calls_are_refused() -> None:
+    feed = sample_images((4, 5, 3))
     for operator in NOISES:
         refused_by_both(noisy(operator), [feed[0].astype(np.float64)], match="the samples must be one of")
     refused_by_both(noisy("salt_and_pepper", prob=2.0), feed, match="'prob' must be between 0 and 1")
     refused_by_both(noisy("salt_and_pepper", salt_vs_pepper=-1.0), feed, match="'salt_vs_pepper' must be between")
-    refused_by_both(noisy("salt_and_pepper"), pictures((4, 5)), layouts=["HW"], match="has no channels")
+    refused_by_both(noisy("salt_and_pepper"), sample_images((4, 5)), layouts=["HW"], match="has no channels")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import RAGGED, pictures, run_ours
+from tests.pipeline.operators.both import RAGGED, run_ours, sample_images
 
 pytestmark = pytest.mark.gpu
 
@@ -25,7 +25,7 @@ def both(operator: str, feed: list[Any], layout: str | None = "HWC", **arguments
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_settings_without_chance_equal_the_cpu(dtype: str) -> None:
-    feed = pictures(*RAGGED, dtype=dtype, high=100)
+    feed = sample_images(*RAGGED, dtype=dtype, high=100)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("gaussian", {"mean": 3.25, "stddev": 0.0}),
         ("shot", {"factor": 0.0}),
@@ -58,7 +58,7 @@ def test_moments_are_those_of_the_cpu(operator: str, arguments: dict[str, Any]) 
 
 
 def test_noise_repeats() -> None:
-    feed = pictures(*RAGGED)
+    feed = sample_images(*RAGGED)
 
     def graph(fn: Any, _: Any, x: Any) -> Any:
         return fn.noise.gaussian(x.gpu(), stddev=9.0).cpu()
@@ -67,7 +67,7 @@ def test_noise_repeats() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(first.samples, again.samples, strict=True))
 
 
-def test_channels_share_their_fate() -> None:
+def test_channels_share_their_noise() -> None:
     feed = [np.full((40, 30, 3), 100, np.uint8)]
     for layout, axis in (("HWC", 2), ("CHW", 0), (None, 2)):
         _, (noisy_sample,) = both("salt_and_pepper", feed, layout, prob=0.5)

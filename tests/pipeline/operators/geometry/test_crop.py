@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import OperatorError
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 # DALI accepts layouts of 5 dimensions, too, but then refuses the data; here they work.
 LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW")
@@ -25,7 +25,7 @@ def shape_of(layout: str, height: int, width: int, channels: int = 3) -> tuple[i
 @pytest.mark.parametrize("layout", [*LAYOUTS, None])
 @pytest.mark.parametrize("policy", ["error", "pad", "trim_to_shape"])
 def test_layouts_and_policies(layout: str | None, policy: str) -> None:
-    feed = pictures(shape_of(layout or "HWC", 9, 7), shape_of(layout or "HWC", 8, 11))
+    feed = sample_images(shape_of(layout or "HWC", 9, 7), shape_of(layout or "HWC", 8, 11))
     height = 6 if policy == "error" else 10
     arguments = {"crop": [height, 5], "crop_pos_x": 0.3, "fill_values": 7.0, "out_of_bounds_policy": policy}
     compare(lambda fn, _, x: fn.crop(x, **arguments), feed, layouts=[layout])
@@ -46,7 +46,7 @@ def test_windows(data: st.DataObject) -> None:
     positions = [[np.float32(data.draw(st.integers(0, 8)) / 8) for _ in shapes] for _ in range(2)]
     compare(
         lambda fn, _, x, h, w, py, px: fn.crop(x, crop_h=h, crop_w=w, crop_pos_y=py, crop_pos_x=px, **arguments),
-        pictures(*shapes),
+        sample_images(*shapes),
         *sizes,
         *positions,
         layouts=["HWC"],
@@ -54,17 +54,17 @@ def test_windows(data: st.DataObject) -> None:
 
 
 def test_sequences_of_volumes() -> None:
-    feed = pictures(shape_of("FDHWC", 9, 7))
+    feed = sample_images(shape_of("FDHWC", 9, 7))
     (output,) = run_ours(lambda fn, _, x: fn.crop(x, crop=[2, 4, 3], crop_pos_z=1.0), feed, layouts=["FDHWC"])
     assert np.array_equal(output.samples[0], feed[0][:, 2:, 3:7, 2:5])
 
 
 @pytest.mark.parity
 def test_depth() -> None:
-    feed = pictures((5, 6, 7, 2), (4, 8, 9, 2))
+    feed = sample_images((5, 6, 7, 2), (4, 8, 9, 2))
     compare(lambda fn, _, x: fn.crop(x, crop=[2, 3, 4], crop_pos_z=1.0), feed, layouts=["DHWC"])
     compare(lambda fn, _, x: fn.crop(x, crop_d=3, crop_h=3, crop_w=2), feed, layouts=["DHWC"])
-    compare(lambda fn, _, x: fn.crop(x, crop=[2, 3, 4]), pictures((5, 6, 2)), layouts=["HWC"])
+    compare(lambda fn, _, x: fn.crop(x, crop=[2, 3, 4]), sample_images((5, 6, 2)), layouts=["HWC"])
 
 
 @pytest.mark.parity
@@ -75,7 +75,7 @@ def test_dtypes(source: str, target: str) -> None:
     low, high = (-400.0, 400.0) if np.dtype(source).kind in "f" or source[0] == "i" else (0.0, 255.0)
     if source == "int8":
         low, high = -128.0, 127.0
-    feed = pictures((6, 5, 3), dtype=source, low=low, high=high)
+    feed = sample_images((6, 5, 3), dtype=source, low=low, high=high)
     feed[0].flat[:3] = (1.75, 2.5, 127)
     arguments = {"crop": [3, 7], "out_of_bounds_policy": "pad", "fill_values": 2.0, "crop_pos_y": 0.0}
     compare(lambda fn, types, x: fn.crop(x, dtype=getattr(types, target), **arguments), feed, layouts=["HWC"])
@@ -102,27 +102,29 @@ def test_float16_saturates() -> None:
         ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, but needs 1 or"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.crop(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.crop(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_layouts_without_height_or_channels() -> None:
-    refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), pictures((5, 5)), layouts=["HW"], match="layout 'HW'")
-    refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), pictures((5, 5)), match="2 dimensions and no layout")
+def test_layouts_without_height_or_channels_are_refused() -> None:
+    refused_by_both(
+        lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), layouts=["HW"], match="layout 'HW'"
+    )
+    refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), match="2 dimensions and no layout")
 
 
-def test_only_samples_that_fail_are_named() -> None:
+def test_only_failing_samples_are_named() -> None:
     with pytest.raises(OperatorError, match="for sample 1") as caught:
-        run_ours(lambda fn, _, x: fn.crop(x, crop=[15, 15]), pictures(*RAGGED), layouts=["HWC"])
+        run_ours(lambda fn, _, x: fn.crop(x, crop=[15, 15]), sample_images(*RAGGED), layouts=["HWC"])
     assert [failure.sample for failure in caught.value.failures] == [1]
 
 
-def test_a_window_that_lies_inside_is_a_view() -> None:
+def test_window_that_lies_inside_is_a_view() -> None:
     import pipeline
     from pipeline import fn
 
-    feed = pictures((8, 9, 3), (7, 7, 3))
+    feed = sample_images((8, 9, 3), (7, 7, 3))
     with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         data = fn.external_source(name="x", layout="HWC", no_copy=True)
         pipe.set_outputs(fn.crop(data, crop=[4, 0]))

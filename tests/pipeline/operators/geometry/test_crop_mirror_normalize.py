@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import OperatorError
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 IMAGENET = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
 # Pixels up to 255 over deviations of about 50: values of a few units.
@@ -25,7 +25,7 @@ FLOAT16 = 4e-3
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "float16", "float32"])
 def test_input_dtypes(dtype: str) -> None:
-    feed = pictures(*RAGGED, dtype=dtype)
+    feed = sample_images(*RAGGED, dtype=dtype)
     compare(lambda fn, _, x: fn.crop_mirror_normalize(x, **IMAGENET), feed, layouts=["HWC"], tolerance=FLOAT32)
 
 
@@ -34,7 +34,7 @@ def test_input_dtypes(dtype: str) -> None:
 @pytest.mark.parametrize("target", ["FLOAT", "FLOAT16", "INT8", "UINT8"])
 def test_output_dtypes(source: str, target: str) -> None:
     """Integers are rounded and saturated; the image has ties at .5."""
-    feed = pictures(*RAGGED, dtype=source)
+    feed = sample_images(*RAGGED, dtype=source)
     arguments = {"mean": [100.0, 30.0, 60.0], "std": [2.0, 1.0, 0.5], "scale": 0.5, "shift": 1.5, "mirror": 1}
     tolerance = 0.25 if target == "FLOAT16" else 1e-5 if target == "FLOAT" else 0
     if target in ("INT8", "UINT8") and source == "float32":
@@ -69,7 +69,7 @@ def test_output_dtypes(source: str, target: str) -> None:
 @pytest.mark.parametrize("policy", ["error", "pad", "trim_to_shape"])
 def test_layouts(layout: str | None, output_layout: str, policy: str) -> None:
     extents = {"H": 9, "W": 7, "C": 3, "D": 4, "F": 2}
-    feed = pictures(
+    feed = sample_images(
         *[tuple(extents[letter] + more * (letter in "HW") for letter in layout or "HWC") for more in (0, 3)]
     )
     arguments = {"crop": [6 if policy == "error" else 11, 5], "out_of_bounds_policy": policy, "fill_values": 3.0}
@@ -87,7 +87,7 @@ def test_depth(size: list[int]) -> None:
     arguments = {"crop": size, "crop_pos_z": 1.0, "out_of_bounds_policy": "pad", "fill_values": 5.0}
     compare(
         lambda fn, _, x: fn.crop_mirror_normalize(x, output_layout="CDHW", **arguments),
-        pictures((4, 5, 6, 2)),
+        sample_images((4, 5, 6, 2)),
         layouts=["DHWC"],
     )
 
@@ -113,7 +113,7 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
         lambda fn, _, x, mirror, mean, std, position: fn.crop_mirror_normalize(
             x, mirror=mirror, mean=mean, std=std, crop_pos_x=position, **arguments
         ),
-        pictures(*shapes),
+        sample_images(*shapes),
         mirror,
         mean,
         std,
@@ -131,7 +131,7 @@ def test_channels_are_padded_to_a_power_of_two(channels: int, policy: str, outpu
     arguments = {"out_of_bounds_policy": policy, "fill_values": 9.0, "output_layout": output_layout}
     compare(
         lambda fn, _, x: fn.crop_mirror_normalize(x, pad_output=True, mean=1.0, crop=[5, 5], **arguments),
-        pictures((6, 7, channels)),
+        sample_images((6, 7, channels)),
         layouts=["HWC"],
     )
 
@@ -150,35 +150,35 @@ def test_channels_are_padded_to_a_power_of_two(channels: int, policy: str, outpu
         ({"pad_output": True, "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0, 3.0]}, "as many as channels: 4"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(
-        lambda fn, _, x: fn.crop_mirror_normalize(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match
+        lambda fn, _, x: fn.crop_mirror_normalize(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match
     )
 
 
 @pytest.mark.parity
-def test_a_sequence_needs_an_output_layout() -> None:
+def test_sequence_needs_an_output_layout() -> None:
     refused_by_both(
         lambda fn, _, x: fn.crop_mirror_normalize(x),
-        pictures((2, 4, 4, 3)),
+        sample_images((2, 4, 4, 3)),
         layouts=["FHWC"],
         match="isn't a permutation",
     )
 
 
-def test_a_deviation_of_zero_is_refused() -> None:
+def test_deviation_of_zero_is_refused() -> None:
     """DALI returns infinities."""
     with pytest.raises(OperatorError, match="'std' is 0 for sample 0"):
-        run_ours(lambda fn, _, x: fn.crop_mirror_normalize(x, std=0.0), pictures((4, 4, 3)), layouts=["HWC"])
+        run_ours(lambda fn, _, x: fn.crop_mirror_normalize(x, std=0.0), sample_images((4, 4, 3)), layouts=["HWC"])
 
 
-def test_the_output_is_one_array_when_sizes_are_known() -> None:
+def test_output_is_one_array_when_sizes_are_known() -> None:
     import pipeline
     from pipeline import fn
 
     with pipeline.Pipeline(batch_size=3, num_threads=2, device_id=None) as pipe:
         pipe.set_outputs(fn.crop_mirror_normalize(fn.external_source(name="x"), crop=[8, 9], mirror=1))
-    (output,) = pipe.run(x=pictures(*RAGGED))
+    (output,) = pipe.run(x=sample_images(*RAGGED))
     assert output.dense is not None
     assert output.dense.shape == (3, 3, 8, 9)
     pipe.close()

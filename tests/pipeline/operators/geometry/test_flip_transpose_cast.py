@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
 
@@ -18,7 +18,7 @@ NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int
 @pytest.mark.parametrize("layout", ["HWC", "CHW", "FHWC", "DHWC", "FCHW", "CDHW", "FDHWC", "FCDHW", None])
 def test_flip_layouts(layout: str | None) -> None:
     ndim = len(layout or "HWC")
-    feed = pictures((2, 5, 7, 3, 2)[:ndim], (3, 4, 6, 2, 3)[:ndim])
+    feed = sample_images((2, 5, 7, 3, 2)[:ndim], (3, 4, 6, 2, 3)[:ndim])
     for arguments in ({}, {"vertical": 1}, {"horizontal": 0, "depthwise": 1}, {"vertical": 1, "depthwise": 1}):
         compare(lambda fn, _, x, a=arguments: fn.flip(x, **a), feed, layouts=[layout])
 
@@ -29,23 +29,23 @@ def test_flip_dtypes_and_arguments_per_sample(dtype: str) -> None:
     flags = [[np.int32(value) for value in values] for values in ((1, 0, -2), (0, 0, 1))]
     compare(
         lambda fn, _, x, h, v: fn.flip(x, horizontal=h, vertical=v),
-        pictures(*RAGGED, dtype=dtype, high=100),
+        sample_images(*RAGGED, dtype=dtype, high=100),
         *flags,
         layouts=["HWC"],
     )
 
 
-def test_flip_without_layout_takes_pictures_and_sequences() -> None:
-    (image,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((4, 5, 3)))
-    (sequence,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((2, 4, 5, 3)))
+def test_flip_without_layout_takes_images_and_sequences() -> None:
+    (image,) = run_ours(lambda fn, _, x: fn.flip(x), sample_images((4, 5, 3)))
+    (sequence,) = run_ours(lambda fn, _, x: fn.flip(x), sample_images((2, 4, 5, 3)))
     assert (image.layout, sequence.layout) == ("HWC", "FHWC")
 
 
 @pytest.mark.parity
-def test_flip_refuses_layouts_that_dali_refuses() -> None:
-    feed = pictures((4, 5, 3))
+def test_flip_refuses_the_layouts_that_dali_refuses() -> None:
+    feed = sample_images((4, 5, 3))
     refused_by_both(lambda fn, _, x: fn.flip(x), feed, layouts=["WHC"], match="layout 'WHC'")
-    refused_by_both(lambda fn, _, x: fn.flip(x), pictures((4, 5)), layouts=["HW"], match="layout 'HW'")
+    refused_by_both(lambda fn, _, x: fn.flip(x), sample_images((4, 5)), layouts=["HW"], match="layout 'HW'")
 
 
 @pytest.mark.parity
@@ -55,7 +55,9 @@ def test_transpose(data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 5))
     dtype = data.draw(st.sampled_from((*NUMBERS, "bool", "float16")))
     perm = data.draw(st.permutations(range(ndim)))
-    feed = pictures(*[tuple(data.draw(st.integers(1, 5)) for _ in range(ndim)) for _ in range(2)], high=1, dtype=dtype)
+    feed = sample_images(
+        *[tuple(data.draw(st.integers(1, 5)) for _ in range(ndim)) for _ in range(2)], high=1, dtype=dtype
+    )
     arguments: dict[str, Any] = {"perm": perm}
     layout = data.draw(st.sampled_from([None, "FDHWC"[:ndim]]))
     if data.draw(st.booleans()):
@@ -69,7 +71,7 @@ def test_transpose(data: st.DataObject) -> None:
 @pytest.mark.parametrize("channels", [1, 3, 4, 5])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_transpose_between_pixels_and_planes(channels: int, dtype: str) -> None:
-    feed = pictures((6, 7, channels), (9, 4, channels), dtype=dtype)
+    feed = sample_images((6, 7, channels), (9, 4, channels), dtype=dtype)
     compare(lambda fn, _, x: fn.transpose(x, perm=[2, 0, 1]), feed, layouts=["HWC"])
     planes = [np.ascontiguousarray(image.transpose(2, 0, 1)) for image in feed]
     compare(lambda fn, _, x: fn.transpose(x, perm=[1, 2, 0]), planes, layouts=["CHW"])
@@ -77,7 +79,7 @@ def test_transpose_between_pixels_and_planes(channels: int, dtype: str) -> None:
 
 @pytest.mark.parity
 def test_transpose_reverses_by_default_and_takes_scalars() -> None:
-    compare(lambda fn, _, x: fn.transpose(x), pictures((2, 3, 4)), layouts=["HWC"])
+    compare(lambda fn, _, x: fn.transpose(x), sample_images((2, 3, 4)), layouts=["HWC"])
     compare(lambda fn, _, x: fn.transpose(x), [np.uint8(3), np.uint8(4)])
 
 
@@ -91,8 +93,10 @@ def test_transpose_reverses_by_default_and_takes_scalars() -> None:
         ({"perm": [2, 0, 1], "output_layout": "AB"}, "needs 3 letters"),
     ],
 )
-def test_transpose_refuses(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.transpose(x, **arguments), pictures((2, 3, 4)), layouts=["HWC"], match=match)
+def test_transpose_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(
+        lambda fn, _, x: fn.transpose(x, **arguments), sample_images((2, 3, 4)), layouts=["HWC"], match=match
+    )
 
 
 EDGES = np.array([-1e10, -300.5, -1.5, -0.5, 0, 0.25, 0.5, 1.5, 2.5, 127.5, 254.5, 255.5, 300, 70000, 1e10])
@@ -106,7 +110,7 @@ def test_cast_between_all_dtypes(source: str) -> None:
         values = np.clip(EDGES, *_limits(source)).astype(source)
     for name in (*names, "FLOAT16", "FLOAT", "FLOAT64", "BOOL"):
         if name == "BOOL" and source in ("float16", "float32", "float64"):
-            continue  # see test_cast_to_bool_asks_whether_the_rounded_value_is_zero
+            continue  # see test_cast_to_bool_compares_the_rounded_value_with_zero
         compare(lambda fn, types, x, n=name: fn.cast(x, dtype=getattr(types, n)), [values], layouts=["W"])
 
 
@@ -124,7 +128,7 @@ def _limits(dtype: str) -> tuple[float, float]:
     return float(np.iinfo(kind).min), min(float(np.iinfo(kind).max), 2.0**62)
 
 
-def test_cast_to_bool_asks_whether_the_rounded_value_is_zero() -> None:
+def test_cast_to_bool_compares_the_rounded_value_with_zero() -> None:
     values = [np.array([0, 0.25, 0.5, -0.75, 3], np.float32)]
     (output,) = run_ours(lambda fn, types, x: fn.cast(x, dtype=types.BOOL), values)
     assert output.samples[0].tolist() == [False, False, True, True, True]
@@ -132,21 +136,23 @@ def test_cast_to_bool_asks_whether_the_rounded_value_is_zero() -> None:
 
 def test_cast_needs_a_dtype() -> None:
     with pytest.raises(TypeError, match="'dtype' is required"):
-        run_ours(lambda fn, _, x: fn.cast(x), pictures((2,)))
+        run_ours(lambda fn, _, x: fn.cast(x), sample_images((2,)))
 
 
 @pytest.mark.parity
-def test_copy_keeps_everything() -> None:
-    compare(lambda fn, _, x: fn.copy(x), pictures(*RAGGED), layouts=["HWC"])
+def test_copy_keeps_data_and_layout() -> None:
+    compare(lambda fn, _, x: fn.copy(x), sample_images(*RAGGED), layouts=["HWC"])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", ["INT64", "INT32", "UINT32", "UINT64", "FLOAT", "FLOAT64"])
 def test_shapes(dtype: str) -> None:
-    compare(lambda fn, types, x: x.shape(dtype=getattr(types, dtype)), pictures(*RAGGED), layouts=["HWC"])
+    compare(lambda fn, types, x: x.shape(dtype=getattr(types, dtype)), sample_images(*RAGGED), layouts=["HWC"])
     compare(lambda fn, types, x: x.shape(dtype=getattr(types, dtype)), [np.uint8(3), np.uint8(4)])
 
 
 @pytest.mark.parity
 def test_shapes_refuses_narrow_dtypes() -> None:
-    refused_by_both(lambda fn, types, x: x.shape(dtype=types.UINT8), pictures((2, 3)), match="not DALIDataType.UINT8")
+    refused_by_both(
+        lambda fn, types, x: x.shape(dtype=types.UINT8), sample_images((2, 3)), match="not DALIDataType.UINT8"
+    )

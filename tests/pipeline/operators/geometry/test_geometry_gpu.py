@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import difference, pictures, run_ours
+from tests.pipeline.operators.both import difference, run_ours, sample_images
 
 pytestmark = pytest.mark.gpu
 
@@ -18,7 +18,7 @@ EXTENTS = ({"H": 17, "W": 23}, {"H": 31, "W": 12}, {"H": 20, "W": 20})
 
 def feed_of(layout: str, dtype: str) -> list[Any]:
     shapes = [tuple({"C": 3, "D": 5, "F": 2, **extents}[letter] for letter in layout) for extents in EXTENTS]
-    return pictures(*shapes, dtype=dtype, high=100)
+    return sample_images(*shapes, dtype=dtype, high=100)
 
 
 def same(graph: Callable[..., Any], feed: list[Any], *values: Any, layout: str | None, tolerance: float = 0.0) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 ALL = (
     "uint8",
@@ -46,7 +46,7 @@ SMALL = ((2, 3, 1), (1, 5, 2), (4, 2, 2))
     ],
 )
 def test_pad(arguments: dict[str, Any]) -> None:
-    compare(lambda fn, _, x: fn.pad(x, **arguments), pictures(*SMALL), layouts=["HWC"])
+    compare(lambda fn, _, x: fn.pad(x, **arguments), sample_images(*SMALL), layouts=["HWC"])
 
 
 @pytest.mark.parity
@@ -56,7 +56,7 @@ def test_pad_with_arguments_per_sample(data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 4))
     shapes = [tuple(data.draw(st.integers(1, 5)) for _ in range(ndim)) for _ in range(3)]
     counts = [data.draw(st.integers(1, ndim)) for _ in shapes]
-    feed = pictures(*shapes, dtype=data.draw(st.sampled_from(ALL)), high=1)
+    feed = sample_images(*shapes, dtype=data.draw(st.sampled_from(ALL)), high=1)
     if feed[0].dtype == np.float64:  # DALI refuses it
         feed = [sample.astype(np.float32) for sample in feed]
 
@@ -87,12 +87,12 @@ def test_pad_with_arguments_per_sample(data: st.DataObject) -> None:
         ({"shape": [4, 4]}, "needs 3 values"),
     ],
 )
-def test_pad_refuses(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.pad(x, **arguments), pictures(*SMALL), layouts=["HWC"], match=match)
+def test_pad_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.pad(x, **arguments), sample_images(*SMALL), layouts=["HWC"], match=match)
 
 
 def test_fill_values_saturate() -> None:
-    (output,) = run_ours(lambda fn, _, x: fn.pad(x, fill_value=300), pictures((1,), (2,)))
+    (output,) = run_ours(lambda fn, _, x: fn.pad(x, fill_value=300), sample_images((1,), (2,)))
     assert output.samples[0][1] == 255
 
 
@@ -101,7 +101,7 @@ def test_fill_values_saturate() -> None:
 @given(data=st.data())
 def test_paste(data: st.DataObject) -> None:
     channels = data.draw(st.sampled_from([1, 3, 4]))
-    feed = pictures(*[(data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30)), channels) for _ in range(3)])
+    feed = sample_images(*[(data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30)), channels) for _ in range(3)])
 
     def floats(low: float, high: float) -> list[Any]:
         return [np.float32(data.draw(st.floats(low, high, width=32))) for _ in feed]
@@ -131,13 +131,13 @@ def test_paste(data: st.DataObject) -> None:
         ({"ratio": 2}, "'fill_value' is required"),
     ],
 )
-def test_paste_refuses(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.paste(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+def test_paste_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.paste(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match)
 
 
-def test_paste_takes_pictures_only() -> None:
+def test_paste_takes_images_only() -> None:
     with pytest.raises(ValueError, match="layout 'CHW'"):
-        run_ours(lambda fn, _, x: fn.paste(x, ratio=2, fill_value=0), pictures((3, 4, 5)), layouts=["CHW"])
+        run_ours(lambda fn, _, x: fn.paste(x, ratio=2, fill_value=0), sample_images((3, 4, 5)), layouts=["CHW"])
 
 
 @pytest.mark.parity
@@ -161,13 +161,13 @@ def test_paste_takes_pictures_only() -> None:
     ],
 )
 def test_erase(arguments: dict[str, Any]) -> None:
-    compare(lambda fn, _, x: fn.erase(x, **arguments), pictures(*RAGGED), layouts=["HWC"])
+    compare(lambda fn, _, x: fn.erase(x, **arguments), sample_images(*RAGGED), layouts=["HWC"])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [dtype for dtype in ALL if dtype not in ("bool", "float64")])  # DALI refuses those
 def test_erase_dtypes(dtype: str) -> None:
-    feed = pictures(*RAGGED, dtype=dtype, high=100)
+    feed = sample_images(*RAGGED, dtype=dtype, high=100)
     compare(lambda fn, _, x: fn.erase(x, anchor=[1, 2], shape=[3, 4], fill_value=3.75), feed, layouts=["HWC"])
 
 
@@ -175,7 +175,7 @@ def test_erase_dtypes(dtype: str) -> None:
 @pytest.mark.parametrize(("layout", "axes"), [("CHW", 2), ("FHWC", 3), ("DHWC", 3), ("FDHWC", 4)])
 def test_erase_layouts(layout: str, axes: int) -> None:
     shape = {"C": 3, "H": 7, "W": 8, "F": 2, "D": 5}
-    feed = pictures(tuple(shape[letter] for letter in layout))
+    feed = sample_images(tuple(shape[letter] for letter in layout))
     box: dict[str, Any] = {"anchor": [1] * axes, "shape": [2] * axes}
     compare(lambda fn, _, x: fn.erase(x, **box), feed, layouts=[layout])
     compare(lambda fn, _, x: fn.erase(x, **box, fill_value=[1, 2, 3]), feed, layouts=[layout])
@@ -187,7 +187,7 @@ def test_erase_layouts(layout: str, axes: int) -> None:
 @given(seed=st.integers(0, 10_000), centered=st.booleans(), anchors=st.booleans(), shapes=st.booleans())
 def test_erase_with_arguments_per_sample(seed: int, centered: bool, anchors: bool, shapes: bool) -> None:
     generator = np.random.default_rng(seed)
-    feed = pictures(*[(*generator.integers(3, 30, 2).tolist(), 3) for _ in range(3)], seed=seed)
+    feed = sample_images(*[(*generator.integers(3, 30, 2).tolist(), 3) for _ in range(3)], seed=seed)
     counts = generator.integers(1, 4, 3)
     anchor = [generator.uniform(-0.3, 1.1, 2 * n).astype(np.float32) * (1 if anchors else 20) for n in counts]
     shape = [generator.uniform(0, 1, 2 * n).astype(np.float32) * (1 if shapes else 20) for n in counts]
@@ -221,5 +221,5 @@ def test_erase_with_arguments_per_sample(seed: int, centered: bool, anchors: boo
         ({"anchor": [1, 2], "shape": [1, 2], "normalized": True, "normalized_anchor": True}, "can't be used together"),
     ],
 )
-def test_erase_refuses(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.erase(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+def test_erase_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.erase(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match)

@@ -11,7 +11,7 @@ from pipeline._imaging import resize
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline.errors import PipelineError
 from pipeline.types import FLOAT, INTERP_CUBIC
-from tests.pipeline.imaging.pictures import pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, refused_by_both, run_dali, run_ours
 
 COUNT = 4000
@@ -117,13 +117,15 @@ def test_whole_pixels_are_distributed_as_in_dali(size: tuple[int, int], area: li
         ((0, 20), {}),
     ],
 )
-def test_where_nothing_fits(size: tuple[int, int], arguments: dict[str, Any]) -> None:
+def test_windows_without_a_fitting_attempt_equal_those_of_dali(
+    size: tuple[int, int], arguments: dict[str, Any]
+) -> None:
     ours, theirs = (draw(*size, 200, dali=dali, **arguments) for dali in (False, True))
     assert np.unique(ours[:, 2:], axis=0).tolist() == np.unique(theirs[:, 2:], axis=0).tolist()
     assert np.abs(ours[:, :2].max(axis=0) - theirs[:, :2].max(axis=0)).max() <= 3
 
 
-def test_every_window_lies_inside_and_every_place_occurs() -> None:
+def test_windows_lie_inside_and_reach_every_position() -> None:
     windows = draw(4, 5, random_area=[0.2, 0.5])
     assert (windows[:, :2] >= 0).all()
     assert (windows[:, 2:] >= 1).all()
@@ -134,7 +136,7 @@ def test_every_window_lies_inside_and_every_place_occurs() -> None:
     assert set(twos[:, 1]) == {0, 1, 2, 3}
 
 
-def test_a_sample_is_independent_of_the_size_of_its_batch() -> None:
+def test_sample_is_independent_of_the_size_of_its_batch() -> None:
     assert np.array_equal(draw(300, 400, 3), draw(300, 400, 50)[:3])
 
 
@@ -165,7 +167,7 @@ def test_batches_differ() -> None:
     pipe.close()
 
 
-def test_the_decoder_cuts_the_generators_windows() -> None:
+def test_decoder_cuts_the_generators_windows() -> None:
     """With the same seed, also for images that EXIF rotates."""
     feed = [np.frombuffer(pillow(smooth(40, 50 + index), "JPEG"), np.uint8) for index in range(4)]
     feed += [np.frombuffer(with_orientation(smooth(40, 50), "JPEG", 6), np.uint8)]
@@ -186,7 +188,7 @@ def test_the_decoder_cuts_the_generators_windows() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"interp_type": INTERP_CUBIC}, {"antialias": False}, {"dtype": FLOAT}])
-def test_a_resized_crop_is_a_resize_of_the_generators_window(arguments: dict[str, Any]) -> None:
+def test_resized_crop_is_a_resize_of_the_generators_window(arguments: dict[str, Any]) -> None:
     feed = [smooth(40, 50 + index) for index in range(4)]
 
     def graph(fn: Any, _: Any, x: Any) -> Any:
@@ -202,7 +204,7 @@ def test_a_resized_crop_is_a_resize_of_the_generators_window(arguments: dict[str
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dali", [False, True])
-def test_a_resized_crop_reads_across_the_windows_border(dali: bool) -> None:
+def test_resized_crop_reads_across_the_windows_border(dali: bool) -> None:
     """For any window, the result is that of a region of the image, not of pixels that were cut out."""
     image = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
     arguments = {"size": 4, "random_area": [0.25, 0.25], "random_aspect_ratio": [1.0, 1.0]}
@@ -229,12 +231,12 @@ def test_frames_of_a_sequence_have_one_window() -> None:
         ({"size": 8, "random_area": [0.5, 0.2]}, "'random_area' must be a range"),
     ],
 )
-def test_refusals_of_a_resized_crop(arguments: dict[str, Any], match: str) -> None:
+def test_resized_crop_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(PipelineError, match=match):
         run_ours(lambda fn, _, x: fn.random_resized_crop(x, **arguments), [smooth(30, 40)], layouts=["HWC"])
 
 
-def test_a_whole_range_may_be_one_number() -> None:
+def test_whole_range_may_be_one_number() -> None:
     windows = draw(1000, 1000, 50, random_area=0.25, random_aspect_ratio=1.0)
     assert (windows[:, 2:] == 500).all()
 
@@ -249,12 +251,12 @@ def test_a_whole_range_may_be_one_number() -> None:
         ([5, 48, 64, 3], {}, "2 or 3 elements"),
     ],
 )
-def test_refusals(shape: list[int], arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(shape: list[int], arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.random_crop_generator(x, **arguments), [np.array(shape)], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_shapes_that_are_no_integers() -> None:
+def test_shapes_that_are_not_integers_are_refused() -> None:
     refused_by_both(
         lambda fn, _, x: fn.random_crop_generator(x), [np.float32([48, 64])], match="must be integers, not float32"
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline import types as our_types
 from pipeline._operators.geometry.resize_arguments import ResizeGeometry
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 INTEGERS = 1
 FLOATS = 2e-3  # of values up to 255
@@ -34,7 +34,7 @@ def test_filters(interp: our_types.DALIInterpType, dtype: str, antialias: bool) 
     the tap counts. This matters for the Gaussian, which isn't zero there. Near its border, too, it differs by up to
     0.007.
     """
-    feed = pictures((17, 23, 3), (31, 13, 3), (21, 21, 3), dtype=dtype)
+    feed = sample_images((17, 23, 3), (31, 13, 3), (21, 21, 3), dtype=dtype)
     tolerance: float = FLOATS if dtype == "float32" else INTEGERS
     if interp in (our_types.INTERP_NN, our_types.INTERP_GAUSSIAN):
         tolerance = 0 if interp == our_types.INTERP_NN else 1
@@ -53,7 +53,7 @@ def test_filters(interp: our_types.DALIInterpType, dtype: str, antialias: bool) 
 @pytest.mark.parametrize("layout", [*LAYOUTS, None])
 def test_layouts(layout: str | None) -> None:
     extents = {"H": 9, "W": 7, "C": 3, "F": 2}
-    feed = pictures(
+    feed = sample_images(
         *[tuple(extents[letter] + more * (letter in "HW") for letter in layout or "HWC") for more in (0, 3)]
     )
     compare(lambda fn, _, x: fn.resize(x, size=[5, 12]), feed, layouts=[layout], tolerance=INTEGERS)
@@ -63,7 +63,7 @@ def test_layouts(layout: str | None) -> None:
 @pytest.mark.parametrize("layout", ["DHWC", "CDHW", "FDHWC", "FCDHW"])
 def test_volumes(layout: str) -> None:
     extents = {"D": 6, "H": 9, "W": 7, "C": 2, "F": 2}
-    feed = pictures(tuple(extents[letter] for letter in layout), dtype="float32")
+    feed = sample_images(tuple(extents[letter] for letter in layout), dtype="float32")
     for arguments in ({"size": [4, 5, 12]}, {"resize_z": 9.5}, {"size": [-8, 0, 5]}):
         compare(lambda fn, _, x, a=arguments: fn.resize(x, **a), feed, layouts=[layout], tolerance=FLOATS)
 
@@ -118,7 +118,7 @@ def test_sizes_and_regions(arguments: dict[str, Any], region: dict[str, Any], in
     # No Gaussian: rounding decides whether its outermost taps count, and they weigh 2 %.
     compare(
         lambda fn, types, x: fn.resize(x, interp_type=types.DALIInterpType(interp), **arguments, **region),
-        pictures(*RAGGED, dtype="float32"),
+        sample_images(*RAGGED, dtype="float32"),
         layouts=["HWC"],
         tolerance=0.03,  # windows are float32 in DALI: positions differ by about 1e-6 of the image's size
     )
@@ -130,7 +130,7 @@ def test_sizes_and_regions(arguments: dict[str, Any], region: dict[str, Any], in
     [{"size": [20.5, 30.5]}, {"resize_shorter": 10.5}, {"resize_longer": 6.5}, {"size": [0.4, 3]}, {"resize_x": 0.2}],
 )
 def test_sizes_are_rounded_to_pixels(arguments: dict[str, Any]) -> None:
-    feed = pictures(*[(size, size + 3, 1) for size in range(5, 40, 2)], dtype="float32")
+    feed = sample_images(*[(size, size + 3, 1) for size in range(5, 40, 2)], dtype="float32")
     compare(lambda fn, _, x: fn.resize(x, **arguments), feed, layouts=["HWC"], tolerance=0.03)
 
 
@@ -146,7 +146,7 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
         lambda fn, types, x, size, start, end: fn.resize(
             x, size=size, roi_start=start, roi_end=end, min_filter=types.INTERP_CUBIC, mag_filter=types.INTERP_LANCZOS3
         ),
-        pictures(*RAGGED, dtype="float32"),
+        sample_images(*RAGGED, dtype="float32"),
         size,
         start,
         end,
@@ -157,7 +157,7 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
 
 def test_filters_per_sample() -> None:
     """DALI accepts these only as tensors of a special type."""
-    feed, codes = pictures(*RAGGED), [0, 2, 5]
+    feed, codes = sample_images(*RAGGED), [0, 2, 5]
     (mixed,) = run_ours(
         lambda fn, _, x, code: fn.resize(x, size=[9, 40], interp_type=code), feed, [np.int32(code) for code in codes],
         layouts=["HWC"],
@@ -169,7 +169,7 @@ def test_filters_per_sample() -> None:
 
 @pytest.mark.parity
 def test_nearest_is_exact_for_many_sizes() -> None:
-    feed = pictures(*[(height, height + 5, 1) for height in range(5, 25)])
+    feed = sample_images(*[(height, height + 5, 1) for height in range(5, 25)])
     for size in (3, 8, 17, 31, 64):
         compare(
             lambda fn, types, x, s=size: fn.resize(x, size=[s, s], interp_type=types.INTERP_NN), feed, layouts=["HWC"]
@@ -178,7 +178,7 @@ def test_nearest_is_exact_for_many_sizes() -> None:
 
 @pytest.mark.parity
 def test_float_output_and_attributes() -> None:
-    feed = pictures(*RAGGED)
+    feed = sample_images(*RAGGED)
     compare(
         lambda fn, types, x: fn.resize(x, resize_shorter=9, dtype=types.FLOAT, save_attrs=True),
         feed,
@@ -187,12 +187,12 @@ def test_float_output_and_attributes() -> None:
     )
 
 
-def test_an_output_keeps_its_place_with_attributes() -> None:
+def test_output_keeps_its_place_with_attributes() -> None:
     """With a known size, the first output is allocated beforehand; the second output must not change that."""
     image, shape = run_ours(
-        lambda fn, _, x: fn.resize(x, size=[6, 8], save_attrs=True), pictures(*RAGGED), layouts=["HWC"]
+        lambda fn, _, x: fn.resize(x, size=[6, 8], save_attrs=True), sample_images(*RAGGED), layouts=["HWC"]
     )
-    (alone,) = run_ours(lambda fn, _, x: fn.resize(x, size=[6, 8]), pictures(*RAGGED), layouts=["HWC"])
+    (alone,) = run_ours(lambda fn, _, x: fn.resize(x, size=[6, 8]), sample_images(*RAGGED), layouts=["HWC"])
     assert all(map(np.array_equal, image.samples, alone.samples))
     assert [value.tolist() for value in shape.samples] == [list(extents[:2]) for extents in RAGGED]
 
@@ -224,11 +224,11 @@ def test_sizes_and_nearest_pixels_are_computed_as_in_dali(arguments: dict[str, A
 
 
 @pytest.mark.parity
-def test_a_crop_that_is_resized() -> None:
+def test_crop_that_is_resized() -> None:
     """Resize reads a view with gaps between the rows."""
     compare(
         lambda fn, _, x: fn.resize(fn.crop(x, crop=[9, 10]), size=[5, 21]),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         layouts=["HWC"],
         tolerance=INTEGERS,
     )
@@ -248,30 +248,32 @@ def test_a_crop_that_is_resized() -> None:
         ({"size": [3, 3], "dtype": 8}, "'dtype' must be the input's, uint8, or FLOAT"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.resize(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.resize(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_layouts() -> None:
-    refused_by_both(lambda fn, _, x: fn.resize(x, size=[3, 3]), pictures((5, 5)), layouts=["HW"], match="layout 'HW'")
-    refused_by_both(lambda fn, _, x: fn.resize(x, size=[3, 3]), pictures((5, 5)), match="no layout")
+def test_other_layouts_are_refused() -> None:
+    refused_by_both(
+        lambda fn, _, x: fn.resize(x, size=[3, 3]), sample_images((5, 5)), layouts=["HW"], match="layout 'HW'"
+    )
+    refused_by_both(lambda fn, _, x: fn.resize(x, size=[3, 3]), sample_images((5, 5)), match="no layout")
 
 
-def test_refuses_sizes_that_are_no_numbers() -> None:
+def test_sizes_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(RuntimeError, match="isn't a number for sample 1"):
         run_ours(
             lambda fn, _, x, s: fn.resize(x, size=s),
-            pictures(*RAGGED[:2]),
+            sample_images(*RAGGED[:2]),
             [np.float32([3, 3]), np.float32([3, np.nan])],
             layouts=["HWC"],
         )
 
 
 @pytest.mark.parity
-def test_differs_in_few_pixels_of_a_photograph_like_picture() -> None:
+def test_photograph_like_image_differs_in_few_pixels() -> None:
     """Pixels may differ by 1, but nearly all are equal."""
-    feed = pictures((120, 160, 3))
+    feed = sample_images((120, 160, 3))
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731
     (ours,), (theirs,) = run_ours(graph, feed, layouts=["HWC"]), run_dali(graph, feed, layouts=["HWC"])
     assert (ours.samples[0] != theirs.samples[0]).mean() < 0.01

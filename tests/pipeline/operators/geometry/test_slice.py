@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_ours, sample_images
 
 BORDERS = ("pad", "constant", "edge", "clamp", "reflect", "reflect_1001", "reflect_101", "wrap", "trim_to_shape")
 
@@ -46,7 +46,7 @@ def test_named_windows_and_policies(window: dict[str, Any], policy: str, data: s
     fill = data.draw(st.sampled_from([[5.0], [1.0, 2.0, 3.0]]))
     compare(
         lambda fn, _, x: fn.slice(x, out_of_bounds_policy=policy, fill_values=fill, **window, **axes),
-        pictures(*shapes),
+        sample_images(*shapes),
         layouts=["HWC"],
     )
 
@@ -84,8 +84,10 @@ def test_fractions_are_rounded_as_in_dali(data: st.DataObject) -> None:
 def test_integer_inputs_are_pixels(dtype: str) -> None:
     anchor = [np.array(value, dtype) for value in ([1, 2], [3, 0], [0, 5])]
     shape = [np.array(value, dtype) for value in ([4, 5], [6, 0], [1, 3])]
-    compare(lambda fn, _, x, a, s: fn.slice(x, a, s), pictures(*RAGGED), anchor, shape, layouts=["HWC"])
-    compare(lambda fn, _, x, a, s: fn.slice(x, a, s, axes=[0, 1]), pictures(*RAGGED), anchor, shape, layouts=["CHW"])
+    compare(lambda fn, _, x, a, s: fn.slice(x, a, s), sample_images(*RAGGED), anchor, shape, layouts=["HWC"])
+    compare(
+        lambda fn, _, x, a, s: fn.slice(x, a, s, axes=[0, 1]), sample_images(*RAGGED), anchor, shape, layouts=["CHW"]
+    )
 
 
 @pytest.mark.parity
@@ -98,7 +100,7 @@ def test_float_inputs(normalized_anchor: bool, normalized_shape: bool) -> None:
         lambda fn, _, x, a, s: fn.slice(
             x, a, s, normalized_anchor=normalized_anchor, normalized_shape=normalized_shape
         ),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         anchor,
         shape,
         layouts=["HWC"],
@@ -109,10 +111,10 @@ def test_float_inputs(normalized_anchor: bool, normalized_shape: bool) -> None:
 def test_arguments_per_sample() -> None:
     start = [np.array(value, np.int32) for value in ([1, 2], [3, 0], [0, 5])]
     shape = [np.array(value, np.float32) for value in ([0.4, 0.5], [0.6, 1], [0.1, 0.3])]
-    compare(lambda fn, _, x, a: fn.slice(x, start=a), pictures(*RAGGED), start, layouts=["HWC"])
+    compare(lambda fn, _, x, a: fn.slice(x, start=a), sample_images(*RAGGED), start, layouts=["HWC"])
     compare(
         lambda fn, _, x, a, s: fn.slice(x, start=a, rel_shape=s, axes=[0, 1]),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         start,
         shape,
         layouts=["HWC"],
@@ -135,14 +137,14 @@ def test_arguments_per_sample() -> None:
 )
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float32", "float64"])
 def test_layouts(shape: tuple[int, ...], layout: str | None, arguments: dict[str, Any], dtype: str) -> None:
-    compare(lambda fn, _, x: fn.slice(x, **arguments), pictures(shape, shape, dtype=dtype), layouts=[layout])
+    compare(lambda fn, _, x: fn.slice(x, **arguments), sample_images(shape, shape, dtype=dtype), layouts=[layout])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("target", ["UINT8", "FLOAT16", "FLOAT"])
 @pytest.mark.parametrize("policy", ["pad", "edge"])
 def test_output_dtypes(target: str, policy: str) -> None:
-    feed = pictures((6, 5, 3), dtype="float32", low=-400, high=400)
+    feed = sample_images((6, 5, 3), dtype="float32", low=-400, high=400)
     compare(
         lambda fn, types, x: fn.slice(
             x, start=[-1, 2], dtype=getattr(types, target), out_of_bounds_policy=policy, fill_values=7.0
@@ -171,27 +173,31 @@ def test_output_dtypes(target: str, policy: str) -> None:
         ({"start": [-1, 0], "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0]}, "has 2 values"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
-    refused_by_both(lambda fn, _, x: fn.slice(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.slice(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_half_of_the_inputs_and_both_ways_at_once() -> None:
+def test_incomplete_inputs_and_two_ways_of_passing_them_are_refused() -> None:
     anchor = [np.int32([1, 1])] * 3
     refused_by_both(
-        lambda fn, _, x, a: fn.slice(x, a), pictures(*RAGGED), anchor, layouts=["HWC"], match="a shape as the third"
+        lambda fn, _, x, a: fn.slice(x, a),
+        sample_images(*RAGGED),
+        anchor,
+        layouts=["HWC"],
+        match="a shape as the third",
     )
     refused_by_both(
         lambda fn, _, x, a: fn.slice(x, a, a, start=[1, 1]),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         anchor,
         layouts=["HWC"],
         match="'start' can't be used together with the anchor",
     )
 
 
-def test_names_the_sample_whose_window_is_wrong() -> None:
+def test_sample_with_a_wrong_window_is_named() -> None:
     anchor = [np.int32([1, 1]), np.int32([1, 1]), np.int32([1, 99])]
     with pytest.raises(RuntimeError, match="for sample 2: the window from") as caught:
-        run_ours(lambda fn, _, x, a: fn.slice(x, a, a, axes=[0, 1]), pictures(*RAGGED), anchor, layouts=["HWC"])
+        run_ours(lambda fn, _, x, a: fn.slice(x, a, a, axes=[0, 1]), sample_images(*RAGGED), anchor, layouts=["HWC"])
     assert [failure.sample for failure in caught.value.failures] == [2]  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 FLOATS = 2e-2
 LAYOUTS = {"HWC": (13, 17, 3), "FHWC": (2, 13, 17, 3), "DHWC": (5, 6, 7, 2), "FDHWC": (2, 5, 6, 7, 1)}
@@ -50,7 +50,7 @@ def test_rotated_extents(data: st.DataObject) -> None:
 def test_rotate(layout: str, arguments: dict[str, Any]) -> None:
     axis = AXIS if "D" in layout else {}
     for dtype, tolerance in (("uint8", 1), ("float32", FLOATS)):
-        feed = pictures(LAYOUTS[layout], dtype=dtype)
+        feed = sample_images(LAYOUTS[layout], dtype=dtype)
         for angle in (31.5, 200):
             compare(
                 lambda fn, _, x, a=angle: fn.rotate(x, angle=a, **axis, **arguments),
@@ -63,14 +63,14 @@ def test_rotate(layout: str, arguments: dict[str, Any]) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("angle", [0, 90, 180, 270, -90])
 def test_quarter_turns_are_exact(angle: int) -> None:
-    compare(lambda fn, _, x: fn.rotate(x, angle=angle), pictures(*RAGGED), layouts=["HWC"])
+    compare(lambda fn, _, x: fn.rotate(x, angle=angle), sample_images(*RAGGED), layouts=["HWC"])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("uint8", 1), ("int16", 1), ("int32", 1), ("float32", FLOATS)])
 def test_warp_channels_and_dtypes(channels: int, dtype: str, tolerance: float) -> None:
-    feed = pictures((17, 23, channels), (31, 12, channels), (20, 20, channels), dtype=dtype)
+    feed = sample_images((17, 23, channels), (31, 12, channels), (20, 20, channels), dtype=dtype)
     for arguments in ({}, {"fill_value": 7.75}):
         compare(
             lambda fn, _, x, m, a=arguments: fn.warp_affine(x, m, size=[20, 30], **a),
@@ -85,7 +85,7 @@ def test_warp_channels_and_dtypes(channels: int, dtype: str, tolerance: float) -
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("inverse", [True, False])
 def test_warp_layouts(layout: str, inverse: bool) -> None:
-    feed = pictures(LAYOUTS[layout], dtype="float32")
+    feed = sample_images(LAYOUTS[layout], dtype="float32")
     ndim = 3 if "D" in layout else 2
     single = (np.eye(ndim, ndim + 1) + 0.2 * matrices(ndim, 1)[0]).astype(np.float32)
     for fill in ({}, {"fill_value": 3.0}):
@@ -108,12 +108,12 @@ def test_warp_layouts(layout: str, inverse: bool) -> None:
 @pytest.mark.parity
 def test_matrices_of_frames_and_arguments_per_sample() -> None:
     frames = [np.stack(matrices(2, 2))]
-    feed = pictures((2, 13, 17, 3))
+    feed = sample_images((2, 13, 17, 3))
     compare(lambda fn, _, x, m: fn.warp_affine(x, m), feed, frames, layouts=["FHWC", "F**"], tolerance=1)
     sizes = [np.float32([9.0, 12.4]), np.float32([1, 5]), np.float32([30, 7])]
     compare(
         lambda fn, _, x, m, s: fn.warp_affine(x, matrix=m, size=s),
-        pictures(*RAGGED),
+        sample_images(*RAGGED),
         matrices(2),
         sizes,
         layouts=["HWC"],
@@ -124,9 +124,13 @@ def test_matrices_of_frames_and_arguments_per_sample() -> None:
 def test_sizes_are_rounded() -> None:
     """As DALI documents. DALI rounds constants, but truncates sizes that are given per sample."""
     sizes = [np.float32([9.5, 12.4]), np.float32([0.3, 5]), np.float32([30, 7.6])]
-    (output,) = run_ours(lambda fn, _, x, s: fn.rotate(x, angle=3, size=s), pictures(*RAGGED), sizes, layouts=["HWC"])
+    (output,) = run_ours(
+        lambda fn, _, x, s: fn.rotate(x, angle=3, size=s), sample_images(*RAGGED), sizes, layouts=["HWC"]
+    )
     assert [sample.shape[:2] for sample in output.samples] == [(10, 12), (1, 5), (30, 8)]
-    compare(lambda fn, _, x: fn.rotate(x, angle=3, size=[9.5, 0.4]), pictures(*RAGGED), layouts=["HWC"], tolerance=1)
+    compare(
+        lambda fn, _, x: fn.rotate(x, angle=3, size=[9.5, 0.4]), sample_images(*RAGGED), layouts=["HWC"], tolerance=1
+    )
 
 
 @pytest.mark.parity
@@ -135,7 +139,7 @@ def test_sizes_are_rounded() -> None:
 def test_nearest_is_exact(layout: str, fill: dict[str, Any]) -> None:
     compare(
         lambda fn, types, x, m: fn.warp_affine(x, m, interp_type=types.INTERP_NN, **fill),
-        pictures(LAYOUTS[layout]),
+        sample_images(LAYOUTS[layout]),
         matrices(len(layout) - 1, 1),
         layouts=[layout],
     )
@@ -146,16 +150,16 @@ def test_nearest_is_exact(layout: str, fill: dict[str, Any]) -> None:
 def test_output_dtypes(source: str, target: str) -> None:
     compare(
         lambda fn, types, x: fn.rotate(x, angle=31, fill_value=2.7, dtype=getattr(types, target)),
-        pictures(*RAGGED, dtype=source),
+        sample_images(*RAGGED, dtype=source),
         layouts=["HWC"],
         tolerance=FLOATS if target == "FLOAT" else 1,
     )
 
 
 @pytest.mark.parity
-def test_without_layout_samples_are_pictures_or_sequences() -> None:
-    compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((13, 17, 3)), tolerance=1)
-    compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((2, 13, 17, 3)), tolerance=1)
+def test_samples_without_layout_are_images_or_sequences() -> None:
+    compare(lambda fn, _, x: fn.rotate(x, angle=33), sample_images((13, 17, 3)), tolerance=1)
+    compare(lambda fn, _, x: fn.rotate(x, angle=33), sample_images((2, 13, 17, 3)), tolerance=1)
 
 
 @pytest.mark.parity
@@ -171,17 +175,23 @@ def test_without_layout_samples_are_pictures_or_sequences() -> None:
         ("warp_affine", {"matrix": [1, 0, 0, 1, 0, 0], "inverse_map": False}, "has no inverse"),
     ],
 )
-def test_refused(name: str, arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(name: str, arguments: dict[str, Any], match: str) -> None:
     if "interp_type" in arguments:
         refused_by_both(
-            lambda fn, types, x: fn.rotate(x, angle=1, interp_type=types.INTERP_CUBIC), pictures(*RAGGED), match=match
+            lambda fn, types, x: fn.rotate(x, angle=1, interp_type=types.INTERP_CUBIC),
+            sample_images(*RAGGED),
+            match=match,
         )
         return
-    refused_by_both(lambda fn, _, x: getattr(fn, name)(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
+    refused_by_both(
+        lambda fn, _, x: getattr(fn, name)(x, **arguments), sample_images(*RAGGED), layouts=["HWC"], match=match
+    )
 
 
 @pytest.mark.parity
-def test_refused_layouts() -> None:
-    refused_by_both(lambda fn, _, x: fn.rotate(x, angle=1), pictures((3, 4, 5)), layouts=["CHW"], match="layout 'CHW'")
-    volume = pictures((3, 4, 5, 1))
+def test_layouts_that_are_refused() -> None:
+    refused_by_both(
+        lambda fn, _, x: fn.rotate(x, angle=1), sample_images((3, 4, 5)), layouts=["CHW"], match="layout 'CHW'"
+    )
+    volume = sample_images((3, 4, 5, 1))
     refused_by_both(lambda fn, _, x: fn.rotate(x, angle=1), volume, layouts=["DHWC"], match="'axis' is required")

@@ -118,7 +118,7 @@ def test_neighbours_are_independent() -> None:
 
 
 @pytest.mark.parametrize("operator", ["uniform", "normal", "beta", "coin_flip"])
-def test_a_sample_does_not_depend_on_the_size_of_its_batch(operator: str) -> None:
+def test_sample_does_not_depend_on_the_size_of_its_batch(operator: str) -> None:
     describe = lambda: getattr(fn.random, operator)(shape=[3, 2])  # noqa: E731
     assert np.array_equal(draw(describe, batch_size=3), draw(describe, batch_size=7)[:3])
     assert not np.array_equal(draw(describe, seed=1), draw(describe, seed=2))
@@ -155,7 +155,7 @@ def test_shapes_and_dtypes_are_those_of_dali(graph: Any, feed: list[Array]) -> N
 
 
 @pytest.mark.parity
-def test_what_is_certain_is_what_dali_draws() -> None:
+def test_certain_draws_equal_dali() -> None:
     probabilities = [np.array(number, np.float32) for number in (0, 1, 1, 0)]
     compare(lambda fn, types, p: fn.random.coin_flip(probability=p, shape=3), probabilities)
     compare(lambda fn, types, m: fn.random.normal(mean=m + 0.5, stddev=0.0, dtype=types.UINT8), probabilities)
@@ -181,13 +181,13 @@ def test_what_is_certain_is_what_dali_draws() -> None:
         (lambda fn, types, x: fn.random.choice(2, p=[0.2, 0.3, 0.5]), "needs 2 values, but has 3"),
     ],
 )
-def test_what_is_refused(graph: Any, match: str) -> None:
+def test_bad_calls_are_refused(graph: Any, match: str) -> None:
     refused_by_both(lambda fn, types, x: (graph(fn, types, x), x), LIKE, match=match)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("operator", ["uniform", "normal", "coin_flip"])
-def test_the_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
+def test_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
     def graph(device: str) -> Any:
         def describe(fn: Any, types: Any, x: Any) -> Any:
             on_gpu = x.gpu() if device == "gpu" else x

@@ -35,7 +35,7 @@ def doubled(samples: list[Any]) -> list[Any]:
         ({"function": lambda xs, ys: (ys, xs), "batch_processing": True, "num_outputs": 2}, 2),
     ],
 )
-def test_functions_do_as_in_dali(arguments: dict[str, Any], inputs: int) -> None:
+def test_functions_behave_as_in_dali(arguments: dict[str, Any], inputs: int) -> None:
     def graph(fn: Any, types: Any, x: Any, y: Any) -> Any:
         made = fn.python_function(*(x, y)[:inputs], **arguments)
         return (*(made if isinstance(made, list | tuple) else (made,)), x, y)
@@ -66,11 +66,11 @@ def test_capsules() -> None:
         ({"function": lambda x: x, "output_layouts": ["AB", "CD"]}, "2 output_layouts for 1 outputs"),
     ],
 )
-def test_what_is_refused(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, types, x: fn.python_function(x, **arguments), FEED, match=match)
 
 
-def test_a_failure_names_its_sample_and_keeps_its_cause() -> None:
+def test_failure_names_its_sample_and_keeps_its_cause() -> None:
     def fails(x: Array) -> Array:
         if x[0, 0] == 3:
             raise KeyError("three")
@@ -83,7 +83,7 @@ def test_a_failure_names_its_sample_and_keeps_its_cause() -> None:
         run_ours(lambda fn, types, x: fn.python_function(x, function=3), FEED)
 
 
-def test_functions_without_outputs_run_though_nothing_needs_them() -> None:
+def test_functions_without_outputs_run() -> None:
     seen: list[int] = []
     with Pipeline(batch_size=2, num_threads=1, device_id=None, prefetch_queue_depth=1) as pipe:
         x = fn.external_source(name="x")
@@ -112,7 +112,7 @@ def test_tensors_of_torch() -> None:
         assert np.array_equal(turned.samples[number], x.T * 2)
 
 
-def test_constants_are_handed_over_as_copies() -> None:
+def test_constants_are_passed_as_copies() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         constant = types.Constant(np.array([1, 2], np.int32))
         return x, torch_python_function(constant, function=lambda samples: [sample.add_(1) for sample in samples])
@@ -128,7 +128,7 @@ def test_per_frame(layout: str | None, replace: bool) -> None:
 
 
 @pytest.mark.parity
-def test_what_is_no_sequence() -> None:
+def test_results_that_are_not_sequences_are_refused() -> None:
     refused_by_both(lambda fn, types, x: fn.per_frame(x), FEED, layouts=["HW"], match="doesn't begin with F")
     refused_by_both(lambda fn, types, x: fn.per_frame(x[0, 0]), FEED, match="without dimensions")
 

@@ -1,4 +1,4 @@
-"""A lane on the host that replaces the CUDA lane: a host compiler builds the kernel, and `work` runs issued work."""
+"""A stream on the host instead of CUDA: a host compiler builds the kernel, and `work` runs issued work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.pipeline.kernels import emulator
 
 
 @dataclass
-class Moment:
+class Event:
     """Replaces a CUDA event: done when the work before it is done."""
 
     done: bool = False
@@ -25,16 +25,16 @@ class Moment:
         return self.done
 
     def synchronize(self) -> None:
-        assert self.done, "somebody waits for work that nobody has done"
+        assert self.done, "a thread waits for work that never ran"
 
 
 @dataclass
-class HostLane:
+class HostStream:
     """Queues issued work until `work` runs it: until then nothing is copied, as on a busy GPU.
 
     Attributes:
         copies, launches, bounced: numbers of copies, launches and bounce buffers.
-        handed_over: addresses of the memory that consumers' streams have waited for.
+        waited_for: addresses of the memory that consumers' streams have waited for.
     """
 
     device_id: int = 0
@@ -42,7 +42,7 @@ class HostLane:
     launches: int = 0
     bounced: int = 0
     closed: bool = False
-    handed_over: list[Any] = field(default_factory=list)
+    waited_for: list[Any] = field(default_factory=list)
     issued: deque[Callable[[], object]] = field(default_factory=deque)
     working: Any = field(default_factory=threading.Lock)
     is_active: bool = False
@@ -77,16 +77,16 @@ class HostLane:
         self.launches += 1
         self._issue(lambda: emulator.run_at("fused.cu", "crop_resize_normalize", defines, pointers, grid))
 
-    def mark(self) -> Moment:
-        moment, kept = Moment(), self.kept
+    def record_event(self) -> Event:
+        event, kept = Event(), self.kept
         self.kept = []
-        self._issue(lambda: (kept.clear(), setattr(moment, "done", True)))
-        return moment
+        self._issue(lambda: (kept.clear(), setattr(event, "done", True)))
+        return event
 
-    def hand_over(self, moment: Moment, memories: Sequence[torch.Tensor]) -> None:
-        if not moment.done:
+    def block_current(self, event: Event, memories: Sequence[torch.Tensor]) -> None:
+        if not event.done:
             self.work()
-        self.handed_over += [memory.data_ptr() for memory in memories]
+        self.waited_for += [memory.data_ptr() for memory in memories]
 
     def work(self) -> None:
         """Run the issued work."""

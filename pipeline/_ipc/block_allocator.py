@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipeline._ipc.extents import Extents
 from pipeline._native import find_compiled
 
-__all__ = ["ALIGNMENT", "Block", "Places", "compiled", "make_places"]
+__all__ = ["ALIGNMENT", "Block", "BlockAllocator", "compiled", "create_allocator"]
 
 ALIGNMENT = 64  # bytes: a cache line; good for SIMD loads and DMA, too
 _SHIFT = 6
@@ -26,31 +26,31 @@ class Block:
     They stay allocated while this object lives; finalizers may drop it.
     """
 
-    __slots__ = ("_places", "nbytes", "offset")
+    __slots__ = ("_allocator", "nbytes", "offset")
 
-    def __init__(self, places: Places, offset: int, nbytes: int) -> None:
-        self._places = places
+    def __init__(self, allocator: BlockAllocator, offset: int, nbytes: int) -> None:
+        self._allocator = allocator
         self.offset = offset
         self.nbytes = nbytes
 
     @property
     def segment_id(self) -> int:
         """Number of the segment."""
-        return self._places.segment_id
+        return self._allocator.segment_id
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
         """Memory of the segment."""
-        return self._places.array
+        return self._allocator.array
 
     def __repr__(self) -> str:
         return f"Block(segment_id={self.segment_id}, offset={self.offset}, nbytes={self.nbytes})"
 
     def __del__(self) -> None:
-        self._places.dropped.append((self.offset >> _SHIFT, _units(self.nbytes)))
+        self._allocator.dropped.append((self.offset >> _SHIFT, _units(self.nbytes)))
 
 
-class Places:
+class BlockAllocator:
     """Allocates the blocks of one segment. The caller holds a lock; dropping a block needs none.
 
     Args:
@@ -90,5 +90,5 @@ def _units(nbytes: int) -> int:
     return (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
 
 
-make_places: type[Places] = Places if compiled is None else compiled.Places
-"""Creates the `Places` of a segment: the compiled ones if they exist."""
+create_allocator: type[BlockAllocator] = BlockAllocator if compiled is None else compiled.BlockAllocator
+"""Creates the allocator of a segment: the compiled one if it exists."""

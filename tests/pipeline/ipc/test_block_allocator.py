@@ -6,56 +6,56 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline._ipc.places import Places, compiled
+from pipeline._ipc.block_allocator import BlockAllocator, compiled
 from tests.pipeline.ipc.test_arena import ARRAYS
 
-KINDS = [Places, *([] if compiled is None else [compiled.Places])]
+KINDS = [BlockAllocator, *([] if compiled is None else [compiled.BlockAllocator])]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__module__)
-def make_places(request):
+def create_allocator(request):
     return lambda nbytes: request.param(3, np.zeros(nbytes, np.uint8))
 
 
-def test_block_stays_allocated_while_it_is_referenced(make_places):
-    places = make_places(1024)
-    first, second = places.take(65), places.take(0)
+def test_block_stays_allocated_while_it_is_referenced(create_allocator):
+    allocator = create_allocator(1024)
+    first, second = allocator.take(65), allocator.take(0)
     assert (first.segment_id, first.offset, first.nbytes) == (3, 0, 65)
     assert (second.offset, second.nbytes) == (128, 0)
-    assert places.used == 192
+    assert allocator.used == 192
     assert repr(first) == "Block(segment_id=3, offset=0, nbytes=65)"
     del first
-    assert places.used == 64
-    assert places.take(128).offset == 0  # the lowest place that fits, while it is hot
-    assert places.used == 64
+    assert allocator.used == 64
+    assert allocator.take(128).offset == 0  # the lowest offset that fits, whose memory is in the cache
+    assert allocator.used == 64
 
 
-def test_allocation_without_room_returns_none(make_places):
-    places = make_places(1000)  # 15 units of 64 bytes, and a rest
-    assert places.take(1 << 60) is None
-    assert places.take(1000) is None
-    kept = [places.take(64) for _ in range(15)]
+def test_allocation_without_room_returns_none(create_allocator):
+    allocator = create_allocator(1000)  # 15 units of 64 bytes, and a rest
+    assert allocator.take(1 << 60) is None
+    assert allocator.take(1000) is None
+    kept = [allocator.take(64) for _ in range(15)]
     assert None not in kept
-    assert places.take(1) is None
+    assert allocator.take(1) is None
     del kept[3:6]
-    assert places.take(193) is None
-    assert places.take(192).offset == 192
+    assert allocator.take(193) is None
+    assert allocator.take(192).offset == 192
 
 
-def test_blocks_outlive_their_places(make_places):
-    places = make_places(1024)
-    block = places.take(100)
+def test_blocks_outlive_their_allocator(create_allocator):
+    allocator = create_allocator(1024)
+    block = allocator.take(100)
     array = block.array
-    del places
+    del allocator
     block.array[block.offset] = 7
     assert array[0] == 7
 
 
-def test_blocks_may_be_dropped_in_any_order(make_places):
+def test_blocks_may_be_dropped_in_any_order(create_allocator):
     rng = np.random.default_rng(0)
-    places, taken = make_places(64 << 10), {}
+    allocator, taken = create_allocator(64 << 10), {}
     for number in range(3000):
-        block = places.take(int(rng.integers(0, 2000)))
+        block = allocator.take(int(rng.integers(0, 2000)))
         if block is not None:
             block.array[block.offset : block.offset + block.nbytes] = number % 251
             taken[number] = block
@@ -64,20 +64,20 @@ def test_blocks_may_be_dropped_in_any_order(make_places):
             block = taken.pop(gone)
             assert (block.array[block.offset : block.offset + block.nbytes] == gone % 251).all()
         del block
-    assert places.used == sum(max(block.nbytes + 63 & -64, 64) for block in taken.values())
+    assert allocator.used == sum(max(block.nbytes + 63 & -64, 64) for block in taken.values())
     taken.clear()
-    assert places.used == 0
-    assert places.take(64 << 10).offset == 0  # neighbours were merged
+    assert allocator.used == 0
+    assert allocator.take(64 << 10).offset == 0  # neighbours were merged
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_compiled_write_copies_contiguous_arrays_only(array):
-    places = compiled.Places(0, np.zeros(512 << 10, np.uint8))
-    block = places.write(array)
+    allocator = compiled.BlockAllocator(0, np.zeros(512 << 10, np.uint8))
+    block = allocator.write(array)
     if not (array.flags.c_contiguous and array.dtype.isnative):
-        assert block is None  # left to NumPy
-        assert places.used == 0
+        assert block is None  # NumPy copies it
+        assert allocator.used == 0
         return
     copied = np.ndarray(array.shape, array.dtype, block.array, block.offset)
     np.testing.assert_array_equal(copied, array)
@@ -86,32 +86,32 @@ def test_compiled_write_copies_contiguous_arrays_only(array):
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_compiled_write_refuses_or_has_no_room():
-    places = compiled.Places(0, np.zeros(1024, np.uint8))
-    assert places.write(np.zeros(1025, np.uint8)) is None
-    assert places.write(np.array([None])) is None  # addresses mean nothing elsewhere
-    kept = places.write(np.ones(1000, np.uint8))
+    allocator = compiled.BlockAllocator(0, np.zeros(1024, np.uint8))
+    assert allocator.write(np.zeros(1025, np.uint8)) is None
+    assert allocator.write(np.array([None])) is None  # addresses mean nothing elsewhere
+    kept = allocator.write(np.ones(1000, np.uint8))
     assert kept.array[:1000].all()
-    assert places.write(np.zeros(30, np.uint8)) is None
+    assert allocator.write(np.zeros(30, np.uint8)) is None
     with pytest.raises(TypeError):
-        places.write(3)
+        allocator.write(3)
     with pytest.raises(TypeError):
-        places.take("3")
-    assert places.take(-1) is None
+        allocator.take("3")
+    assert allocator.take(-1) is None
     locked = np.zeros(64, np.uint8)
     locked.setflags(write=False)
     with pytest.raises((BufferError, ValueError)):
-        compiled.Places(0, locked)
+        compiled.BlockAllocator(0, locked)
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loop_leaks_nothing():
+def test_compiled_loop_leaks_nothing():
     def use() -> None:
         memory = np.zeros(1 << 20, np.uint8)
-        places = compiled.Places(0, memory)
-        blocks = [places.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than it has room for at first
-        places.write(np.zeros((4, 4), ">i4"))
+        allocator = compiled.BlockAllocator(0, memory)
+        blocks = [allocator.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than its initial capacity
+        allocator.write(np.zeros((4, 4), ">i4"))
         del blocks[::2]
-        del places, blocks
+        del allocator, blocks
         assert sys.getrefcount(memory) == 2
 
     use()
@@ -125,12 +125,12 @@ def test_the_compiled_loop_leaks_nothing():
 
 @pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 @pytest.mark.parametrize("nbytes", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77, 1_000_003])
-def test_the_compiled_loop_copies_many_bytes_and_no_more(nbytes):
+def test_compiled_loop_copies_many_bytes_and_no_more(nbytes):
     given = np.random.default_rng(nbytes).integers(0, 256, nbytes + 5, np.uint8)[5:]  # at an odd address
     memory = np.full(nbytes + 4096, 7, np.uint8)
-    places = compiled.Places(0, memory)
-    before = places.take(64)
-    block = places.write(given)
+    allocator = compiled.BlockAllocator(0, memory)
+    before = allocator.take(64)
+    block = allocator.write(given)
     np.testing.assert_array_equal(memory[block.offset : block.offset + nbytes], given)
     assert (memory[: before.nbytes] == 7).all()
     assert (memory[block.offset + nbytes :] == 7).all()

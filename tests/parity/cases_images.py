@@ -28,23 +28,23 @@ def filters(draw: Draw, *, nearest: bool) -> None:
         draw.call.ends = 0.04
 
 
-def color_pictures(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
+def color_images(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
     dtype = draw.one(*COLOR_DTYPES)
     high = {"uint8": 255, "int16": 3000, "int32": 3000, "float32": 1}[dtype]
-    draw.pictures(COLOR_LAYOUTS, (dtype,), channels=channels, high=high)
+    draw.images(COLOR_LAYOUTS, (dtype,), channels=channels, high=high)
     draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT16", "FLOAT")))
 
 
 @case("brightness")
 def brightness(draw: Draw) -> None:
-    color_pictures(draw, (1, 3))
+    color_images(draw, (1, 3))
     draw.argument("brightness", lambda: draw.real(0, 3))
     draw.argument("brightness_shift", lambda: draw.real(-1, 1))
 
 
 @case("contrast")
 def contrast(draw: Draw) -> None:
-    color_pictures(draw, (1, 3))
+    color_images(draw, (1, 3))
     draw.argument("contrast", lambda: draw.real(0, 3))
     draw.argument("contrast_center", lambda: draw.real(0, 200))
 
@@ -58,7 +58,7 @@ def brightness_contrast(draw: Draw) -> None:
 
 @case("hue", "saturation", "hsv", "color_twist")
 def color_twist(draw: Draw, operator: str) -> None:
-    color_pictures(draw)
+    color_images(draw)
     if operator != "hsv":
         draw.maybe("image_type", lambda: Type(draw.one("RGB", "BGR")))
     if operator != "saturation":
@@ -76,13 +76,13 @@ def color_twist(draw: Draw, operator: str) -> None:
 def color_space_conversion(draw: Draw) -> None:
     source = draw.one("RGB", "BGR", "GRAY", "YCbCr")
     target = draw.one(*{"RGB", "BGR", "GRAY", "YCbCr"} - {source}.union({"BGR"} if source == "GRAY" else set()))
-    draw.pictures(("HWC", "FHWC", "DHWC", "FDHWC"), channels=(1 if source == "GRAY" else 3,))
+    draw.images(("HWC", "FHWC", "DHWC", "FDHWC"), channels=(1 if source == "GRAY" else 3,))
     draw.give(image_type=Type(source), output_type=Type(target))
 
 
 @case("gaussian_blur")
 def gaussian_blur(draw: Draw) -> None:
-    layout, samples = draw.pictures(
+    layout, samples = draw.images(
         ("HWC", "CHW", "FHWC", "DHWC", "HW", "FCHW", "CDHW", "FDHWC"),
         ("uint8", "int16", "uint16", "int32", "float32"),
         named=True,
@@ -116,7 +116,7 @@ def crop_window(draw: Draw, layout: str, most: int) -> None:
 
 @case("crop")
 def crop(draw: Draw) -> None:
-    layout, _ = draw.pictures(CROP_LAYOUTS, (*INTEGERS, "float32"), least=4, low=0)
+    layout, _ = draw.images(CROP_LAYOUTS, (*INTEGERS, "float32"), least=4, low=0)
     policy = draw.one("error", "pad", "trim_to_shape")
     crop_window(draw, layout, 4 if policy == "error" else 9)
     draw.give(out_of_bounds_policy=policy)
@@ -127,7 +127,7 @@ def crop(draw: Draw) -> None:
 @case("crop_mirror_normalize")
 def crop_mirror_normalize(draw: Draw) -> None:
     layouts = (*CROP_LAYOUTS, "FDHWC", "FCDHW", "CFDHW")
-    layout, samples = draw.pictures(layouts, ("uint8", "int16", "float32"), least=4, most=9, named=True)
+    layout, samples = draw.images(layouts, ("uint8", "int16", "float32"), least=4, most=9, named=True)
     channels = samples[0].shape[layout.index("C")]
     policy = draw.one("error", "pad", "trim_to_shape")
     crop_window(draw, layout, 4 if policy == "error" else 9)
@@ -219,14 +219,14 @@ def resize_arguments(draw: Draw, layout: str, *, nearest: bool) -> None:
 
 @case("resize")
 def resize(draw: Draw) -> None:
-    layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
+    layout, _ = draw.images(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
     resize_arguments(draw, layout, nearest=True)
     draw.maybe("save_attrs", lambda: True)  # DALI fails if the value is False
 
 
 @case("resize_crop_mirror", "fast_resize_crop_mirror")
 def resize_crop_mirror(draw: Draw) -> None:
-    layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
+    layout, _ = draw.images(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
     resize_arguments(draw, layout, nearest=False)  # DALI reads out of bounds if a window leaves the image
     if layout in ("HWC", "DHWC"):  # for other layouts DALI doesn't flip the documented axes
         draw.argument("mirror", lambda: draw.integer(0, 7), np.int32)
@@ -235,5 +235,5 @@ def resize_crop_mirror(draw: Draw) -> None:
 
 @case("jpeg_compression_distortion")
 def jpeg_compression_distortion(draw: Draw) -> None:
-    draw.pictures(("HWC", "FHWC"), channels=(3,), most=40)
+    draw.images(("HWC", "FHWC"), channels=(3,), most=40)
     draw.argument("quality", lambda: draw.integer(-5, 110), np.int32)

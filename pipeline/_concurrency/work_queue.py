@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pipeline._concurrency.finalizers import call_back
 from pipeline._concurrency.locks import Level, new_lock
 
-__all__ = ["Lane"]
+__all__ = ["WorkQueue"]
 
 
-class Lane:
+class WorkQueue:
     """A queue of work, and the threads that execute it in order of arrival.
 
     After `close`, `put` executes work on the calling thread, so that batches in other stages still finish. Work must
@@ -27,7 +27,7 @@ class Lane:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         # Serializes `put` and `close`, so that no work arrives after the threads end.
-        self._lock = new_lock(Level.LEAF, "lane")
+        self._lock = new_lock(Level.LEAF, "work queue")
         self._threads: list[threading.Thread] = []  # only started threads
         try:
             for index in range(threads):

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason
 from pipeline.types import BGR, GRAY, RGB
-from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
+from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, sample_image, with_pillow
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,7 +27,7 @@ class Decoding:
         self.decoder = ImageBatchDecoder(0, num_threads=2)
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
-    def pictures(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
+    def images(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
         batch = self.decoder.decode(EncodedBatch.from_arrays(encoded), self.stream, **options)
         self.stream.synchronize()
         arrays = [None if array is None else array.get() for array in batch.arrays()]
@@ -47,26 +47,26 @@ def mixture() -> list[Bytes]:
         {}, {"progressive": True}, {"subsampling": 0}, {"orientation": 6}, {"subsampling": 1}, {"format": "PNG"},
         {"restart_marker_rows": 1},
     ]  # fmt: skip
-    return [encode(picture(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
+    return [encode(sample_image(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
 
 
-def test_any_mixture(decoding: Decoding) -> None:
-    made, failures = decoding.pictures(mixture())
+def test_mixtures_of_images(decoding: Decoding) -> None:
+    made, failures = decoding.images(mixture())
     assert not failures
     for array, data in zip(made, mixture(), strict=True):
         check_close(array, with_pillow(data))
 
 
-def test_nvimgcodec_is_not_loaded_before_it_is_wanted(decoding: Decoding) -> None:
+def test_nvimgcodec_is_loaded_on_demand(decoding: Decoding) -> None:
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
-    decoding.pictures([encode(picture(1, 70, 90))])
+    decoding.images([encode(sample_image(1, 70, 90))])
     assert decoding.decoder._codec is None
-    decoding.pictures([encode(picture(1, 70, 90), progressive=True)])
+    decoding.images([encode(sample_image(1, 70, 90), progressive=True)])
     assert decoding.decoder._codec is not None
 
 
-def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
+def test_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
     """Otherwise it can wait forever, beside a training that replays a CUDA graph."""
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
@@ -75,7 +75,7 @@ def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding)
         "{ long long start = clock64(); while (clock64() - start < cycles); }",
         "slow",
     )
-    encoded = EncodedBatch.from_arrays([encode(picture(n, 700, 900)) for n in range(16)])
+    encoded = EncodedBatch.from_arrays([encode(sample_image(n, 700, 900)) for n in range(16)])
     for _ in range(3):
         with decoding.stream:
             slow((1,), (1,), (np.int64(100_000_000),))
@@ -87,15 +87,15 @@ def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding)
 
 
 def test_output_types(decoding: Decoding) -> None:
-    data = encode(picture(1, 70, 90))
+    data = encode(sample_image(1, 70, 90))
     for output_type, expected in ((BGR, with_pillow(data)[..., ::-1]), (GRAY, with_pillow(data, "L"))):
-        (array,), _ = decoding.pictures([data], output_type=output_type)
+        (array,), _ = decoding.images([data], output_type=output_type)
         check_close(array, expected)
 
 
 def test_red_green_and_blue(decoding: Decoding) -> None:
-    data = [encode(picture(n, 64, 80), keep_rgb=n % 2 == 1, subsampling=0) for n in range(4)]
-    made, failures = decoding.pictures(data)
+    data = [encode(sample_image(n, 64, 80), keep_rgb=n % 2 == 1, subsampling=0) for n in range(4)]
+    made, failures = decoding.images(data)
     assert [failure.sample for failure in failures] == [1, 3]
     assert all("red, green and blue" in str(failure.error) for failure in failures)
     for array, one in zip(made[::2], data[::2], strict=True):
@@ -105,46 +105,46 @@ def test_red_green_and_blue(decoding: Decoding) -> None:
 def test_regions(decoding: Decoding) -> None:
     encoded = mixture()
     regions = np.array([[3, 5, 33, 38] if n % 3 else [-1] * 4 for n in range(len(encoded))])
-    made, _ = decoding.pictures(encoded, regions=regions)
-    whole, _ = decoding.pictures(encoded)
-    for n, (array, picture_) in enumerate(zip(made, whole, strict=True)):
-        check_close(array, picture_[3:33, 5:38] if n % 3 else picture_)
+    made, _ = decoding.images(encoded, regions=regions)
+    whole, _ = decoding.images(encoded)
+    for n, (array, image_) in enumerate(zip(made, whole, strict=True)):
+        check_close(array, image_[3:33, 5:38] if n % 3 else image_)
 
 
-def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
+def test_bad_image_is_one_failure(decoding: Decoding) -> None:
     encoded = mixture()
     encoded[4] = encoded[4][:30].copy()
     encoded[5] = np.arange(50, dtype=np.uint8)
-    made, failures = decoding.pictures(encoded)
+    made, failures = decoding.images(encoded)
     assert [failure.sample for failure in failures] == [4, 5]
     assert [n for n, array in enumerate(made) if array is None] == [4, 5]
     check_close(made[6], with_pillow(encoded[6]))
 
 
-def test_what_the_engine_refuses_costs_nobody_else(decoding: Decoding) -> None:
+def test_images_that_the_engine_refuses_do_not_cost_others(decoding: Decoding) -> None:
     # The data that the header promises is missing: the engine fails for the whole batch, nvImageCodec for this image.
     encoded = mixture()
     bad = encoded[0].copy()
     scan = bytes(bad).index(b"\xff\xda")
     bad[scan + 20 : -2] = 0xFF
     encoded[0] = bad
-    made, _ = decoding.pictures(encoded)
+    made, _ = decoding.images(encoded)
     check_close(made[2], with_pillow(encoded[2]))
-    made, failures = decoding.pictures(mixture())
+    made, failures = decoding.images(mixture())
     assert not failures
     check_close(made[0], with_pillow(mixture()[0]))
 
 
-def test_memory_is_used_again(decoding: Decoding) -> None:
-    decoding.pictures(mixture())
+def test_memory_is_reused(decoding: Decoding) -> None:
+    decoding.images(mixture())
     pool = decoding.cupy.get_default_memory_pool()
     before = pool.total_bytes()
     for _ in range(20):
-        decoding.pictures(mixture())
+        decoding.images(mixture())
     assert pool.total_bytes() == before
 
 
-def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
+def test_engine_is_used_by_turns_only(decoding: Decoding) -> None:
     """If chroma is interpolated, the engine isn't used at all."""
     assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
     with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
@@ -162,7 +162,7 @@ def test_threads_share_a_decoder(decoding: Decoding, streams: int) -> None:
         try:
             stream = shared[seed // 100 % streams]
             # nvImageCodec decodes the images that need a rotation.
-            data = [encode(picture(seed + n, 120, 140), orientation=1 + 5 * (n % 2)) for n in range(8)]
+            data = [encode(sample_image(seed + n, 120, 140), orientation=1 + 5 * (n % 2)) for n in range(8)]
             bad = data[2].copy()
             scan = bytes(bad).index(b"\xff\xda")
             bad[scan + 20 : -2] = 0xFF

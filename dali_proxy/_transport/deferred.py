@@ -1,0 +1,39 @@
+"""Outputs of a batch that become tensors when the caller takes them, on its current CUDA stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions"]
+
+OutputFunction = Callable[[], "torch.Tensor | list[torch.Tensor]"]
+"""Returns a tensor if the output is dense, else the list of its samples."""
+
+
+class DeferredOutputs(Protocol):
+    """Outputs of a batch that has arrived, or that the GPU is computing."""
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return the outputs: one tensor each, or a list of tensors where shapes differ.
+
+        On a GPU, the stream that is current now waits for the data; the host doesn't.
+        """
+
+
+class OutputFunctions:
+    """Deferred outputs, each with its own function.
+
+    Args:
+        functions: one function for each output.
+    """
+
+    def __init__(self, functions: Sequence[OutputFunction]) -> None:
+        self._functions = functions
+
+    def tensors(self) -> tuple[Any, ...]:
+        """See `DeferredOutputs`."""
+        return tuple(function() for function in self._functions)

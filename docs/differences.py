@@ -14,6 +14,7 @@ DIFFERENCES = {
     "color_space_conversion": "A conversion to the same colour space returns the images unchanged; DALI refuses it.",
     "constant": "FLOAT64 is accepted.",
     "crop": "Samples of five dimensions are accepted; DALI declares them, but fails.",
+    "decoders.audio": "Decodes MP3 as well. With `sample_rate=0`, the second output is the rate of the file, not 0.",
     "decoders.image": "Decodes GIF, WebP with EXIF, and grey and alpha images as ANY_DATA; DALI refuses these or ends "
     "the process. On the mixed device, files of 16 bits are reduced to 8 bits, whatever the dtype.",
     "decoders.image_crop, decoders.image_slice": "A window has the same pixels as in the whole image. DALI decodes a "
@@ -83,6 +84,7 @@ ARGUMENTS = {
     "axes": "width and height, which are the same axes",
     "batch_processing": "True by default, as in DALI's function, despite its schema",
     "contrast_center": "half of the dtype's range by default, as DALI's documentation says",
+    "index_path": "optional: without it, the files are scanned",
     "mag_filter": "`interp_type` by default, as DALI does",
     "min_filter": "`interp_type` by default, as DALI does",
     "missing_component_behavior": '"empty" by default, as DALI\'s documentation says',

@@ -148,6 +148,6 @@ def decode_audio(draw: Draw) -> None:
     draw.maybe("dtype", lambda: Type(draw.one("FLOAT", "INT16", "INT32")))
     draw.maybe("downmix", draw.flag)
     draw.maybe("quality", lambda: draw.real(0, 100))
-    draw.argument("sample_rate", lambda: draw.one(8000, 16000, 22050, 0))
+    draw.argument("sample_rate", lambda: draw.one(8000, 16000, 22050))
     if "sample_rate" in draw.call.names:
         draw.call.ends = 3e-3  # as audio_resample

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline._audio.mel import FORMULAS, apply_filters, mel_filters
+from pipeline._audio.mel import FORMULAS, MelFilters, mel_filters
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -58,7 +58,7 @@ def _frequency_axis(layout: str, ndim: int) -> int:
 
 @implements(MEL_FILTER_BANK, "cpu")
 class MelFilterBank(SampleOperator[str]):
-    """Sums the few bins of each filter. Filters are computed once for each number of bins. The state is the layout."""
+    """Sums the bins of each filter. Filters are computed once for each number of bins. The state is the layout."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -76,7 +76,7 @@ class MelFilterBank(SampleOperator[str]):
                 f"argument 'freq_high' must be more than freq_low={low} and at most half the sample rate, "
                 f"not {self._high}"
             )
-        self._banks: dict[int, list[tuple[int, Array]]] = {}
+        self._by_bins: dict[int, MelFilters] = {}
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
         layout = inputs[0].layout
@@ -89,13 +89,13 @@ class MelFilterBank(SampleOperator[str]):
     def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = as_floats(inputs[0])
         axis = _frequency_axis(state, data.ndim)
-        return apply_filters(data, self._bank(data.shape[axis]), axis)
+        return self._filters(data.shape[axis]).apply(data, axis)
 
-    def _bank(self, bins: int) -> list[tuple[int, Array]]:
-        bank = self._banks.get(bins)
-        if bank is None:
+    def _filters(self, bins: int) -> MelFilters:
+        filters = self._by_bins.get(bins)
+        if filters is None:
             argument = self.node.argument
-            bank = self._banks[bins] = mel_filters(
+            filters = self._by_bins[bins] = mel_filters(
                 bins,
                 argument("nfilter"),
                 argument("sample_rate"),
@@ -104,4 +104,4 @@ class MelFilterBank(SampleOperator[str]):
                 argument("mel_formula"),
                 normalize=argument("normalize"),
             )
-        return bank
+        return filters

@@ -1,97 +1,89 @@
-"""Descriptions of the features that `fn.readers.tfrecord` extracts, with the names of NVIDIA DALI."""
+"""Features of TFRecord files: what to read of each record.
+
+Example:
+    >>> from pipeline import tfrecord
+    >>> tfrecord.FixedLenFeature([], tfrecord.string, "").shape
+    ()
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
-from pipeline.errors import ArgumentMismatchError
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError, InputTypeError
 
-__all__ = ["Feature", "FeatureType", "FixedLenFeature", "VarLenFeature", "float32", "int64", "string"]
+__all__ = ["Feature", "FixedLenFeature", "VarLenFeature", "float32", "int64", "string"]
 
+int64 = 0
+"""Features of integers."""
+string = 1
+"""Features of bytes, such as encoded images."""
+float32 = 2
+"""Features of real numbers."""
 
-class FeatureType(IntEnum):
-    """Types of the values of a feature. The values are those of NVIDIA DALI."""
-
-    int64 = 0
-    string = 1
-    float32 = 2
-
-
-int64 = FeatureType.int64
-string = FeatureType.string
-float32 = FeatureType.float32
+_DEFAULTS: dict[int, tuple[type, ...]] = {int64: (int,), string: (str, bytes), float32: (float,)}
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature to extract. `FixedLenFeature` and `VarLenFeature` create it.
+    """A feature to read. `FixedLenFeature` and `VarLenFeature` create it.
 
     Attributes:
-        dtype: type of the values.
-        shape: shape of the output; for features of any length, the shape of the output without its first dimension.
-        fixed: whether the length is fixed.
-        default_value: value of missing elements in DALI's interface; outputs have zeros instead, as in DALI.
+        shape: shape of the values; for a feature of variable length, that of one item, or None.
+        dtype: `int64`, `string` or `float32`.
+        default_value: value in place of a missing feature.
+        variable: whether the number of values differs from record to record.
     """
 
-    dtype: FeatureType
-    shape: tuple[int, ...]
-    fixed: bool
-    default_value: Any = None
+    shape: tuple[int, ...] | None
+    dtype: int
+    default_value: Any
+    variable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DEFAULTS:
+            raise ArgumentValueError(f"the dtype of a feature must be int64, string or float32, not {self.dtype!r}")
+        kinds = _DEFAULTS[self.dtype]
+        if not isinstance(self.default_value, kinds) or isinstance(self.default_value, bool):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise InputTypeError(f"Invalid type for default value, expected {expected}: {self.default_value!r}")
 
 
 def FixedLenFeature(shape: Sequence[int], dtype: int, default_value: Any) -> Feature:
-    """Describe a feature with a fixed number of values.
+    """Return a feature with the same number of values in all records.
 
     Args:
-        shape: shape of the output; strings may have any shape, and are 1-D outputs of bytes.
-        dtype: `int64`, `float32` or `string`.
-        default_value: a value of this type.
+        shape: shape of the values; empty for a single value.
+        dtype: `int64`, `string` or `float32`.
+        default_value: value in place of a missing feature.
 
     Raises:
-        ArgumentMismatchError: an argument has the wrong type.
-
-    Example:
-        >>> FixedLenFeature([1], int64, -1).shape
-        (1,)
+        ArgumentMismatchError, ArgumentValueError, InputTypeError: an argument can't be used.
     """
-    return Feature(_type(dtype), _shape(shape), True, default_value)
+    return Feature(_shape(shape), dtype, default_value)
 
 
 def VarLenFeature(*arguments: Any) -> Feature:
-    """Describe a feature with any number of values: ``VarLenFeature([partial_shape,] dtype, default_value)``.
+    """Return a feature whose number of values differs from record to record.
 
     Args:
-        arguments: optionally the shape of the output without its first dimension, which then follows from the number
-            of values; `int64` or `float32`; and a value of this type.
+        *arguments: dtype and default value, or the shape of one item, dtype and default value.
 
     Raises:
-        ArgumentMismatchError: an argument is missing or has the wrong type.
-
-    Example:
-        >>> VarLenFeature([4], float32, 0.0).shape
-        (4,)
+        ArgumentMismatchError, ArgumentValueError, InputTypeError: an argument can't be used.
     """
-    if not 2 <= len(arguments) <= 3:
-        raise ArgumentMismatchError(f"VarLenFeature takes [partial_shape,] dtype and default_value, not {arguments!r}")
+    if len(arguments) not in (2, 3):
+        raise ArgumentMismatchError(
+            f"VarLenFeature() takes (dtype, default_value) or (shape, dtype, default_value), not {len(arguments)} "
+            "values"
+        )
     *shape, dtype, default_value = arguments
-    return Feature(_type(dtype), _shape(shape[0] if shape else ()), False, default_value)
-
-
-def _type(dtype: Any) -> FeatureType:
-    try:
-        return FeatureType(dtype)
-    except ValueError as error:
-        raise ArgumentMismatchError(f"the type of a feature must be int64, float32 or string, not {dtype!r}") from error
+    return Feature(_shape(shape[0]) if shape else None, dtype, default_value, variable=True)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    try:
-        extents = tuple(int(extent) for extent in shape)
-    except TypeError as error:
-        raise ArgumentMismatchError(f"the shape of a feature must be a list of integers, not {shape!r}") from error
-    if any(extent < 0 for extent in extents):
-        raise ArgumentMismatchError(f"the shape of a feature must not be negative: {shape!r}")
-    return extents
+    if not hasattr(shape, "__iter__") or isinstance(shape, str):
+        raise ArgumentMismatchError(f"the shape of a feature must be a sequence of int, not {type(shape).__name__}")
+    return tuple(int(length) for length in shape)

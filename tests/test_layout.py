@@ -178,7 +178,8 @@ def test_package_is_typed(package: str) -> None:
 #: it, so import cycles between packages are impossible.
 FLOORS = (
     "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
-    "pipeline.types pipeline.tfrecord pipeline._imaging pipeline._concurrency pipeline._optional",
+    "pipeline.types pipeline.tfrecord pipeline._imaging pipeline._concurrency",
+    "pipeline._optional",
     "pipeline._audio",
     "pipeline._declaration pipeline._kernels",
     "pipeline._graph pipeline.tensors pipeline._codecs",

@@ -22,19 +22,20 @@ from pipeline._readers.protobuf import BYTES, fields, floats, integers
 from pipeline._readers.records import RECORD_ARGUMENTS, RecordLoader, Span, read_header
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.tensors.cpu import Array
-from pipeline.tfrecord import Feature, FeatureType
+from pipeline.tfrecord import Feature, float32, int64, string
 
 __all__ = ["TfrecordLoader", "tfrecord"]
 
 # A record is its length (8 bytes), a checksum of this (4), the data, and its checksum (4).
 _HEAD, _TAIL = 12, 4
-_DTYPES: dict[FeatureType, np.dtype[Any]] = {
-    FeatureType.int64: np.dtype(np.int64),
-    FeatureType.float32: np.dtype(np.float32),
-    FeatureType.string: np.dtype(np.uint8),
+_DTYPES: dict[int, np.dtype[Any]] = {
+    int64: np.dtype(np.int64),
+    float32: np.dtype(np.float32),
+    string: np.dtype(np.uint8),
 }
+_NAMES = {int64: "int64", float32: "float32", string: "string"}
 #: The field of `Feature` that contains the values of each type.
-_LISTS = {1: FeatureType.string, 2: FeatureType.float32, 3: FeatureType.int64}
+_LISTS = {1: string, 2: float32, 3: int64}
 
 
 def tfrecord(
@@ -65,14 +66,16 @@ def _plain(features: Any) -> list[Any]:
                     f"argument 'features' has {type(feature).__name__} ({feature!r}) as {key!r}: use FixedLenFeature "
                     "or VarLenFeature of the module tfrecord"
                 )
-            if feature.dtype == FeatureType.string and not feature.fixed:
+            if min(feature.shape or (), default=0) < 0:
+                raise ArgumentValueError(f"argument 'features' has {key!r} with the negative shape {feature.shape}")
+            if feature.dtype == string and feature.variable:
                 raise ArgumentValueError(
                     f"argument 'features' has {key!r} with any number of strings, which isn't supported: use "
                     "FixedLenFeature, which returns the first one"
                 )
     except (ArgumentMismatchError, ArgumentValueError) as error:
-        raise explained(error, TFRECORD, SourceLocation.of_caller()) from error
-    return [[key, int(each.dtype), list(each.shape), each.fixed] for key, each in features.items()]
+        raise explained(error, TFRECORD, SourceLocation.from_caller()) from error
+    return [[key, each.dtype, list(each.shape or ()), not each.variable] for key, each in features.items()]
 
 
 TFRECORD = OperatorSchema(
@@ -114,7 +117,7 @@ class _Wanted:
     """
 
     name: str
-    kind: FeatureType
+    kind: int
     shape: tuple[int, ...]
     fixed: bool
 
@@ -125,7 +128,7 @@ class _Wanted:
             ValueError: there are other values than requested.
         """
         values = _values(encoded, self)
-        if self.kind == FeatureType.string:
+        if self.kind == string:
             return values
         wanted = math.prod(self.shape)
         if not self.fixed:
@@ -143,7 +146,7 @@ class _Wanted:
 
     def missing(self) -> Array:
         """Return the output for examples that lack the feature."""
-        return np.zeros((0,) if self.kind == FeatureType.string else (), _DTYPES[self.kind])
+        return np.zeros((0,) if self.kind == string else (), _DTYPES[self.kind])
 
 
 def _values(encoded: memoryview, wanted: _Wanted) -> Array:
@@ -154,13 +157,13 @@ def _values(encoded: memoryview, wanted: _Wanted) -> Array:
         if kind is None:
             continue
         if kind != wanted.kind:
-            raise ValueError(f"{wanted.name!r} contains values of {kind.name}, not of {wanted.kind.name}")
+            raise ValueError(f"{wanted.name!r} contains values of {_NAMES[kind]}, not of {_NAMES[wanted.kind]}")
         for item, wire, value in fields(values):
             if item != 1:
                 continue
-            if kind == FeatureType.string:
+            if kind == string:
                 return np.frombuffer(value, np.uint8)
-            found.append(integers(wire, value) if kind == FeatureType.int64 else floats(wire, value))
+            found.append(integers(wire, value) if kind == int64 else floats(wire, value))
     return np.concatenate(found) if found else np.empty(0, _DTYPES[wanted.kind])
 
 
@@ -181,8 +184,7 @@ class TfrecordLoader(RecordLoader):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._wanted = [
-            _Wanted(name, FeatureType(kind), tuple(shape), fixed)
-            for name, kind, shape, fixed in node.argument("features")
+            _Wanted(name, kind, tuple(shape), fixed) for name, kind, shape, fixed in node.argument("features")
         ]
         self.outputs = [OutputSpec(dtype=_DTYPES[each.kind]) for each in self._wanted]
 

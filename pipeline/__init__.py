@@ -1,19 +1,7 @@
 """Describes, compiles and runs pipelines that load data, with the operators of NVIDIA DALI."""
 
-from pipeline import errors, fn, math, ops, tensors, tfrecord, types
+from pipeline import errors, fn, math, ops, tensors, types
 from pipeline._definition import Pipeline, pipeline_def
 from pipeline._graph import DataNode, newaxis
 
-__all__ = [
-    "DataNode",
-    "Pipeline",
-    "errors",
-    "fn",
-    "math",
-    "newaxis",
-    "ops",
-    "pipeline_def",
-    "tensors",
-    "tfrecord",
-    "types",
-]
+__all__ = ["DataNode", "Pipeline", "errors", "fn", "math", "newaxis", "ops", "pipeline_def", "tensors", "types"]

@@ -179,11 +179,9 @@ def test_package_is_typed(package: str) -> None:
 FLOORS = (
     "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
     "pipeline.types pipeline.tfrecord pipeline._imaging pipeline._concurrency",
-    "pipeline._optional",
-    "pipeline._audio",
     "pipeline._declaration pipeline._kernels",
-    "pipeline._graph pipeline.tensors pipeline._codecs",
-    "pipeline._ipc pipeline._bulk pipeline._video pipeline.math",
+    "pipeline._graph pipeline.tensors pipeline._codecs pipeline._optional",
+    "pipeline._ipc pipeline._bulk pipeline._video pipeline._audio pipeline.math",
     "pipeline._operator_api",
     "pipeline._external_source",
     "pipeline._external_source.parallel",

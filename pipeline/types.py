@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -15,10 +16,13 @@ __all__ = [
     "ANY_DATA",
     "BGR",
     "BOOL",
+    "DATA_TYPE",
+    "FEATURE",
     "FLOAT",
     "FLOAT16",
     "FLOAT64",
     "GRAY",
+    "IMAGE_TYPE",
     "INT8",
     "INT16",
     "INT32",
@@ -29,10 +33,14 @@ __all__ = [
     "INTERP_LINEAR",
     "INTERP_NN",
     "INTERP_TRIANGULAR",
+    "INTERP_TYPE",
     "NCHW",
     "NHWC",
     "NO_TYPE",
+    "PYTHON_OBJECT",
     "RGB",
+    "STRING",
+    "TENSOR_LAYOUT",
     "UINT8",
     "UINT16",
     "UINT32",
@@ -50,7 +58,10 @@ __all__ = [
 
 
 class DALIDataType(IntEnum):
-    """Element types of tensors. The values are those of NVIDIA DALI."""
+    """Element types of tensors, and types of arguments. The values are those of NVIDIA DALI.
+
+    Tensors have the types up to `BOOL`; the others describe arguments of operators.
+    """
 
     NO_TYPE = -1
     UINT8 = 0
@@ -65,11 +76,32 @@ class DALIDataType(IntEnum):
     FLOAT = 9
     FLOAT64 = 10
     BOOL = 11
+    STRING = 12
+    _BOOL_VEC = 13
+    _INT32_VEC = 14
+    _STRING_VEC = 15
+    _FLOAT_VEC = 16
+    FEATURE = 17
+    _FEATURE_VEC = 18
+    _FEATURE_DICT = 19
+    IMAGE_TYPE = 20
+    DATA_TYPE = 21
+    INTERP_TYPE = 22
+    TENSOR_LAYOUT = 23
+    PYTHON_OBJECT = 24
+    _TENSOR_LAYOUT_VEC = 25
+    _DATA_TYPE_VEC = 26
+    _INT64_VEC = 27
 
     def __repr__(self) -> str:
         return f"DALIDataType.{self.name}"
 
     __str__ = __repr__
+
+    def __call__(self) -> str:
+        """Return the type in the notation of the buffer protocol: in old versions of DALI, ``dtype`` was a method."""
+        warnings.warn("Calling '.dtype()' is deprecated, please use '.dtype' instead", Warning, stacklevel=2)
+        return f"={to_numpy_type(self).char}"
 
 
 class DALIImageType(IntEnum):
@@ -116,6 +148,13 @@ FLOAT16 = DALIDataType.FLOAT16
 FLOAT = DALIDataType.FLOAT
 FLOAT64 = DALIDataType.FLOAT64
 BOOL = DALIDataType.BOOL
+STRING = DALIDataType.STRING
+FEATURE = DALIDataType.FEATURE
+IMAGE_TYPE = DALIDataType.IMAGE_TYPE
+DATA_TYPE = DALIDataType.DATA_TYPE
+INTERP_TYPE = DALIDataType.INTERP_TYPE
+TENSOR_LAYOUT = DALIDataType.TENSOR_LAYOUT
+PYTHON_OBJECT = DALIDataType.PYTHON_OBJECT
 
 RGB = DALIImageType.RGB
 BGR = DALIImageType.BGR

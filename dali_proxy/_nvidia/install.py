@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from dali_proxy._nvidia.names import ROOT, Stand, find
+from dali_proxy._nvidia.names import ROOT, Stand, children, find
 from dali_proxy._shadowing import give_way, import_ours
 
 __all__ = ["install_as_nvidia_dali"]
@@ -110,7 +110,7 @@ class _StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
-            return self._stand.all()
+            return self._names()
         found: Any = None
         try:
             found = self._stand.load(name)
@@ -127,4 +127,7 @@ class _StandIn(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy doesn't implement it yet")
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._stand.all()})
+        return sorted({*super().__dir__(), *self._names()})
+
+    def _names(self) -> list[str]:
+        return sorted({*self._stand.all(), *children(self.__name__)})

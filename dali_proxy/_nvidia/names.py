@@ -8,7 +8,7 @@ from typing import Any
 
 from dali_proxy._shadowing import import_ours
 
-__all__ = ["ROOT", "VERSION", "Stand", "find"]
+__all__ = ["ROOT", "VERSION", "Stand", "children", "find"]
 
 ROOT = "nvidia.dali"
 VERSION = "2.4.0"
@@ -64,7 +64,8 @@ def _unchanged(function: Any) -> Any:
     return function
 
 
-_PIPELINE = _from("pipeline", "DataNode", "Pipeline", "pipeline_def")
+_POLICIES = _from("pipeline", "OperatorConcurrency", "StreamPolicy")
+_PIPELINE = {**_from("pipeline", "DataNode", "Pipeline", "pipeline_def"), **_POLICIES}
 _TENSORS = _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU")
 _INTEROP = _from("dali_proxy._consumer.interop", "feed_ndarray", "to_torch_type")
 _POLICY = _from("dali_proxy._common.policies", "LastBatchPolicy")
@@ -73,42 +74,78 @@ _PLACEHOLDERS = {
     "DALIOutputBatchRef": "dali_proxy._worker.placeholders:BatchRef",
     "DALIOutputSampleRef": "dali_proxy._worker.placeholders:SampleRef",
 }
+_PYTORCH = _from("pipeline", "Pipeline") | _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListGPU")
 _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
-_OLD_TYPES = {"CPU_ONLY_DEVICE_ID": None, "NFCHW": "FCHW", "NFHWC": "FHWC", "SAME": ""}
+_FORMATS = _from("pipeline.tensors.formatting", "format_batch", "format_tensor")
+
+_OLD_TYPES = {"CPU_ONLY_DEVICE_ID": None, "NFCHW": "FCHW", "NFHWC": "FHWC", "SAME": "", "dali_type_converters": []}
+_TYPES = {
+    **_from("dali_proxy._nvidia.types", "CUDAStream", "PipelineAPIType", "TensorLayout"),
+    "ConstantNode": "dali_proxy._nvidia.types:constant_node",
+}
 
 _TABLE = {
     "": Stand("pipeline", values={"__version__": VERSION}),
     "auto_aug": Stand("pipeline.auto_aug"),
-    "auto_aug.augmentations": Stand("pipeline.auto_aug.augmentations"),
-    "auto_aug.auto_augment": Stand("pipeline.auto_aug.auto_augment"),
+    "auto_aug.augmentations": Stand(
+        "pipeline.auto_aug.augmentations", names=_from("pipeline.auto_aug.core", "augmentation")
+    ),
+    "auto_aug.auto_augment": Stand(
+        "pipeline.auto_aug.auto_augment", names=_from("pipeline.auto_aug.core", "Policy", "signed_bin")
+    ),
     "auto_aug.core": Stand("pipeline.auto_aug.core"),
     "auto_aug.core.decorator": Stand(names=_from("pipeline.auto_aug.core", "augmentation")),
     "auto_aug.core.policy": Stand(names=_from("pipeline.auto_aug.core", "Policy")),
-    "auto_aug.rand_augment": Stand("pipeline.auto_aug.rand_augment"),
-    "auto_aug.trivial_augment": Stand("pipeline.auto_aug.trivial_augment"),
-    "backend": Stand(names=_TENSORS),
-    "backend_impl": Stand(names=_TENSORS),
-    "data_node": Stand(names=_from("pipeline", "DataNode")),
+    "auto_aug.rand_augment": Stand(
+        "pipeline.auto_aug.rand_augment", names=_from("pipeline.auto_aug.core", "signed_bin")
+    ),
+    "auto_aug.trivial_augment": Stand(
+        "pipeline.auto_aug.trivial_augment", names=_from("pipeline.auto_aug.core", "signed_bin")
+    ),
+    "backend": Stand("dali_proxy._nvidia.backend", names=_TENSORS),
+    "backend.tfrecord": Stand("pipeline.tfrecord"),
+    "backend.types": Stand("pipeline.types", names=_TYPES, values=_OLD_TYPES),
+    "backend_impl": Stand("dali_proxy._nvidia.backend", names=_TENSORS),
+    "backend_impl.tfrecord": Stand("pipeline.tfrecord"),
+    "backend_impl.types": Stand(
+        "pipeline.types", names={**_TYPES, "_DALIDataType": "pipeline.types:DALIDataType"}, values=_OLD_TYPES
+    ),
+    "data_node": Stand(names=_from("pipeline", "DataNode", "newaxis")),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
     "fn": Stand("pipeline.fn"),
     "math": Stand("pipeline.math"),
-    "ops": Stand("pipeline.ops"),
+    "ops": Stand("pipeline.ops", names=_from("dali_proxy._nvidia.backend", "cpu_ops", "gpu_ops", "mixed_ops")),
     "pickling": Stand(values={"pickle_by_value": _unchanged}),
     "pipeline": Stand(names={**_PIPELINE, **_from("pipeline._definition.conditional", "do_not_convert")}),
     "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
-    "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH}),
+    "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH, **_PYTORCH}),
     "plugin.pytorch.fn": Stand("dali_proxy.fn"),
     "plugin.pytorch.experimental": Stand(),
     "plugin.pytorch.experimental.proxy": Stand("dali_proxy", names=_PLACEHOLDERS),
-    "plugin.pytorch.torch_utils": Stand(names={**_INTEROP, **_from("dali_proxy._consumer.interop", "to_torch_tensor")}),
-    "tensors": Stand(names=_TENSORS),
-    "types": Stand("pipeline.types", values=_OLD_TYPES),
+    "plugin.pytorch.loader_evaluator": Stand(names=_from("dali_proxy._loader.evaluator", "LoaderEvaluator")),
+    "plugin.pytorch.ops": Stand("pipeline.ops", names=_from("dali_proxy.fn", "TorchPythonFunction")),
+    "plugin.pytorch.torch_utils": Stand(
+        names={**_INTEROP, **_TENSORS, **_from("dali_proxy._consumer.interop", "to_torch_tensor")}
+    ),
+    "plugin_manager": Stand("dali_proxy._nvidia.plugin_manager"),
+    "sysconfig": Stand("dali_proxy._nvidia.sysconfig"),
+    "tensors": Stand(names={**_TENSORS, **_FORMATS}),
+    "tfrecord": Stand("pipeline.tfrecord"),
+    "types": Stand("pipeline.types", names=_TYPES, values=_OLD_TYPES),
 }
+
+
+def children(name: str) -> list[str]:
+    """Return the names of the modules directly below the module `name` that have a counterpart."""
+    path = name[len(ROOT) + 1 :]
+    prefix = f"{path}." if path else ""
+    inner = (each[len(prefix) :] for each in _TABLE if each.startswith(prefix))
+    return sorted({each.partition(".")[0] for each in inner if each})
 
 
 def find(name: str) -> Stand | None:

@@ -184,6 +184,7 @@ class OperatorSchema:
         side_effects: whether the operator must not be pruned, nor called without a current pipeline.
         fed: whether users feed data to it by its name.
         hidden: whether the operator is internal, without a function in `fn`.
+        random: whether the operator draws random numbers.
         keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
         function: handwritten function of `fn`, for calls that do more than add one operator.
         alias_of: operator that this name is an alias of; the function adds that operator to the graph.
@@ -202,6 +203,7 @@ class OperatorSchema:
     side_effects: bool = False
     fed: bool = False
     hidden: bool = False
+    random: bool = False
     keeps_order: bool = True
     function: Callable[..., Any] | None = None
     alias_of: str | None = None

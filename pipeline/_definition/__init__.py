@@ -2,5 +2,6 @@
 
 from pipeline._definition.decorator import pipeline_def
 from pipeline._definition.pipeline import Pipeline
+from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 
-__all__ = ["Pipeline", "pipeline_def"]
+__all__ = ["OperatorConcurrency", "Pipeline", "StreamPolicy", "pipeline_def"]

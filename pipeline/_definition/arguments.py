@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from pipeline._definition.output_declarations import OutputDeclarations
+from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from pipeline._executor import ExecutorConfig
 from pipeline._rng import fresh_seed
 from pipeline.errors import (
@@ -55,6 +57,11 @@ class PipelineArguments:
     py_start_method: str = "fork"
     exec_dynamic: bool = False
     enable_checkpointing: bool = False
+    output_dtype: Any = None
+    output_ndim: Any = None
+    output_layout: Any = None
+    stream_policy: StreamPolicy | None = None
+    concurrency: OperatorConcurrency | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_threads", "seed"):  # DALI's own default is None
@@ -76,6 +83,10 @@ class PipelineArguments:
             raise ArgumentValueError(
                 f"Pipeline: max_streams must be 1 or more, or -1 for any number, not {self.max_streams}"
             )
+        for name, enum in (("stream_policy", StreamPolicy), ("concurrency", OperatorConcurrency)):
+            if not isinstance(getattr(self, name), enum | None):
+                raise ArgumentTypeError(f"Pipeline: {name} must be a {enum.__name__}, not {getattr(self, name)!r}")
+        _ = self.output_declarations
         self._check_depth()
         if not self.exec_pipelined and not self.exec_async and isinstance(self.prefetch_queue_depth, dict):
             raise ArgumentValueError(
@@ -103,6 +114,11 @@ class PipelineArguments:
     def drawn_seed(self) -> int:
         """The seed, or one that is drawn once if the user passed none."""
         return self.seed if self.seed >= 0 else fresh_seed()
+
+    @cached_property
+    def output_declarations(self) -> OutputDeclarations:
+        """The declared dtypes, numbers of dimensions and layouts of the outputs."""
+        return OutputDeclarations(self.output_dtype, self.output_ndim, self.output_layout)
 
     @property
     def by_name(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline._declaration.registry import all_schemas
 from pipeline._declaration.schema import OperatorSchema
+from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from pipeline._external_source.spec import SourceOutput, SourceSpec, describe_source
 from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 from pipeline._graph.location import SourceLocation
@@ -29,7 +30,13 @@ FORMAT_VERSION = 1
 
 _ERRORS = "surrogatepass"  # Python represents paths that aren't UTF-8 by text with surrogates
 
-_ENUMS = {"dtype": DALIDataType, "image": DALIImageType, "interp": DALIInterpType}
+_ENUMS = {
+    "dtype": DALIDataType,
+    "image": DALIImageType,
+    "interp": DALIInterpType,
+    "streams": StreamPolicy,
+    "concurrency": OperatorConcurrency,
+}
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class PipelineInternals:
         self.on_cpu = cpu_is_requested()
         self.declare(arguments)
         self.checkpoint = checkpoint
-        self.builder = GraphBuilder()
+        self.builder = GraphBuilder(owner=weakref.ref(pipeline))
         self.checks_api = True
         self._moved: MovedGraph | None = None
         self._api: str | None = None  # "run" or "schedule": the first one used
@@ -134,6 +134,11 @@ class PipelineInternals:
         if self._finalizer is not None and not self._finalizer.pending:
             return "closed"
         return "not built" if self._runner is None else "built"
+
+    def shared_memory_statistics(self) -> dict[str, list[int]]:
+        """Return the sizes of the shared memory of the workers; see `Pipeline.external_source_shm_statistics`."""
+        sizes, samples = ((), 1) if self._sources is None else self._sources.shared_memory
+        return {"capacities": list(sizes), "per_sample_capacities": [size // samples for size in sizes]}
 
     def start_workers(self) -> None:
         """Start the worker processes of parallel sources. Does nothing the second time."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,12 +11,16 @@ from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
 from pipeline._definition.internals import PipelineInternals
+from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
+from pipeline._definition.properties import PipelineProperties
 from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
-from pipeline._graph.current import pop_builder, push_builder
+from pipeline._graph.current import current_builder, pop_builder, push_builder
 from pipeline._graph.drawing import Drawing, draw
 from pipeline._operator_api.request import TensorList
+from pipeline._operator_api.waiting import waited_by
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
+from pipeline.types import DALIDataType
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,12 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Pipeline", "pipeline_from_graph"]
 
 
-def _argument(name: str) -> Any:
-    """Return a property that reads an argument of the pipeline."""
-    return property(attrgetter(f"_internals.arguments.{name}"))
-
-
-class Pipeline:
+class Pipeline(PipelineProperties):
     """A data processing graph and everything that runs it.
 
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
@@ -59,6 +57,12 @@ class Pipeline:
         exec_dynamic: accepted; GPU results may always return to the CPU.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: resume where `checkpoint` was called, in this process or in another one.
+        output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with another dtype is an error.
+            None, also in a list, declares nothing.
+        output_ndim: number of dimensions of the samples, as for `output_dtype`.
+        output_layout: layout of the samples, as for `output_dtype`.
+        stream_policy: accepted; all operators of a batch share a CUDA stream.
+        concurrency: accepted; operators of different stages always run at the same time.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: an argument can't be used.
@@ -98,6 +102,11 @@ class Pipeline:
         exec_dynamic: bool = False,
         enable_checkpointing: bool = False,
         checkpoint: bytes | None = None,
+        output_dtype: DALIDataType | Sequence[DALIDataType | None] | None = None,
+        output_ndim: int | Sequence[int | None] | None = None,
+        output_layout: str | Sequence[str | None] | None = None,
+        stream_policy: StreamPolicy | None = None,
+        concurrency: OperatorConcurrency | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
         resumed = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
@@ -154,6 +163,12 @@ class Pipeline:
         pop_builder()
 
     @staticmethod
+    def current() -> Pipeline | None:
+        """Return the pipeline whose graph is being described, or None."""
+        builder = current_builder()
+        return None if builder is None or builder.owner is None else builder.owner()
+
+    @staticmethod
     def push_current(pipeline: Pipeline) -> None:
         """Make a pipeline current, for operators that have side effects; ``with pipeline:`` is safer."""
         push_builder(pipeline._internals.builder)
@@ -197,10 +212,11 @@ class Pipeline:
 
     # Running ------------------------------------------------------------------------------------------------------
 
-    def run(self, **inputs: Any) -> tuple[TensorList, ...]:
+    def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
         """Run one batch and return its outputs. Starts the next batches as far as data exists.
 
         Args:
+            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
             **inputs: a batch for inputs of the graph, by name.
 
         Raises:
@@ -212,7 +228,7 @@ class Pipeline:
             for name, data in inputs.items():
                 self.feed_input(name, data)
 
-        return self._internals.runner.run(feed)
+        return waited_by(cuda_stream, self._internals.runner.run(feed))
 
     def schedule_run(self) -> None:
         """Start one batch, and later ones as far as data exists. Take the outputs with `share_outputs` or `outputs`.
@@ -223,23 +239,26 @@ class Pipeline:
         self._internals.use_api("schedule")
         self._internals.runner.schedule()
 
-    def share_outputs(self) -> tuple[TensorList, ...]:
+    def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
         """Wait for the oldest batch and return its outputs. They stay valid as long as they are referenced.
+
+        Args:
+            cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
 
         Raises:
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
         self._internals.use_api("schedule")
-        return self._internals.runner.take()
+        return waited_by(cuda_stream, self._internals.runner.take())
 
     def release_outputs(self) -> None:
         """Declare that outputs aren't used any more. Not necessary: dropping them frees their buffers."""
         self._internals.use_api("schedule")
 
-    def outputs(self) -> tuple[TensorList, ...]:
-        """Wait for the oldest batch and return its outputs. Raises the errors of `share_outputs`."""
-        return self.share_outputs()
+    def outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
+        """Wait for the oldest batch and return its outputs. Has the arguments and errors of `share_outputs`."""
+        return self.share_outputs(cuda_stream)
 
     def iter_setup(self) -> None:
         """Override this method to feed inputs. The pipeline calls it before it starts a batch.
@@ -502,12 +521,33 @@ class Pipeline:
         memory = self._internals.runner.executor.memory
         return {} if memory is None else memory.by_operator()
 
+    def external_source_shm_statistics(self) -> dict[str, list[int]]:
+        """Return how much shared memory the workers of parallel external sources have.
+
+        Returns:
+            `capacities`: sizes of the workers' segments, in bytes. `per_sample_capacities`: the same, divided by the
+            number of samples that a worker reads for a batch.
+        """
+        return self._internals.shared_memory_statistics()
+
     # Inputs and outputs -------------------------------------------------------------------------------------------
 
     @property
     def num_outputs(self) -> int:
         """Number of outputs."""
         return len(self._internals.graph.outputs)
+
+    def output_dtype(self) -> list[DALIDataType | None]:
+        """Return the declared dtype of each output; None if it isn't declared."""
+        return self._internals.arguments.output_declarations.for_outputs("output_dtype", self.num_outputs)
+
+    def output_ndim(self) -> list[int | None]:
+        """Return the declared number of dimensions of each output; None if it isn't declared."""
+        return self._internals.arguments.output_declarations.for_outputs("output_ndim", self.num_outputs)
+
+    def output_stream(self) -> Any:
+        """Return the CUDA stream of the outputs that were taken last; None if none of them is on a GPU."""
+        return self._internals.runner.output_stream
 
     @cached_property
     def output_devices(self) -> tuple[str, ...]:
@@ -523,57 +563,6 @@ class Pipeline:
     def unused_inputs(self) -> Mapping[str, SourceLocation]:
         """The user's lines that declare inputs on which no output depends, by name. The graph omits these inputs."""
         return self._internals.unused_inputs
-
-    # Arguments ----------------------------------------------------------------------------------------------------
-
-    batch_size: int = _argument("batch_size")
-    """Largest batch."""
-    max_batch_size: int = _argument("batch_size")
-    """Largest batch."""
-    num_threads: int = _argument("num_threads")
-    """Threads of the CPU stage."""
-    device_id: int | None = _argument("device_id")
-    """The GPU, or None for a pipeline that uses no GPU."""
-    exec_pipelined: bool = _argument("exec_pipelined")
-    """Whether batches overlap."""
-    exec_async: bool = _argument("exec_async")
-    """Whether batches run in the background."""
-    exec_dynamic: bool = _argument("exec_dynamic")
-    """The argument of that name. GPU results may always return to the CPU."""
-    prefetch_queue_depth: int | dict[str, int] = _argument("prefetch_queue_depth")
-    """The argument of that name."""
-    set_affinity: bool = _argument("set_affinity")
-    """Whether the threads of the CPU stage are bound to cores."""
-    max_streams: int = _argument("max_streams")
-    """Largest number of CUDA streams; -1 for one per batch in the GPU stage."""
-    default_cuda_stream_priority: int = _argument("default_cuda_stream_priority")
-    """Priority of the CUDA streams."""
-    enable_memory_stats: bool = _argument("enable_memory_stats")
-    """Whether the sizes of outputs are recorded."""
-    py_num_workers: int = _argument("py_num_workers")
-    """Worker processes for parallel external sources."""
-    py_start_method: str = _argument("py_start_method")
-    """Start method of these processes: "fork" or "spawn"."""
-
-    @property
-    def seed(self) -> int | None:
-        """Seed of the random numbers, or None if it isn't fixed."""
-        return self._internals.arguments.seed if self._internals.arguments.seed >= 0 else None
-
-    @property
-    def exec_separated(self) -> bool:
-        """Whether the CPU stage and the GPU stage have separate queues."""
-        return isinstance(self._internals.arguments.prefetch_queue_depth, dict)
-
-    @property
-    def cpu_queue_size(self) -> int:
-        """Batches in the CPU stage at once."""
-        return self._internals.arguments.queue_depths[0]
-
-    @property
-    def gpu_queue_size(self) -> int:
-        """Batches in the GPU stage at once."""
-        return self._internals.arguments.queue_depths[1]
 
 
 def pipeline_from_graph(graph: Graph, arguments: Mapping[str, Any]) -> Pipeline:

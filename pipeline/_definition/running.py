@@ -12,6 +12,7 @@ from typing import Any
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.inputs import FedInputs
+from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.sources import SourceGroup
 from pipeline._definition.submitting import Submitter
 from pipeline._executor.executor import Executor
@@ -22,6 +23,7 @@ from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import InputError, PipelineError
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BatchInfo
 
 __all__ = ["Position", "Runner"]
@@ -52,14 +54,15 @@ class Position:
 class _StartedBatch:
     """A batch in flight, or one that failed before it was submitted."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: Position, declared: OutputDeclarations) -> None:
         self.position = position
+        self._declared = declared
         self._done = threading.Event()
         self._result = BatchResult()
         self._error: BaseException | None = None
 
     def finish(self, result: BatchResult) -> None:
-        self._result = result
+        self._result = self._declared.checked(result)
         self._done.set()
 
     def fail(self, error: BaseException) -> None:
@@ -106,6 +109,7 @@ class Runner:
     Attributes:
         executor: executor of the graph.
         inputs: queues of the batches that the user feeds.
+        output_stream: CUDA stream of the outputs that were taken last, or None.
     """
 
     def __init__(
@@ -116,6 +120,9 @@ class Runner:
         iter_setup: Callable[[], Any] | None = None,
     ) -> None:
         self._owner = os.getpid()
+        self._declared = arguments.output_declarations
+        self._declared.check_count(len(graph.outputs))
+        self.output_stream: Any = None
         self.executor = Executor(graph, arguments.executor_config())
         self.inputs = FedInputs(graph.fed_inputs)
         self._sources = sources
@@ -141,7 +148,7 @@ class Runner:
         Raises:
             PipelineError: the batch was not started, and `on_done` will not be called.
         """
-        self._submitter.submit(request, on_done)
+        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)))
 
     def schedule(self) -> None:
         """Request one more batch. Start it, and later ones as far as data exists.
@@ -205,7 +212,10 @@ class Runner:
             self._start()
             if not self._started:
                 raise StopIteration
-        return self._started.popleft().outputs()
+        outputs = self._started.popleft().outputs()
+        streams = (output.stream for output in outputs if isinstance(output, TensorListGPU))
+        self.output_stream = next(streams, None)
+        return outputs
 
     @property
     def busy(self) -> bool:
@@ -257,7 +267,7 @@ class Runner:
             ahead: whether the batch isn't needed yet. Its error is kept without frames: the frames of callers reference
                 the pipeline, so a pipeline that is dropped before the error is raised would never end.
         """
-        started = _StartedBatch(self._next_position())
+        started = _StartedBatch(self._next_position(), self._declared)
         failure: BaseException | None = None
         try:
             if self._iter_setup is not None:

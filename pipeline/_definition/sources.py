@@ -71,6 +71,13 @@ class SourceGroup:
         """Process ids of the workers."""
         return () if self._pool is None else self._pool.pids
 
+    @property
+    def shared_memory(self) -> tuple[Sequence[int], int]:
+        """Sizes of the workers' segments of shared memory, and how many samples of a batch a worker reads at most."""
+        if self._pool is None:
+            return (), 1
+        return self._pool.segment_sizes, max(1, -(-self._max_batch_size // len(self._pool.pids)))
+
     def next_batch(self, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
         """Return the next batch of every source, by the names of the operators.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,17 @@ class GraphBuilder:
 
     Args:
         graph: a graph that was built before; None to describe a new one.
+        owner: the pipeline whose graph this is, or None.
 
     Attributes:
         graph: the frozen graph; None while it is described.
+        owner: the pipeline, or None.
         title: name of the function that described the graph; empty without one.
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
+    def __init__(self, graph: Graph | None = None, owner: weakref.ref[Any] | None = None) -> None:
         self.graph = graph
+        self.owner = owner
         self._outputs: tuple[DataNode, ...] | None = None
         self._preserved: list[OperatorCall] = []
         self._declared: list[OperatorCall] = []  # inputs

@@ -110,6 +110,10 @@ class DataNode(Expression):
         """
         return _single(apply_operator("get_property", (self,), {"key": key, "device": device}))
 
+    def source_info(self, *, device: str = "cpu") -> DataNode:
+        """Return from where a reader read the samples: ``property("source_info")``."""
+        return self.property("source_info", device=device)
+
     def _combine(self, operation: str, *operands: Any) -> DataNode:
         return _single(apply_operator("arithmetic", operands, {"operation": operation}))
 

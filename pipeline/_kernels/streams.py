@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pipeline._concurrency.forking import keep_in_child
 from pipeline._kernels.errors import load_cupy
 
-__all__ = ["new_stream"]
+__all__ = ["existing_stream", "new_stream"]
 
 
 def new_stream(priority: int | None = None) -> Any:
@@ -18,6 +19,25 @@ def new_stream(priority: int | None = None) -> Any:
     Args:
         priority: priority of the stream; smaller numbers run first. None for CUDA's default.
     """
-    stream = load_cupy().cuda.Stream(non_blocking=True, priority=priority)
+    stream = _with_handle("Stream")(non_blocking=True, priority=priority)
     keep_in_child(stream)
     return stream
+
+
+def existing_stream(stream: Any) -> Any:
+    """Return a stream as a `cupy.cuda.Stream` or `cupy.cuda.ExternalStream`.
+
+    Args:
+        stream: a stream of CuPy or torch, a handle, or a `ctypes.c_void_p`.
+    """
+    if hasattr(stream, "ptr"):
+        return stream
+    handle = getattr(stream, "cuda_stream", getattr(stream, "value", stream))
+    return _with_handle("ExternalStream")(int(handle or 0))
+
+
+@cache
+def _with_handle(name: str) -> type[Any]:
+    """Return a class of CuPy's streams whose objects convert to their handle with ``int()``, as DALI's streams do."""
+    base = getattr(load_cupy().cuda, name)
+    return type(name, (base,), {"__int__": lambda self: int(self.ptr), "handle": property(lambda self: self.ptr)})

@@ -10,25 +10,16 @@ from typing import Any
 
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
 from pipeline._graph.input_sets import call_operator
+from pipeline._operator_api.operator_class import OperatorClass
+from pipeline._operator_api.schema_names import class_name, schema_name
 
-__all__ = ["fill_namespace", "make_class", "make_function"]
-
-#: Classes whose names have capitalized abbreviations in DALI.
-_CLASS_NAMES = {
-    "coco": "COCO",
-    "dl_tensor_python_function": "DLTensorPythonFunction",
-    "mfcc": "MFCC",
-    "mxnet": "MXNet",
-    "mxnet_reader": "MXNetReader",
-    "random_bbox_crop": "RandomBBoxCrop",
-    "tfrecord": "TFRecord",
-    "tfrecord_reader": "TFRecordReader",
-}
+__all__ = ["class_of", "fill_namespace", "make_class", "make_function"]
 
 
 def make_function(schema: OperatorSchema) -> Callable[..., Any]:
     """Return the function of `fn` for an operator. A call adds the operator to the graph."""
     if schema.function is not None:
+        schema.function._schema_name = schema_name(schema.name)  # type: ignore[attr-defined]
         return schema.function
 
     def function(*inputs: Any, **arguments: Any) -> Any:
@@ -37,25 +28,18 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
     function.__doc__ = _documentation(schema)
     function.__signature__ = _signature(schema)  # type: ignore[attr-defined]
+    function._schema_name = schema_name(schema.name)  # type: ignore[attr-defined]  # DALI's name
     return function
 
 
 def make_class(schema: OperatorSchema) -> type[Any]:
     """Return the class of `ops` for an operator. It is created with constant arguments and called with inputs."""
     if schema.function is not None:
-        return _class_of(schema.function, class_name(schema.name))
-
-    def __init__(self: Any, **arguments: Any) -> None:
-        self._arguments = arguments
-
-    def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
-        return call_operator(schema, inputs, {**self._arguments, **arguments})
-
-    name = class_name(schema.name)
-    return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": _documentation(schema)})
+        return class_of(schema.function, schema)
+    return type(class_name(schema.name), (OperatorClass,), {**_attributes(schema), "__doc__": _documentation(schema)})
 
 
-def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
+def class_of(function: Callable[..., Any], schema: OperatorSchema) -> type[Any]:
     """Return a class around a function. It is created with arguments, and called with inputs and further arguments."""
 
     def __init__(self: Any, *values: Any, **arguments: Any) -> None:
@@ -65,13 +49,12 @@ def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
     def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
         return function(*self._values, *inputs, **{**self._arguments, **arguments})
 
-    return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": function.__doc__})
+    methods = {"__init__": __init__, "__call__": __call__, "__doc__": function.__doc__}
+    return type(class_name(schema.name), (OperatorClass,), {**_attributes(schema), **methods})
 
 
-def class_name(path: str) -> str:
-    """Return the name of an operator in `ops`: "decoders.image_crop" is "ImageCrop"."""
-    name = path.rpartition(".")[2]
-    return _CLASS_NAMES.get(name) or "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+def _attributes(schema: OperatorSchema) -> dict[str, Any]:
+    return {"schema_name": schema_name(schema.name), "_declared": schema}
 
 
 def fill_namespace(

@@ -95,12 +95,12 @@ class Caffe2Loader(LmdbLoader):
             raise ValueError(f"its label has {label.size} values instead of 1")
         if self._kind in (_SINGLE, _DENSE):
             return [label]
-        weights = _numbers(_next(protos)) if self._kind == _WEIGHTED else np.ones(label.size, np.int32)
-        if weights.size != label.size:
-            raise ValueError(f"it has {label.size} labels, but {weights.size} weights")
         for index in label.tolist():
             if not 0 <= index < self._count:
                 raise ValueError(f"Label index out of bounds: {index} (num_labels={self._count})")
+        weights = _numbers(_next(protos)) if self._kind == _WEIGHTED else np.ones(label.size, np.int32)
+        if weights.size != label.size:
+            raise ValueError(f"it has {label.size} labels, but {weights.size} weights")
         vector = np.zeros(self._count, weights.dtype)
         vector[label.astype(np.intp)] = weights
         return [vector, weights if self._kind == _WEIGHTED else label]

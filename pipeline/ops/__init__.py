@@ -10,6 +10,7 @@ Example:
 from typing import Any
 
 from pipeline._catalog import all_schemas, class_name, fill_namespace, make_class
+from pipeline.ops.compose import Compose as Compose
 
 globals().update(
     fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)

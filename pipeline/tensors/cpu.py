@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,21 +12,23 @@ import numpy.typing as npt
 
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
+from pipeline.tensors.base import TensorBase, TensorListBase, dlpack_arrays, sample_arrays
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
-from pipeline.types import DALIDataType, to_dali_type
+from pipeline.types import to_dali_type
 
-__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of", "summarize"]
+__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
 Array = npt.NDArray[Any]
 
 
-class TensorCPU:
+class TensorCPU(TensorBase):
     """One sample in host memory.
 
     Args:
         data: any data that NumPy converts to an array, without a copy if possible.
         layout: names of the dimensions, such as "HWC".
+        is_pinned: accepted for compatibility.
         source_info: origin of the sample in the reader's data set.
 
     Example:
@@ -35,28 +36,13 @@ class TensorCPU:
         [2, 3]
     """
 
-    def __init__(self, data: Any, layout: str = "", *, source_info: str = "") -> None:
+    _array: Array
+
+    def __init__(self, data: Any, layout: str | None = None, is_pinned: bool = False, *, source_info: str = "") -> None:
         self._array = as_host_array(data)
         self._source_info = source_info
         self._dtype = to_dali_type(self._array.dtype)
         self._layout = check_layout(layout, self._array.ndim, "TensorCPU")
-
-    @property
-    def dtype(self) -> DALIDataType:
-        """Element type."""
-        return self._dtype
-
-    def layout(self) -> str:
-        """Return the names of the dimensions, or an empty string."""
-        return self._layout
-
-    def source_info(self) -> str:
-        """Return the origin of the sample in the reader's data set, or an empty string."""
-        return self._source_info
-
-    def shape(self) -> list[int]:
-        """Return the lengths of the dimensions."""
-        return list(self._array.shape)
 
     def as_array(self) -> Array:
         """Return the data as a NumPy array, without a copy."""
@@ -71,6 +57,8 @@ class TensorCPU:
         from pipeline.tensors.gpu import TensorGPU
 
         return TensorGPU.from_host(self._array, self._layout, device_id, source_info=self._source_info)
+
+    _as_gpu = as_gpu  # DALI's name
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
         """Copy the data in C order to memory at an address.
@@ -87,11 +75,6 @@ class TensorCPU:
         return int(self._array.ctypes.data)
 
     @property
-    def nbytes(self) -> int:
-        """Size of the data in bytes."""
-        return int(self._array.nbytes)
-
-    @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._array.__array_interface__
 
@@ -106,11 +89,8 @@ class TensorCPU:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()
 
-    def __repr__(self) -> str:
-        return f"TensorCPU(\n{summarize(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
-
-class TensorListCPU:
+class TensorListCPU(TensorListBase):
     """A batch of samples with one dtype and number of dimensions; their shapes may differ.
 
     A batch over one array, whose first dimension is the batch dimension, is dense: its samples are views of the array.
@@ -119,6 +99,8 @@ class TensorListCPU:
     Args:
         data: a NumPy array whose first dimension is the batch dimension, or a sequence of samples.
         layout: names of the dimensions of a sample, without the batch dimension.
+        is_pinned: whether the memory is registered with CUDA, so that a GPU can copy from it directly.
+        contiguous: whether `data_ptr` and `as_reshaped_tensor` may copy separate samples to contiguous memory.
 
     Example:
         >>> batch = TensorListCPU([np.zeros((2, 3)), np.ones((4, 3))], layout="HW")
@@ -126,12 +108,14 @@ class TensorListCPU:
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = (
-        *("_blocks", "_dense", "_dtype", "_homes", "_layout", "_ndim", "_samples", "_table"),
-        *("owner", "pinned", "sources"),
-    )
+    __slots__ = ("_blocks", "_homes", "owner", "pinned", "sources")
 
-    def __init__(self, data: Any, layout: str = "") -> None:
+    _dense: Array | None
+    _samples: Sequence[Array] | None
+
+    def __init__(
+        self, data: Any, layout: str | None = None, is_pinned: bool = False, *, contiguous: bool = True
+    ) -> None:
         source: Any = data
         if isinstance(data, TensorListCPU):
             source = data.samples if data.dense is None else data.dense
@@ -141,38 +125,27 @@ class TensorListCPU:
         #: Origins of the samples in the reader's data set; empty if they don't come from a reader.
         self.sources: Sequence[str] = ()
         #: Whether its memory is registered with CUDA, so that a GPU can copy from it directly.
-        self.pinned = False
-        self._dense: Array | None = None
-        self._samples: Sequence[Array] | None
-        self._table: Samples | None = None
+        self.pinned = is_pinned
+        self._dense = self._samples = self._table = None
         self._blocks: Sequence[Array] = ()
         self._homes: Array | None = None
+        self._contiguous, self._packed = contiguous, None
+        source = opened(source)
+        if hasattr(source, "__dlpack__") and not hasattr(source, "__iter__"):
+            source = as_host_array(source)
         if isinstance(source, np.ndarray):
             if source.ndim == 0:
                 raise InputError("a batch needs a batch dimension in front; the array is a scalar")
             self._dense = source
-            self._samples = source  # type: ignore[assignment]  # iterating and indexing an array gives its samples
-            self._ndim = source.ndim - 1
-            dtype = source.dtype
+            self._ndim, self._dtype = source.ndim - 1, to_dali_type(source.dtype)
         else:
             if not hasattr(source, "__iter__"):
-                raise InputError(
+                raise InputTypeError(
                     f"a batch must be made from an array or a list of samples, not from {type(source).__name__}"
                 )
-            given = list(source)
-            layout = layout or common_layout(given)
-            samples = [as_host_array(sample) for sample in given]
-            if not samples:
-                raise InputError("a batch needs at least one sample")
-            dtype, self._ndim = samples[0].dtype, samples[0].ndim
-            for position, sample in enumerate(samples):
-                if sample.dtype != dtype or sample.ndim != self._ndim:
-                    raise InputTypeError(
-                        f"the samples of a batch must have one dtype and number of dimensions: sample 0 is "
-                        f"{dtype} with {self._ndim}, sample {position} is {sample.dtype} with {sample.ndim}"
-                    )
-            self._samples = samples
-        self._dtype = to_dali_type(dtype)
+            samples = list(source)
+            layout = layout or common_layout(samples)
+            self._samples, self._dtype, self._ndim = sample_arrays(samples, as_host_array, "TensorCPU")
         self._layout = check_layout(layout, self._ndim, "TensorListCPU")
 
     @classmethod
@@ -193,14 +166,15 @@ class TensorListCPU:
             >>> [sample.tolist() for sample in TensorListCPU.from_table(table, [block]).samples]
             [[0, 1], [2, 3, 4, 5]]
         """
-        made = cls.__new__(cls)
-        made.owner, made.sources, made.pinned = None, (), False
-        made._dense = made._samples = None
-        made._table, made._blocks = table, blocks
-        made._homes = np.zeros(len(table), np.int64) if homes is None else homes
-        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
-        made._layout = check_layout(layout, made._ndim, "TensorListCPU")
-        return made
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.pinned = None, (), False
+        result._dense = result._samples = result._packed = None
+        result._contiguous = False
+        result._table, result._blocks = table, blocks
+        result._homes = np.zeros(len(table), np.int64) if homes is None else homes
+        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
+        result._layout = check_layout(layout, result._ndim, "TensorListCPU")
+        return result
 
     @property
     def homes(self) -> Array | None:
@@ -209,28 +183,12 @@ class TensorListCPU:
             self._homes = np.zeros(len(self), np.int64)
         return self._homes
 
-    def table(self) -> Samples:
-        """Return the addresses, shapes and strides of the samples, cached for the lifetime of the batch."""
-        if self._table is None:
-            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.from_arrays(self.samples)
-        return self._table
-
-    @property
-    def dtype(self) -> DALIDataType:
-        """Element type."""
-        return self._dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions of a sample."""
-        return self._ndim
-
     @property
     def samples(self) -> Sequence[Array]:
         """The samples as NumPy arrays, without copies: a list, or the dense array itself."""
-        if self._samples is None:
-            self._samples = self._make_samples()
-        return self._samples
+        if self._samples is None:  # iterating and indexing an array gives its samples
+            self._samples = self._make_samples() if self._dense is None else self._dense  # type: ignore[assignment]
+        return self._samples  # type: ignore[return-value]
 
     @property
     def dense(self) -> Array | None:
@@ -246,16 +204,6 @@ class TensorListCPU:
             return self._table.nbytes
         return sum(sample.nbytes for sample in self.samples)
 
-    def layout(self) -> str:
-        """Return the names of the dimensions, or an empty string."""
-        return self._layout
-
-    def with_layout(self, layout: str) -> TensorListCPU:
-        """Return a batch over the same memory with another layout."""
-        other = copy.copy(self)
-        other._layout = check_layout(layout, self._ndim, "TensorListCPU")
-        return other
-
     def shape(self) -> list[tuple[int, ...]]:
         """Return the shapes of the samples."""
         if self._dense is not None:
@@ -266,7 +214,7 @@ class TensorListCPU:
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have the same shape, so that the batch can be one tensor."""
-        if self._dense is not None:
+        if self._dense is not None or not len(self):
             return True
         if self._table is not None:
             return bool((self._table.shapes == self._table.shapes[0]).all())
@@ -283,7 +231,7 @@ class TensorListCPU:
             return self._dense
         if not self.is_dense_tensor():
             raise RaggedError(f"the batch is ragged, so it isn't a single array: shapes {self.shape()[:8]}")
-        return np.stack(self.samples)
+        return np.stack(self.samples) if len(self) else np.empty(0, np.float32)
 
     def as_tensor(self) -> TensorCPU:
         """Return the batch as one `TensorCPU`; its first dimension is the batch dimension ("N" in the layout)."""
@@ -299,6 +247,8 @@ class TensorListCPU:
 
         return TensorListGPU.from_host(self, device_id)
 
+    _as_gpu = as_gpu  # DALI's name
+
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
         """Copy the samples in C order, one after another, to memory at an address.
 
@@ -309,15 +259,54 @@ class TensorListCPU:
         """
         _copy_to(ptr, self.samples)
 
-    def data_ptr(self) -> int:
-        """Return the address of the first element of a dense batch.
+    def as_reshaped_tensor(self, shape: Sequence[int]) -> TensorCPU:
+        """Return all elements of the batch as one `TensorCPU` of the given shape, over the same memory.
 
         Raises:
-            RaggedError: the batch isn't dense.
+            RaggedError: the samples aren't contiguous.
+            InputError: the shape has another number of elements.
         """
-        if self._dense is None:
-            raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
-        return int(self._dense.ctypes.data)
+        return TensorCPU(self._reshaped(np, shape))
+
+    @classmethod
+    def broadcast(cls, sample: TensorCPU, num_samples: int) -> TensorListCPU:
+        """Return a batch that repeats one sample, without copies.
+
+        Args:
+            sample: the sample.
+            num_samples: number of samples of the batch.
+        """
+        batch = cls([sample] * num_samples, sample.layout(), contiguous=False)
+        batch._dtype, batch._ndim, batch._layout = sample.dtype, int(sample.ndim), sample.layout()
+        return batch
+
+    @classmethod
+    def from_dlpack_list(
+        cls, list_of_objects: Sequence[Any], layout: str | None = None, contiguous: bool = False
+    ) -> TensorListCPU:
+        """Return a batch of samples that support DLPack, without copies.
+
+        Args:
+            list_of_objects: the samples: arrays or tensors on the CPU, or DLPack capsules.
+            layout: names of the dimensions of a sample.
+            contiguous: whether to copy the samples to contiguous memory.
+
+        Raises:
+            InputTypeError: a sample doesn't support DLPack, or the samples differ in dtype or number of dimensions.
+        """
+        batch = cls(dlpack_arrays(list_of_objects), layout, contiguous=contiguous)
+        if contiguous and len(batch):
+            batch._flat(np)
+        return batch
+
+    def data_ptr(self) -> int:
+        """Return the address of the first element of a contiguous batch.
+
+        Raises:
+            RaggedError: the samples aren't contiguous.
+        """
+        array: Any = self._dense if self._dense is not None else self._flat(np)
+        return int(array.ctypes.data)
 
     def at(self, index: int) -> Array:
         """Return a sample as a NumPy array."""
@@ -339,14 +328,6 @@ class TensorListCPU:
         if copy:
             return np.array(self.as_array(), dtype=dtype)
         return np.asarray(self.as_array(), dtype=dtype)
-
-    def __repr__(self) -> str:
-        data = summarize(self._dense) if self._dense is not None else "\n".join(map(summarize, self.samples[:3]))
-        shapes = self.shape()
-        text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
-        return (
-            f"TensorListCPU(\n{data},\n{len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
-        )
 
     def _make_samples(self) -> list[Array]:
         table, blocks = self.table(), self._blocks
@@ -378,7 +359,9 @@ def position_of(index: Any, batch: Any) -> int:
     """
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
-        raise SampleIndexError(f"{type(batch).__name__}: sample {position} doesn't exist: the batch has {len(batch)}")
+        raise SampleIndexError(
+            f"{type(batch).__name__} index out of range: sample {position} doesn't exist: the batch has {len(batch)}"
+        )
     return position % len(batch)
 
 
@@ -390,8 +373,3 @@ def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
         contiguous = np.ascontiguousarray(array)
         ctypes.memmove(address, contiguous.ctypes.data, contiguous.nbytes)
         address += contiguous.nbytes
-
-
-def summarize(array: Array) -> str:
-    """Return a summary of an array's data as text."""
-    return np.array2string(np.asarray(array), threshold=32, edgeitems=2, precision=4)

@@ -2,62 +2,65 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from pipeline._kernels.samples import Samples
-from pipeline.errors import InputError, InputTypeError, RaggedError
-from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, summarize
+from pipeline._kernels.streams import existing_stream
+from pipeline.errors import InputError, RaggedError
+from pipeline.tensors.base import TensorBase, TensorListBase, dlpack_arrays, sample_arrays
+from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
-from pipeline.types import DALIDataType, to_dali_type
+from pipeline.types import to_dali_type
 
 __all__ = ["TensorGPU", "TensorListGPU", "as_device_array"]
 
 
-class TensorGPU:
+class TensorGPU(TensorBase):
     """One sample in GPU memory.
 
     Args:
         data: a CuPy array, or an object with ``__cuda_array_interface__`` or DLPack, such as a torch tensor.
         layout: names of the dimensions, such as "HWC".
+        device_id: accepted for compatibility; the memory belongs to one GPU.
+        stream: CUDA stream that computes the data: a stream of CuPy or torch, or a handle.
         ready: CUDA event after which the data may be read; None if it may be read now.
         source_info: origin of the sample in the reader's data set.
+
+    Raises:
+        InputError: the data isn't on a GPU.
     """
 
-    def __init__(self, data: Any, layout: str = "", ready: Any = None, *, source_info: str = "") -> None:
-        self._array = data = as_device_array(data)
+    #: The CUDA stream that computes the data, or None; ``int()`` of a pipeline's stream is its handle.
+    stream: Any = None
+
+    def __init__(
+        self,
+        data: Any,
+        layout: str | None = None,
+        device_id: int = -1,
+        stream: Any = None,
+        *,
+        ready: Any = None,
+        source_info: str = "",
+    ) -> None:
+        self._array = data = _own_device_array(data)
         self._source_info = source_info
         self._ready = ready
-        #: The owner, stream and lenders of the `TensorListGPU` that contains it.
+        #: The owner and lenders of the `TensorListGPU` that contains it.
         self.owner: Any = None
-        self.stream: Any = None
+        self.stream = None if stream is None else existing_stream(stream)
         self.lenders: tuple[Any, ...] = ()
         self._dtype = to_dali_type(data.dtype)
         self._layout = check_layout(layout, data.ndim, "TensorGPU")
 
     @property
-    def dtype(self) -> DALIDataType:
-        """Element type."""
-        return self._dtype
-
-    @property
     def ready(self) -> Any:
         """The CUDA event after which the data may be read; None if it may be read now."""
         return self._ready
-
-    def layout(self) -> str:
-        """Return the names of the dimensions, or an empty string."""
-        return self._layout
-
-    def source_info(self) -> str:
-        """Return the origin of the sample in the reader's data set, or an empty string."""
-        return self._source_info
-
-    def shape(self) -> list[int]:
-        """Return the lengths of the dimensions."""
-        return list(self._array.shape)
 
     def device_id(self) -> int:
         """Return the number of the GPU."""
@@ -66,11 +69,6 @@ class TensorGPU:
     def data_ptr(self) -> int:
         """Return the address of the first element."""
         return int(self._array.data.ptr)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the data in bytes."""
-        return int(self._array.nbytes)
 
     def as_array(self) -> Any:
         """Return the CuPy array, without a copy. Its data may be read after `ready`."""
@@ -88,7 +86,9 @@ class TensorGPU:
         """Return itself: the data is on the GPU already."""
         return self
 
-    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+    def copy_to_external(
+        self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False, use_copy_kernel: bool = False
+    ) -> None:
         """Copy the data in C order to device memory at an address.
 
         Args:
@@ -96,6 +96,7 @@ class TensorGPU:
             cuda_stream: the stream for the copy, as an int or an object with a `ptr` or `cuda_stream`; by default
                 CuPy's current stream.
             non_blocking: whether to return before the copy completes.
+            use_copy_kernel: accepted for compatibility.
         """
         _copy_to(ptr, [self._array], self._ready, cuda_stream, non_blocking)
 
@@ -117,12 +118,8 @@ class TensorGPU:
     def __dlpack_device__(self) -> Any:
         return self._array.__dlpack_device__()
 
-    def __repr__(self) -> str:
-        data = summarize(self.as_cpu().as_array())
-        return f"TensorGPU(\n{data},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
-
-class TensorListGPU:
+class TensorListGPU(TensorListBase):
     """A batch of samples in GPU memory, with one dtype and number of dimensions; their shapes may differ.
 
     A batch from `from_table` creates its arrays on the first access to `samples`; kernels read the table.
@@ -131,15 +128,24 @@ class TensorListGPU:
         data: an array whose first dimension is the batch dimension, or a sequence of samples. Both may have the types
             that `TensorGPU` accepts.
         layout: names of the dimensions of a sample, without the batch dimension.
+        device_id: accepted for compatibility; the memory belongs to one GPU.
+        stream: CUDA stream that computes the data: a stream of CuPy or torch, or a handle.
+        contiguous: whether `data_ptr` and `as_reshaped_tensor` may copy separate samples to contiguous memory.
         ready: CUDA event after which the data may be read; None if it may be read now.
     """
 
-    __slots__ = (
-        *("_dense", "_device_id", "_dtype", "_layout", "_memory", "_ndim", "_samples", "_table"),
-        *("lenders", "owner", "ready", "sources", "stream"),
-    )
+    __slots__ = ("_device_id", "_memory", "lenders", "owner", "ready", "sources", "stream")
 
-    def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
+    def __init__(
+        self,
+        data: Any,
+        layout: str | None = None,
+        device_id: int = -1,
+        stream: Any = None,
+        *,
+        contiguous: bool = True,
+        ready: Any = None,
+    ) -> None:
         #: Owner of the batch's memory (a slot, for example), if CuPy doesn't own it.
         self.owner: Any = None
         #: Origins of the samples in the reader's data set; empty if they don't come from a reader.
@@ -147,34 +153,25 @@ class TensorListGPU:
         #: CUDA event after which the data may be read, or None.
         self.ready = ready
         #: The CUDA stream that computes the data, and to whose pool the memory returns; or None.
-        self.stream: Any = None
+        self.stream: Any = None if stream is None else existing_stream(stream)
         #: Other streams to whose pools parts of its memory may return, for fed data that the pipeline only forwards.
         self.lenders: tuple[Any, ...] = ()
-        self._dense: Any = None
-        self._samples: Sequence[Any] | None = None
-        self._table: Samples | None = None
-        self._memory: Any = None
+        self._dense = self._samples = self._table = self._memory = None
         self._device_id = 0
+        self._contiguous, self._packed = contiguous, None
         if isinstance(data, TensorListGPU):
             layout = layout or data.layout()
             data = data.samples if data.dense is None else data.dense
         data = opened(data)
         if hasattr(data, "dtype") or hasattr(data, "__dlpack__"):
-            self._dense = data = as_device_array(data)
+            self._dense = data = _own_device_array(data)
             if data.ndim == 0:
                 raise InputError("a batch needs a batch dimension in front; the array is a scalar")
-            self._ndim = int(data.ndim) - 1
-            dtype = data.dtype
+            self._ndim, self._dtype = int(data.ndim) - 1, to_dali_type(data.dtype)
         else:
-            given = list(data)
-            layout = layout or common_layout(given)
-            self._samples = [as_device_array(sample) for sample in given]
-            if not self._samples:
-                raise InputError("a batch needs at least one sample")
-            dtype, self._ndim = self._samples[0].dtype, int(self._samples[0].ndim)
-            if any(sample.dtype != dtype or sample.ndim != self._ndim for sample in self._samples):
-                raise InputTypeError("the samples of a batch must have one dtype and number of dimensions")
-        self._dtype = to_dali_type(dtype)
+            samples = list(data)
+            layout = layout or common_layout(samples)
+            self._samples, self._dtype, self._ndim = sample_arrays(samples, _own_device_array, "TensorGPU")
         self._layout = check_layout(layout, self._ndim, "TensorListGPU")
 
     @classmethod
@@ -187,29 +184,14 @@ class TensorListGPU:
             device_id: number of the GPU.
             layout: names of the dimensions of a sample.
         """
-        made = cls.__new__(cls)
-        made.owner, made.sources, made.ready, made.stream, made.lenders = None, (), None, None, ()
-        made._dense = made._samples = None
-        made._table, made._memory, made._device_id = table, memory, device_id
-        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
-        made._layout = check_layout(layout, made._ndim, "TensorListGPU")
-        return made
-
-    def table(self) -> Samples:
-        """Return the addresses, shapes and strides of the samples, cached for the lifetime of the batch."""
-        if self._table is None:
-            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.from_arrays(self.samples)
-        return self._table
-
-    @property
-    def dtype(self) -> DALIDataType:
-        """Element type."""
-        return self._dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions of a sample."""
-        return self._ndim
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.ready, result.stream, result.lenders = None, (), None, None, ()
+        result._dense = result._samples = result._packed = None
+        result._contiguous = False
+        result._table, result._memory, result._device_id = table, memory, device_id
+        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
+        result._layout = check_layout(layout, result._ndim, "TensorListGPU")
+        return result
 
     @property
     def samples(self) -> Sequence[Any]:
@@ -231,20 +213,12 @@ class TensorListGPU:
         """Size of the data in bytes."""
         return int(self._dense.nbytes) if self._dense is not None else self.table().nbytes
 
-    def layout(self) -> str:
-        """Return the names of the dimensions, or an empty string."""
-        return self._layout
-
-    def with_layout(self, layout: str) -> TensorListGPU:
-        """Return a batch over the same memory with another layout."""
-        other = copy.copy(self)
-        other._layout = check_layout(layout, self._ndim, "TensorListGPU")
-        return other
-
     def shape(self) -> list[tuple[int, ...]]:
         """Return the shapes of the samples."""
         if self._dense is not None:
             return [tuple(self._dense.shape[1:])] * len(self._dense)
+        if not len(self):
+            return []
         return [tuple(shape) for shape in self.table().shapes.tolist()]
 
     def device_id(self) -> int:
@@ -255,18 +229,71 @@ class TensorListGPU:
         return int(array.device.id)
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a dense batch.
+        """Return the address of the first element of a contiguous batch.
 
         Raises:
-            RaggedError: the batch isn't dense.
+            RaggedError: the samples aren't contiguous.
         """
-        if self._dense is None:
-            raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
-        return int(self._dense.data.ptr)
+        array: Any = self._dense if self._dense is not None else self._elements()
+        return int(array.data.ptr)
+
+    def as_reshaped_tensor(self, shape: Sequence[int]) -> TensorGPU:
+        """Return all elements of the batch as one `TensorGPU` of the given shape, over the same memory.
+
+        Raises:
+            RaggedError: the samples aren't contiguous.
+            InputError: the shape has another number of elements.
+        """
+        self._elements()
+        import cupy
+
+        return self._part(self._reshaped(cupy, shape), "")
+
+    @classmethod
+    def broadcast(cls, sample: TensorGPU, num_samples: int) -> TensorListGPU:
+        """Return a batch that repeats one sample, without copies.
+
+        Args:
+            sample: the sample.
+            num_samples: number of samples of the batch.
+        """
+        batch = cls([sample] * num_samples, sample.layout(), contiguous=False, ready=sample.ready)
+        batch._dtype, batch._ndim, batch._layout = sample.dtype, int(sample.ndim), sample.layout()
+        batch.owner, batch.stream, batch.lenders = sample.owner, sample.stream, sample.lenders
+        return batch
+
+    @classmethod
+    def from_dlpack_list(
+        cls, list_of_objects: Sequence[Any], layout: str | None = None, stream: Any = None, contiguous: bool = False
+    ) -> TensorListGPU:
+        """Return a batch of samples that support DLPack, without copies.
+
+        Args:
+            list_of_objects: the samples: arrays or tensors on a GPU, or DLPack capsules.
+            layout: names of the dimensions of a sample.
+            stream: CUDA stream that computes the data: a stream of CuPy or torch, or a handle.
+            contiguous: whether to copy the samples to contiguous memory.
+
+        Raises:
+            InputTypeError: a sample doesn't support DLPack, or the samples differ in dtype or number of dimensions.
+        """
+        batch = cls(dlpack_arrays(list_of_objects), layout, stream=stream, contiguous=contiguous)
+        if contiguous and len(batch):
+            batch._elements()
+        return batch
+
+    def _elements(self) -> Any:
+        """Return all elements as a 1-D array; copy separate samples to contiguous memory first."""
+        import cupy
+
+        _synchronize(self.ready)
+        flat = self._flat(cupy)
+        cupy.cuda.get_current_stream().synchronize()
+        return flat
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have the same shape, so that the batch can be one tensor."""
-        return self._dense is not None or bool((self.table().shapes == self.table().shapes[0]).all())
+        return self._dense is not None or not len(self) or bool((self.table().shapes == self.table().shapes[0]).all())
 
     def as_array(self) -> Any:
         """Return the batch as one CuPy array, without a copy if it is dense.
@@ -295,15 +322,17 @@ class TensorListGPU:
         with cupy.cuda.Device(device_id):
             dense = batch.dense
             data = cupy.asarray(dense) if dense is not None else [cupy.asarray(sample) for sample in batch.samples]
-            made = cls(data, batch.layout())
-        made.sources = batch.sources
-        return made
+            result = cls(data, batch.layout())
+        result.sources = batch.sources
+        return result
 
     def as_gpu(self) -> TensorListGPU:
         """Return itself: the data is on the GPU already."""
         return self
 
-    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+    def copy_to_external(
+        self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False, use_copy_kernel: bool = False
+    ) -> None:
         """Copy the samples in C order, one after another, to device memory; see `TensorGPU.copy_to_external`."""
         _copy_to(ptr, [self._dense] if self._dense is not None else self.samples, self.ready, cuda_stream, non_blocking)
 
@@ -311,9 +340,11 @@ class TensorListGPU:
         """Wait until the batch is computed, and return a copy in host memory."""
         _synchronize(self.ready)
         dense = self._dense
-        made = TensorListCPU([sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout)
-        made.sources = self.sources
-        return made
+        result = TensorListCPU(
+            [sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout
+        )
+        result.sources = self.sources
+        return result
 
     def at(self, index: int) -> TensorGPU:
         """Return a sample."""
@@ -325,12 +356,14 @@ class TensorListGPU:
         return self._part(self.samples[index], self._layout, source)
 
     def _part(self, array: Any, layout: str, source_info: str = "") -> TensorGPU:
-        tensor = TensorGPU(array, layout, self.ready, source_info=source_info)
+        tensor = TensorGPU(array, layout, ready=self.ready, source_info=source_info)
         tensor.owner, tensor.stream, tensor.lenders = self.owner, self.stream, self.lenders
         return tensor
 
     def __len__(self) -> int:
-        return int(self._dense.shape[0]) if self._dense is not None else len(self.table())
+        if self._dense is not None:
+            return int(self._dense.shape[0])
+        return len(self.table() if self._samples is None else self._samples)
 
     def _make_samples(self) -> list[Any]:
         import cupy
@@ -339,23 +372,15 @@ class TensorListGPU:
         extents = ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
         extents[(table.shapes == 0).any(axis=1)] = 0
         columns = (table.pointers, extents, table.shapes, table.strides)
-        made = []
+        result = []
         for pointer, extent, shape, strides in zip(*(column.tolist() for column in columns), strict=True):
             memory = cupy.cuda.UnownedMemory(pointer, extent, self._memory, self._device_id)
             where = cupy.cuda.MemoryPointer(memory, 0)
-            made.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
-        return made
+            result.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
+        return result
 
     def __iter__(self) -> Iterator[TensorGPU]:
         return (self[index] for index in range(len(self)))
-
-    def __repr__(self) -> str:
-        data = "\n".join(summarize(self[index].as_cpu().as_array()) for index in range(min(3, len(self))))
-        shapes = self.shape()
-        text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
-        return (
-            f"TensorListGPU(\n{data},\n{len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
-        )
 
 
 def as_device_array(data: Any) -> Any:
@@ -370,6 +395,15 @@ def as_device_array(data: Any) -> Any:
     if hasattr(data, "detach") and hasattr(data, "device"):  # a torch tensor; with requires_grad, it has no interface
         data = data.detach()
     return cupy.asarray(data) if hasattr(data, "__cuda_array_interface__") else cupy.from_dlpack(data)
+
+
+def _own_device_array(data: Any) -> Any:
+    """Convert data on a GPU to a CuPy array, without a copy; refuse data on the CPU."""
+    if isinstance(data, np.ndarray | TensorCPU):
+        raise InputError(
+            f"Provided object doesn't support cuda array interface protocol. It is a {type(data).__name__} on the CPU"
+        )
+    return as_device_array(data)
 
 
 def _synchronize(event: Any) -> None:

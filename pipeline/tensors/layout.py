@@ -10,8 +10,8 @@ from pipeline.errors import ArgumentValueError, InputTypeError
 __all__ = ["axis_of", "check_layout", "common_layout"]
 
 
-def check_layout(layout: str, ndim: int, what: str) -> str:
-    """Check that a layout fits `ndim` dimensions, and return it. An empty layout always fits.
+def check_layout(layout: str | None, ndim: int, what: str) -> str:
+    """Check that a layout fits `ndim` dimensions, and return it. None and an empty layout always fit.
 
     Raises:
         ArgumentValueError: the number of letters differs from `ndim`. The message begins with `what`.
@@ -20,7 +20,7 @@ def check_layout(layout: str, ndim: int, what: str) -> str:
         raise ArgumentValueError(
             f"{what}: the layout {layout!r} names {len(layout)} dimensions, but the samples have {ndim}"
         )
-    return layout
+    return layout or ""
 
 
 def common_layout(samples: Iterable[Any]) -> str:

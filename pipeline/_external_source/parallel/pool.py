@@ -134,6 +134,8 @@ class WorkerPool:
         self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and number of items read
         self._closed = False
         self._members: list[_Member] = []
+        #: Sizes of the workers' segments of shared memory, in bytes.
+        self.segment_sizes: list[int] = []
         self._start = partial(fork_worker if start_method == "fork" else spawn_worker, specs, max_batch_size)
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
@@ -280,6 +282,7 @@ class WorkerPool:
         message = received.message
         if isinstance(message, Segment):
             member.memory.attach(message.segment, received.fds[0], message.nbytes)
+            self.segment_sizes.append(message.nbytes)
             return
         received.close_fds()
         if not isinstance(message, Done | Ended | Failed):

@@ -39,6 +39,7 @@ Windows are drawn until one overlaps the boxes by a threshold, which is itself d
 RANDOM_BBOX_CROP = register(
     OperatorSchema(
         name="random_bbox_crop",
+        random=True,
         doc=_DOC,
         inputs=(
             Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the image: 0 to 1."),

@@ -54,6 +54,7 @@ IMAGE = register(
 IMAGE_RANDOM_CROP = register(
     OperatorSchema(
         name="decoders.image_random_crop",
+        random=True,
         doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
 The windows are those of `fn.random_crop_generator` with the same seed.""",

@@ -32,6 +32,7 @@ _INPUT = Input("data", "Samples of any shape: integers or FLOAT. The output has 
 GAUSSIAN = register(
     OperatorSchema(
         name="noise.gaussian",
+        random=True,
         doc="Adds an independent, normally distributed random number to each value.",
         inputs=(_INPUT,),
         arguments=(
@@ -44,6 +45,7 @@ GAUSSIAN = register(
 SHOT = register(
     OperatorSchema(
         name="noise.shot",
+        random=True,
         doc="Replaces each value by factor * Poisson(value / factor), like a detector that counts events.",
         inputs=(_INPUT,),
         arguments=(
@@ -55,6 +57,7 @@ SHOT = register(
 SALT_AND_PEPPER = register(
     OperatorSchema(
         name="noise.salt_and_pepper",
+        random=True,
         doc="Replaces randomly chosen values by the value of salt or of pepper.",
         inputs=(_INPUT,),
         arguments=(

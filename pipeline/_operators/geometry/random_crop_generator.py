@@ -21,6 +21,7 @@ __all__ = ["RANDOM_CROP_GENERATOR"]
 RANDOM_CROP_GENERATOR = register(
     OperatorSchema(
         name="random_crop_generator",
+        random=True,
         doc="""Draws cropping windows of random area and aspect ratio.
 
 The two int32 outputs are the first pixel of the window (y, x) and its extents (height, width). Crop with

@@ -22,6 +22,7 @@ __all__ = ["RANDOM_RESIZED_CROP"]
 RANDOM_RESIZED_CROP = register(
     OperatorSchema(
         name="random_resized_crop",
+        random=True,
         doc="""Crops a window of random area and aspect ratio, and resizes it.
 
 Filters read pixels beyond the border of the window if the image continues there. All frames of a sequence have the

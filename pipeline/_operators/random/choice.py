@@ -22,6 +22,7 @@ _TOLERANCE = 1e-4
 CHOICE = register(
     OperatorSchema(
         name="random.choice",
+        random=True,
         doc="Draws elements of an array. The output has the dtype of the elements.",
         inputs=(
             Input("a", "Elements, along the first dimension; or an integer n, to draw from 0 to n - 1."),

@@ -41,7 +41,9 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
         doc += "\n\nThe GPU version returns the same numbers: the CPU draws them, and they are copied to the GPU."
     dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
     devices = ("cpu", "gpu") if gpu else ("cpu",)
-    return register(OperatorSchema(f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices))
+    return register(
+        OperatorSchema(f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True)
+    )
 
 
 class DistributionCpu(BatchOperator):

@@ -43,7 +43,7 @@ try:
                 dense.fill(message.seq)
                 ragged = [cupy.full((length, 3), length, cupy.float16) for length in (4, 1, 7)]
                 ready = stream.record()
-                outputs = [TensorListGPU(dense, "HW", ready), TensorListGPU(ragged, "", ready)]
+                outputs = [TensorListGPU(dense, "HW", ready=ready), TensorListGPU(ragged, ready=ready)]
                 staged = publisher.stage(outputs)
             channel.send(*publisher.publish(consumer, message.client, message.seq, staged))
         else:

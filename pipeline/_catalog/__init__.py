@@ -26,10 +26,12 @@ from pipeline._operators.arrays import (
     reinterpret,
     reshape,
     shapes,
+    split,
     squeeze,
     subscript,
     table_row,
     transpose,
+    truth,
     zeros,
 )
 from pipeline._operators.audio import (
@@ -165,6 +167,7 @@ FAMILIES = (
     shapes,
     slice,
     spectrogram,
+    split,
     squeeze,
     subscript,
     table_row,
@@ -172,6 +175,7 @@ FAMILIES = (
     to_decibels,
     transforms,
     transpose,
+    truth,
     uniform,
     video_decoder,
     video_reader,

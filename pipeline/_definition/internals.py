@@ -19,7 +19,7 @@ from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.on_cpu import MovedGraph, move_to_cpu
 from pipeline._operators.decoding.input_parts import split_video
-from pipeline.errors import GraphError, PipelineError
+from pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 
 if TYPE_CHECKING:
     from pipeline._definition.pipeline import Pipeline
@@ -96,6 +96,8 @@ class PipelineInternals:
         Raises:
             GraphError: the graph is already described; the message begins with `caller`.
         """
+        if not callable(define_graph):
+            raise ArgumentTypeError(f"define_graph must be callable, not {type(define_graph).__name__}")
         self.builder.refuse_described(caller)
         self.builder.describe(define_graph)
 
@@ -201,8 +203,11 @@ class PipelineInternals:
             PipelineError: the user chose the other one before: each would take batches that the other scheduled.
         """
         if self.checks_api and self._api not in (None, api):
+            kinds = {"run": "BASIC", "schedule": "SCHEDULED"}
             raise PipelineError(
-                "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
+                f"Mixing pipeline API type. Currently used: PipelineAPIType.{kinds[str(self._api)]}, but trying to use "
+                f"PipelineAPIType.{kinds[api]}: run() can't be mixed with schedule_run(), share_outputs() and "
+                "release_outputs() on one pipeline"
             )
         self._api = api
 

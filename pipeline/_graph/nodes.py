@@ -13,6 +13,7 @@ import numpy as np
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._graph.branches import Branch, current_branch, within
+from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
@@ -24,12 +25,21 @@ from pipeline.errors import (
     GraphError,
     UnknownArgumentError,
 )
-from pipeline.types import Constant
+from pipeline.types import DALIDataType, ScalarConstant, set_constant_nodes
 
 if TYPE_CHECKING:
     from pipeline._graph.builder import GraphBuilder
 
-__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
+__all__ = [
+    "DataNode",
+    "OperatorCall",
+    "apply_operator",
+    "as_node",
+    "check_call",
+    "combine",
+    "constant_node",
+    "explained",
+]
 
 _ORDER = itertools.count()
 
@@ -47,6 +57,7 @@ class OperatorCall:
         argument_inputs: arguments that have one value per sample.
         location: the user's line.
         branch: branch that contains it.
+        split: whether `fn._conditional.split` put it into this branch, and not the place of the call.
         twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
         builder: builder that was current, or None.
         order: position among all calls of this process.
@@ -60,6 +71,7 @@ class OperatorCall:
     argument_inputs: Mapping[str, DataNode]
     location: SourceLocation
     branch: Branch = ()
+    split: bool = False
     twin: OperatorCall | None = None
     builder: weakref.ref[GraphBuilder] | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
@@ -80,6 +92,9 @@ class DataNode(Expression):
         device: "cpu" or "gpu".
         source: the operator call whose output it is.
         index: number of the output.
+
+    Attributes:
+        selector: the node with its truth values, by which `fn._conditional.split` splits batches; None before.
     """
 
     def __init__(self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0) -> None:
@@ -87,6 +102,7 @@ class DataNode(Expression):
         self.device = device
         self.source = source
         self.index = index
+        self.selector: DataNode | None = None
 
     def gpu(self) -> DataNode:
         """Return this batch on the GPU: a copy if it is on the CPU."""
@@ -115,7 +131,7 @@ class DataNode(Expression):
         return self.property("source_info", device=device)
 
     def _combine(self, operation: str, *operands: Any) -> DataNode:
-        return _single(apply_operator("arithmetic", operands, {"operation": operation}))
+        return combine(operation, operands)
 
     def _index(self, key: Any) -> DataNode:
         entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))
@@ -130,6 +146,15 @@ def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
     return node
 
 
+def combine(operation: str, operands: Sequence[Any]) -> DataNode:
+    """Return the node of an arithmetic operation. Single numbers of NumPy keep their dtypes."""
+    numbers = [
+        ScalarConstant(each) if isinstance(each, np.generic | np.ndarray) and not each.ndim else each
+        for each in operands
+    ]
+    return _single(apply_operator("arithmetic", numbers, {"operation": operation}))
+
+
 def as_node(value: Any, label: str) -> DataNode:
     """Turn a value into a data node: nodes stay, constants and arrays become constants of the graph.
 
@@ -142,19 +167,36 @@ def as_node(value: Any, label: str) -> DataNode:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
         )
-    if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
-        value = Constant(value)
-    if isinstance(value, Constant):
+    builder = current_builder()
+    node = None if builder is None else builder.convert(value, label)
+    if node is not None:
+        return node
+    if is_constant(value):
         try:
-            array = value.array()
-        except (GraphError, ValueError) as error:
-            kind = type(error) if isinstance(error, GraphError) else ArgumentTypeError
-            raise kind(f"{label}: {error}") from error
-        arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
-        return _single(apply_operator("constant_value", (), arguments))
+            return constant_node(value)
+        except GraphError as error:
+            raise type(error)(f"{label}: {error}") from error
     if hasattr(type(value), "why_no_node"):
-        raise ArgumentTypeError(f"{label}: {value.why_no_node()}")
+        why = value.why_no_node()
+        raise type(why)(f"{label}: {why}") if isinstance(why, GraphError) else why
     raise ArgumentTypeError(f"{label} must be a DataNode or a constant, not {type(value).__name__}")
+
+
+def constant_node(
+    value: Any,
+    dtype: DALIDataType | None = None,
+    shape: Any = None,
+    layout: str | None = None,
+    device: str | None = None,
+    name: str | None = None,
+) -> DataNode:
+    """Return the node of a constant. Has the arguments and the errors of `types.Constant`."""
+    array = constant_array(value, dtype, shape)
+    arguments = {"value": array, "layout": layout or None, "device": device or "cpu", "name": name}
+    return _single(apply_operator("constant_value", (), arguments))
+
+
+set_constant_nodes(constant_node)
 
 
 def apply_operator(
@@ -184,6 +226,8 @@ def apply_operator(
         builder.declare_input(call)
     if schema.side_effects or call.arguments.get("preserve"):
         _preserve(call)
+    if builder is not None:
+        nodes = builder.finish_call(call, nodes)
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes
@@ -236,6 +280,8 @@ def _check_call(
         if declared_argument is None:
             known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
             raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
+        if hasattr(type(value), "why_no_node"):
+            raise value.why_no_node()
         if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
             value = as_node(value, f"argument {key!r}")  # one array for all samples
         if isinstance(value, DataNode):
@@ -246,8 +292,8 @@ def _check_call(
                     f"argument {key!r} must be on the CPU, but this DataNode is on the GPU: add .cpu()"
                 )
             argument_inputs[key] = value
-        elif isinstance(value, Constant):
-            constants[key] = declared_argument.check(value.array().tolist())
+        elif isinstance(value, ScalarConstant):
+            constants[key] = declared_argument.check(value.value)
         elif value is not None:
             constants[key] = declared_argument.check(value)
     for declared_argument in schema.arguments:
@@ -255,9 +301,14 @@ def _check_call(
         if declared_argument.default is REQUIRED and missing:
             raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
     read = (*nodes, *argument_inputs.values())
-    branch = current_branch() if read else ()  # operators that read nothing run for all samples
-    if not schema.merges:
+    outer = current_branch()
+    if schema.merges:
+        branch = _split_branch(tuple(argument_inputs.values()), outer)
+    else:
+        # Operators that read nothing run for all samples, unless they depend on the number of samples.
+        branch = _split_branch(read, outer if read or not schema.keeps_order else ())
         _check_branch(read, branch)
+    split = schema.name == "split" or (bool(read) and len(branch) > len(outer))
     builder = current_builder()
     return OperatorCall(
         schema,
@@ -268,9 +319,19 @@ def _check_call(
         argument_inputs,
         location,
         branch,
+        split,
         twin,
         None if builder is None else weakref.ref(builder),
     )
+
+
+def _split_branch(read: Sequence[DataNode], branch: Branch) -> Branch:
+    """Return the branch of an operator: that of an input if `fn._conditional.split` split it, otherwise `branch`."""
+    for node in read:
+        call = node.source
+        if call is not None and call.split and len(call.branch) > len(branch) and within(call.branch, branch):
+            branch = call.branch
+    return branch
 
 
 def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:

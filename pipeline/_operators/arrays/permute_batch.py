@@ -47,6 +47,7 @@ BATCH_PERMUTATION = register(
                 "no_fixed_points", Kind.BOOL, "Move all samples to other positions, in batches of two or more.", False
             ),
         ),
+        keeps_order=False,
     )
 )
 

@@ -9,6 +9,7 @@ import pytest
 from pipeline import Pipeline, errors, fn, ops, types
 from pipeline._declaration.registry import all_schemas
 from pipeline._graph import Edge, Graph
+from pipeline._graph.constants import constant_array
 
 
 def graph_of(*outputs: Any) -> Graph:
@@ -126,8 +127,27 @@ def test_operator_class_keeps_its_arguments() -> None:
 
 
 def test_constants_take_types_as_in_dali() -> None:
-    for value, dtype in ((1, np.int32), (1.5, np.float32), (True, np.bool_), (np.float64(1), np.float64)):
-        assert types.Constant(value).array().dtype == dtype
-    assert types.Constant(2, shape=(2, 2)).array().tolist() == [[2, 2], [2, 2]]
-    with pytest.raises(errors.ArgumentTypeError, match="not supported"):
-        types.Constant("text").array()
+    numbers = {
+        types.INT32: 1,
+        types.FLOAT: 1.5,
+        types.BOOL: True,
+        types.FLOAT64: np.float64(1),
+        types.INT64: np.int64(3),
+    }
+    for dtype, value in numbers.items():
+        assert types.Constant(value).dtype == dtype
+    assert types.Constant(5).uint8().dtype == types.UINT8
+    assert types.Constant(5).bool().value is True
+    assert not types.Constant(0)
+    for value in (5.5, np.zeros(2), [1.5, 2]):
+        assert constant_array(value).dtype == np.float32, "constants have 32 bits"
+    assert constant_array(np.uint64([1])).dtype == np.uint32
+    assert constant_array(types.Constant(np.int64(3))).dtype == np.int64
+    assert constant_array(2, shape=(2, 2)).tolist() == [[2, 2], [2, 2]]
+    with pytest.raises(OverflowError, match="more than 32 bits"):
+        types.Constant([2**40])
+    for wrong in ("text", None, types.Constant(3)):
+        with pytest.raises(errors.ArgumentTypeError, match="must be a bool, an int or a float"):
+            types.Constant(wrong)
+    with pytest.raises(errors.ArgumentTypeError, match="dtype of a constant must be one of"):
+        types.Constant(3, dtype=int)

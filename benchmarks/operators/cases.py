@@ -196,9 +196,6 @@ _ON_GPU = "DALI needs a GPU, and ours runs on the CPU"
 LEFT_OUT = {
     "decoders.inflate": _ON_GPU,
     "decoders.video": _VIDEO,
-    "experimental.decoders.video": _VIDEO,
-    "experimental.equalize": "the old name of equalize",
-    "experimental.filter": "the old name of filter",
     "experimental.inputs.video": _VIDEO,
     "experimental.readers.fits": _ON_GPU,
     "experimental.readers.video": _VIDEO,

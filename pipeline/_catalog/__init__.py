@@ -3,7 +3,6 @@
 from pipeline._catalog.aliases import register_aliases
 from pipeline._declaration.registry import all_schemas
 from pipeline._operator_api.functions import fill_namespace, make_class, make_function
-from pipeline._operator_api.schema_names import class_name
 from pipeline._operators.arrays import (
     arithmetic,
     cast,
@@ -187,4 +186,4 @@ FAMILIES = (
 
 register_aliases()
 
-__all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]
+__all__ = ["FAMILIES", "all_schemas", "fill_namespace", "make_class", "make_function"]

@@ -147,7 +147,9 @@ class GraphBuilder:
         """Return the error for a name that isn't that of an input to feed. It says why."""
         graph = self.freeze()
         if any(node.name == name for node in graph.inputs):
-            return InputError(f"{name!r} can't be fed: it has a source")
+            return InputError(
+                f"Cannot use `feed_input` on the external source {name!r} with a `source` argument specified."
+            )
         if name in self.unused_inputs:
             at = self.unused_inputs[name]
             return UnknownInputError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline._declaration.names import schema_name
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._graph.branches import Branch, current_branch, within
@@ -17,7 +18,7 @@ from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
-from pipeline._graph.location import SourceLocation
+from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -36,6 +37,8 @@ __all__ = [
     "apply_operator",
     "as_node",
     "check_call",
+    "check_names",
+    "check_repeated",
     "combine",
     "constant_node",
     "explained",
@@ -266,40 +269,45 @@ def _check_call(
         passed.pop()
     if len(passed) < least or (len(passed) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
-        most = "any number of" if schema.variadic else str(len(schema.inputs))
-        count = most if most == str(least) else f"{least} to {most}"
-        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(passed)} given")
+        most = "any number of" if schema.variadic else len(schema.inputs)
+        raise ArgumentMismatchError(
+            f"the operator expects from {least} to {most} inputs, but received {len(passed)}; its inputs: {names}"
+        )
     nodes = [as_node(value, f"input {position}") for position, value in enumerate(passed)]
     device = _choose_device(schema, arguments.pop("device", None), nodes)
     nodes = [_moved(schema, device, position, node) for position, node in enumerate(nodes)]
 
     constants: dict[str, Any] = {}
     argument_inputs: dict[str, DataNode] = {}
-    for key, value in arguments.items():
+    for key, value in _renamed(schema, arguments).items():
         declared_argument = schema.argument(key)
-        if declared_argument is None:
-            known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
-            raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
+        assert declared_argument is not None
         if hasattr(type(value), "why_no_node"):
             raise value.why_no_node()
         if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
             value = as_node(value, f"argument {key!r}")  # one array for all samples
         if isinstance(value, DataNode):
             if not declared_argument.per_sample:
-                raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")
+                raise ArgumentTypeError(
+                    f"The argument `{key}` should not be a 'DataNode' but a constant: {declared_argument.kind.value}"
+                )
             if value.device != "cpu":
                 raise ArgumentValueError(
-                    f"argument {key!r} must be on the CPU, but this DataNode is on the GPU: add .cpu()"
+                    f"Invalid device \"gpu\" for argument '{key}'. Named arguments must be on CPU: add .cpu()"
                 )
             argument_inputs[key] = value
         elif isinstance(value, ScalarConstant):
             constants[key] = declared_argument.check(value.value)
         elif value is not None:
             constants[key] = declared_argument.check(value)
-    for declared_argument in schema.arguments:
-        missing = declared_argument.name not in constants and declared_argument.name not in argument_inputs
-        if declared_argument.default is REQUIRED and missing:
-            raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
+    required = [each.name for each in schema.arguments if each.default is REQUIRED]
+    missing = [name for name in required if name not in constants and name not in argument_inputs]
+    if missing:
+        names = ", ".join(f'"{name}"' for name in missing)
+        raise ArgumentTypeError(
+            f'Not all required arguments were specified for op "{schema_name(schema.name)}". '
+            f"Please specify values for arguments: {names}"
+        )
     read = (*nodes, *argument_inputs.values())
     outer = current_branch()
     if schema.merges:
@@ -334,6 +342,53 @@ def _split_branch(read: Sequence[DataNode], branch: Branch) -> Branch:
     return branch
 
 
+def check_names(schema: OperatorSchema, arguments: Mapping[str, Any]) -> None:
+    """Check that an operator has arguments of these names.
+
+    Raises:
+        UnknownArgumentError: it doesn't have one of them.
+    """
+    unknown = [name for name in arguments if name not in ("device", "name") and schema.argument(name) is None]
+    if unknown:
+        raise explained(_unknown(schema, unknown[0]), schema, SourceLocation.from_caller())
+
+
+def check_repeated(schema: OperatorSchema, created: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    """Check that the call of an object of `ops` doesn't repeat arguments with which it was created.
+
+    Raises:
+        ArgumentValueError: it repeats one.
+    """
+    for name in called:
+        if name in created:
+            error = ArgumentValueError(f"The argument `{name}` was already specified in __init__.")
+            raise explained(error, schema, SourceLocation.from_caller())
+
+
+def _unknown(schema: OperatorSchema, name: str) -> UnknownArgumentError:
+    known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
+    return UnknownArgumentError(
+        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}". Its arguments are: {known}'
+    )
+
+
+def _renamed(schema: OperatorSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with new names in place of deprecated ones. Warns about deprecated arguments."""
+    result: dict[str, Any] = {}
+    for key, value in arguments.items():
+        declared = schema.argument(key)
+        if declared is None:
+            raise _unknown(schema, key)
+        if declared.warning and value is not None:
+            warn_caller(declared.warning, DeprecationWarning)
+        if declared.replaced_by and declared.replaced_by in arguments:
+            raise ArgumentTypeError(
+                f"got an unexpected '{key}' deprecated argument when '{declared.replaced_by}' was already provided"
+            )
+        result[declared.replaced_by or key] = value
+    return result
+
+
 def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
     for node in read:
         if node.source is not None and not within(branch, node.source.branch):
@@ -348,7 +403,7 @@ def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNod
         on_gpu = any(node.device == "gpu" for node in inputs)
         wanted = "gpu" if on_gpu and "gpu" in schema.devices else schema.devices[0]
     if wanted not in schema.devices:
-        raise ArgumentValueError(f"device must be one of {', '.join(schema.devices)}, not {wanted!r}")
+        raise ArgumentValueError(f'Unsupported device type: "{wanted}". It must be one of {", ".join(schema.devices)}')
     return str(wanted)
 
 
@@ -358,8 +413,8 @@ def _moved(schema: OperatorSchema, device: str, position: int, node: DataNode) -
         return node
     if device in ("cpu", "mixed") and node.device == "gpu" and schema.output_device is None:
         raise ArgumentValueError(
-            f"input {position} is on the GPU, but the operator runs on the {device} device: add .cpu() to the input "
-            "or choose device='gpu'"
+            f'The input {position} is stored on incompatible device "gpu". Valid device is "cpu": add .cpu() to the '
+            "input or choose device='gpu'"
         )
     return node.gpu() if device == "gpu" else node
 

@@ -127,4 +127,4 @@ class ReaderArguments:
         if self.shuffle_after_epoch:
             for name in ("stick_to_shard",) if self.shuffles_files else ("random_shuffle", "stick_to_shard"):
                 if getattr(self, name):
-                    raise ArgumentValueError(f"arguments 'shuffle_after_epoch' and {name!r} exclude each other")
+                    raise ArgumentValueError(f"shuffle_after_epoch and {name} cannot be both true")

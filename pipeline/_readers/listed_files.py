@@ -40,9 +40,9 @@ class ListedFilesLoader(Loader):
         super().__init__(node, setup)
         argument = node.argument
         if argument("files") is not None and argument("file_list") is not None:
-            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+            raise ArgumentValueError("File paths can be provided through ``files`` or ``file_list`` but not both")
         if argument("files") is None and argument("file_list") is None and argument("file_root") is None:
-            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
+            raise ArgumentValueError("``file_root`` argument is required when not using ``files`` or ``file_list``")
         self._root = ""
         self._paths: list[str] = []  # relative to the root where they aren't absolute
 

@@ -19,7 +19,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_o
 from pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_dtype import output_dtype
+from pipeline._operator_api.output_dtype import IGNORED_IMAGE_TYPE, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline._operator_api.upload import upload
 from pipeline._operators.geometry.resize_arguments import (
@@ -64,7 +64,7 @@ Filters are widened along axes that shrink (`antialias`). Outside of the image i
             Argument(
                 "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
             ),
-            Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
+            IGNORED_IMAGE_TYPE,
         ),
         devices=("cpu", "gpu"),
         outputs=_output_count,

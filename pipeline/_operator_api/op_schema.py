@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pipeline._declaration.names import class_name, schema_name
 from pipeline._declaration.registry import all_schemas, has_implementation, implementation
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._operator_api.op_spec import OpSpec
 from pipeline._operator_api.reader import Reader
-from pipeline._declaration.names import class_name, schema_name
 from pipeline.errors import UnknownArgumentError
 from pipeline.types import DALIDataType
 

@@ -50,7 +50,7 @@ def tfrecord(
     call = {"name": name, "device": device, **({} if plain is None else {"features": plain}), **arguments}
     check_call(TFRECORD, (), call)  # so that errors name this function
     outputs = apply_operator("readers.tfrecord", (), call)
-    return dict(zip(features or (), outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+    return dict(zip(features or (), outputs if isinstance(outputs, list | tuple) else (outputs,), strict=True))
 
 
 def _plain(features: Any) -> list[Any]:

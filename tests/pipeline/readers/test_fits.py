@@ -45,7 +45,7 @@ def outputs(root: Path, batch_size: int = 1, **arguments: Any) -> list[Any]:
     pipe = pipeline.Pipeline(batch_size=batch_size, num_threads=2, device_id=None)
     with pipe:
         made = pipeline.fn.experimental.readers.fits(**{"file_root": str(root), **arguments})
-        pipe.set_outputs(*(made if isinstance(made, tuple) else (made,)))
+        pipe.set_outputs(*(made if isinstance(made, list | tuple) else (made,)))
     pipe.build()
     try:
         return [[np.array(output.at(index)) for index in range(batch_size)] for output in pipe.run()]

@@ -183,7 +183,10 @@ def test_feature_that_does_not_fit_is_an_error(root: Path, feature: Any, match: 
         ({"path": ["short.tfrecord"], "index_path": ()}, "can't be read: it ends within the record at 0"),
         ({"path": ["noise.tfrecord"], "index_path": ()}, "noise.tfrecord at index 0 can't be read: a field"),
         ({"path": ["zero.tfrecord"], "index_path": ()}, "no records in"),
-        ({"shuffle_after_epoch": True, "stick_to_shard": True}, "'shuffle_after_epoch' and 'stick_to_shard' exclude"),
+        (
+            {"shuffle_after_epoch": True, "stick_to_shard": True},
+            "shuffle_after_epoch and stick_to_shard cannot be both true",
+        ),
     ],
 )
 def test_damaged_file_is_an_error(root: Path, arguments: dict[str, Any], match: str) -> None:

@@ -79,7 +79,7 @@ def test_experimental_inflate_is_a_deprecated_name() -> None:
     def graph(fn: Any, types: Any, data: Any) -> Any:
         return fn.experimental.inflate(data, shape=60, dtype=types.INT16)
 
-    with pytest.warns(DeprecationWarning, match="use fn.decoders.inflate"):
+    with pytest.warns(DeprecationWarning, match="fn.decoders.inflate"):
         (output,) = run_ours(graph, [BLOCKS[0]])
     assert np.array_equal(output.samples[0], IMAGES[0].ravel())
 

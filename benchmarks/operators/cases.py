@@ -76,6 +76,7 @@ _REDUCTIONS = ("max", "mean", "mean_square", "min", "rms", "sum")
 
 CASES: tuple[Case, ...] = (
     _case("external_source", "images"),
+    _case("audio_resample", "signals", in_rate=16_000.0, out_rate=22_050.0),
     _case("batch_permutation", random=True),
     _case("bb_flip", "boxes", horizontal=FLAG, ltrb=True),
     _case("brightness", "images", brightness=FACTOR),
@@ -94,6 +95,7 @@ CASES: tuple[Case, ...] = (
     _case("copy", "images"),
     _case("crop", "images", crop=WINDOW),
     _case("crop_mirror_normalize", "images", crop=WINDOW, mirror=FLAG, mean=MEAN, std=STD, dtype=FLOAT),
+    _case("decoders.audio", "flacs"),
     _case("decoders.image", "jpegs", variant="JPEG"),
     _case("decoders.image", "pngs", variant="PNG", devices=("cpu",)),
     _case("decoders.image_crop", "jpegs", crop=WINDOW),
@@ -118,9 +120,12 @@ CASES: tuple[Case, ...] = (
     _case("io.file.read", "paths"),
     _case("jpeg_compression_distortion", "thumbnails", quality=60),
     _case("lookup_table", "tokens", keys=list(range(100)), values=[float(key) for key in range(100)]),
+    _case("mel_filter_bank", "spectra", sample_rate=16_000.0),
+    _case("mfcc", "spectra"),
     _case("noise.gaussian", "thumbnails", stddev=10.0, random=True),
     _case("noise.salt_and_pepper", "thumbnails", random=True),
     _case("noise.shot", "stamps", factor=10.0, random=True),
+    _case("nonsilent_region", "signals"),
     _case("normalize", "planes", axes=[1, 2], variant="planes"),
     _case("normalize", "images", mean=120.0, stddev=50.0, variant="numbers"),
     _case("normalize", "vectors", variant="vectors"),
@@ -131,6 +136,8 @@ CASES: tuple[Case, ...] = (
     _case("paste", "thumbnails", ratio=1.5, paste_x=0.3, paste_y=0.6, fill_value=[1, 2, 3]),
     _case("peek_image_shape", "jpegs"),
     _case("permute_batch", "images", indices=PerSample("order")),
+    _case("power_spectrum", "signals"),
+    _case("preemphasis_filter", "signals"),
     _case("python_function", "thumbnails", function=mirror, devices=("cpu",)),
     _case("random.beta", alpha=2.0, beta=3.0, shape=[1000], random=True),
     _case("random.choice", 100, shape=[1000], random=True),
@@ -166,8 +173,10 @@ CASES: tuple[Case, ...] = (
     _case("saturation", "images", saturation=FACTOR),
     _case("shapes", "images"),
     _case("slice", "images", rel_start=PerSample("anchors"), rel_shape=PerSample("extents"), axes=[0, 1]),
+    _case("spectrogram", "signals", nfft=512, window_length=400, window_step=160),
     _case("squeeze", "greys", axes=[2]),
     _case("stack", "thumbnails", "thumbnails"),
+    _case("to_decibels", "spectra"),
     _case("transforms.combine", "matrices", "matrices"),
     _case("transforms.crop", from_start=[0.0, 0.0], from_end=[1.0, 1.0], to_start=[0.2, 0.2], to_end=[0.8, 0.8]),
     _case("transforms.rotation", angle=ANGLE),
@@ -200,9 +209,12 @@ CASES: tuple[Case, ...] = (
 )  # fmt: skip
 
 _VIDEO = "python -m benchmarks.video measures videos"
+_RECORDS = "reads records as readers.webdataset reads the members of archives"
+_ON_GPU = "DALI needs a GPU, and ours runs on the CPU"
 
 #: Operators that both libraries have and that aren't measured, with the reasons.
 LEFT_OUT = {
+    "decoders.inflate": _ON_GPU,
     "decoders.video": _VIDEO,
     "dump_image": "writes files",
     "experimental.dilate": "not on DALI's CPU",
@@ -212,8 +224,14 @@ LEFT_OUT = {
     "experimental.resize": "the same as resize",
     "jitter": "not on DALI's CPU",
     "experimental.inputs.video": _VIDEO,
+    "experimental.readers.fits": _ON_GPU,
     "experimental.readers.video": _VIDEO,
     "per_frame": "marks an argument, and has no work to measure",
+    "readers.caffe": _RECORDS,
+    "readers.caffe2": _RECORDS,
+    "readers.mxnet": _RECORDS,
+    "readers.nemo_asr": "reads files as readers.file, and decodes as decoders.audio",
+    "readers.tfrecord": _RECORDS,
     "readers.video": _VIDEO,
     "readers.video_resize": _VIDEO,
 }

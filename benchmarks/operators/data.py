@@ -84,6 +84,14 @@ def _blobs(folder: Path) -> list[Array]:
     return [(sample_image(number, 120, 160)[..., 0] // 64).astype(np.int32) for number in range(BATCH)]
 
 
+def _flac(folder: Path) -> list[Array]:
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, make("signals", folder)[0] / 2, 16_000, format="FLAC")
+    return [np.frombuffer(file.getvalue(), np.uint8)] * BATCH
+
+
 _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
     "images": lambda folder: [sample_image(number) for number in range(BATCH)],
     "thumbnails": lambda folder: [sample_image(number, 240, 320) for number in range(BATCH)],
@@ -96,6 +104,9 @@ _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
     "jpegs": _encoded(".jpg"),
     "pngs": _encoded(".png"),
     "npys": _npy,
+    "flacs": _flac,
+    "signals": _numbers(-1, 1, 16_000),
+    "spectra": _numbers(0, 1, 257, 100),
     "paths": _paths,
     "vectors": _numbers(0, 1, 1000),
     "tokens": _numbers(0, 100, 1000, dtype=np.int32),

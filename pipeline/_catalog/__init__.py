@@ -34,6 +34,16 @@ from pipeline._operators.arrays import (
     truth,
     zeros,
 )
+from pipeline._operators.audio import (
+    audio_resample,
+    mel_filter_bank,
+    mfcc,
+    nonsilent_region,
+    power_spectrum,
+    preemphasis_filter,
+    spectrogram,
+    to_decibels,
+)
 from pipeline._operators.boxes import (
     bb_flip,
     bbox_paste,
@@ -56,7 +66,8 @@ from pipeline._operators.color import (
     equalize,
     lookup_table,
 )
-from pipeline._operators.decoding import dump_image, inputs_video, io_file_read, numpy_file, peek_image_shape
+from pipeline._operators.decoding import audio as audio_decoder
+from pipeline._operators.decoding import dump_image, inflate, inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import image as image_decoder
 from pipeline._operators.decoding import video as video_decoder
 from pipeline._operators.effects import (
@@ -93,10 +104,16 @@ from pipeline._operators.geometry import (
 )
 from pipeline._operators.random import beta, choice, coin_flip, normal, uniform
 from pipeline._operators.user_code import external_source, nvidia_pipeline, python_function
+from pipeline._readers import caffe as caffe_reader
+from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
+from pipeline._readers import fits as fits_reader
+from pipeline._readers import mxnet as mxnet_reader
+from pipeline._readers import nemo_asr as nemo_asr_reader
 from pipeline._readers import numpy_files as numpy_reader
 from pipeline._readers import sequence as sequence_reader
+from pipeline._readers import tfrecord as tfrecord_reader
 from pipeline._readers import video as video_reader
 from pipeline._readers import video_experimental as experimental_video_reader
 from pipeline._readers import video_resize as video_resize_reader
@@ -105,12 +122,16 @@ from pipeline._readers import webdataset as webdataset_reader
 #: Modules whose import fills the registry.
 FAMILIES = (
     arithmetic,
+    audio_decoder,
+    audio_resample,
     bb_flip,
     bbox_paste,
     bbox_rotate,
     beta,
     box_encoder,
     brightness_contrast,
+    caffe2_reader,
+    caffe_reader,
     cast,
     cat_stack,
     choice,
@@ -138,22 +159,29 @@ FAMILIES = (
     external_source,
     file_reader,
     filter,
+    fits_reader,
     flip,
     full,
     gaussian_blur,
     get_property,
     grid_mask,
     image_decoder,
+    inflate,
     inputs_video,
     io_file_read,
     jpeg_compression_distortion,
     laplacian,
     lookup_table,
     median_blur,
+    mel_filter_bank,
     merge,
+    mfcc,
     morphology,
     multi_paste,
+    mxnet_reader,
+    nemo_asr_reader,
     noise,
+    nonsilent_region,
     normal,
     normalize,
     numpy_file,
@@ -166,6 +194,8 @@ FAMILIES = (
     peek_image_shape,
     per_frame,
     permute_batch,
+    power_spectrum,
+    preemphasis_filter,
     python_function,
     random_bbox_crop,
     random_crop_generator,
@@ -185,12 +215,15 @@ FAMILIES = (
     sequence_rearrange,
     shapes,
     slice,
+    spectrogram,
     split,
     squeeze,
     ssd_random_crop,
     subscript,
     table_row,
     tensor_resize,
+    tfrecord_reader,
+    to_decibels,
     transforms,
     transpose,
     truth,

@@ -17,6 +17,7 @@ from pipeline._catalog import all_schemas
 from pipeline._declaration.registry import lookup
 from tests.parity import (  # noqa: F401 - they register themselves
     cases_arrays,
+    cases_audio,
     cases_boxes,
     cases_files,
     cases_geometry,

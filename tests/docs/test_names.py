@@ -11,7 +11,7 @@ import pytest
 
 from docs import names
 from pipeline._catalog import all_schemas
-from pipeline._operator_api.schema_names import class_name
+from pipeline._declaration.names import class_name
 
 LIST_NAMES = """
 import importlib, json, sys, types

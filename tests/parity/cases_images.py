@@ -303,7 +303,7 @@ def tensor_resize(draw: Draw) -> None:
         if draw.flag():
             draw.give(max_size=[draw.real(2, 12) for _ in axes])
     else:
-        draw.argument("scales", lambda: [draw.real(0.25, 3) for _ in axes], always=True)
+        draw.argument("scales", lambda: [draw.real(0.5, 3) for _ in axes], always=True)
     draw.maybe("size_rounding", lambda: draw.one("round", "truncate", "ceil"))
     draw.argument("alignment", lambda: [draw.real(0, 1) for _ in axes])
     draw.maybe("subpixel_scale", draw.flag)

@@ -70,11 +70,14 @@ class _Sizes:
         arguments: arguments of the batch.
         axes: axes to resize.
 
+    As in DALI, the other axes are axes whose size is their extent, which the mode may change.
+
     Raises:
         ArgumentValueError: Arguments exclude each other, or have a wrong number of values.
     """
 
     def __init__(self, arguments: Arguments, axes: list[int]) -> None:
+        self._axes = axes
         count = len(axes)
         self._mode = arguments.constant("mode")
         if arguments.given("sizes") == arguments.given("scales"):
@@ -84,30 +87,36 @@ class _Sizes:
         if arguments.given("roi_start") != arguments.given("roi_end"):
             raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
         self._sizes, self._scales, self._start, self._end, self._alignment = (
-            arguments.vectors(name, count, np.float32) if count or name == "alignment" else None
+            arguments.vectors(name, count, np.float32) if count else None
             for name in ("sizes", "scales", "roi_start", "roi_end", "alignment")
         )
         largest = arguments.constant("max_size")
-        self._largest = None if largest is None else np.resize(np.array(largest, np.float32), count)
+        self._largest = None if largest is None or not count else np.resize(np.array(largest, np.float32), count)
         self._relative = arguments.constant("roi_relative")
         self._subpixel = arguments.constant("subpixel_scale")
         self._round = _ROUNDINGS[arguments.constant("size_rounding")]
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        """Return size and region of a sample, given the extents of the axes to resize."""
+        """Return size and region of a sample along all axes, given its shape."""
+        axes = self._axes
         low, high = np.zeros(len(extents), np.float32), np.array(extents, np.float32)
+        requested, alignment = high.copy(), np.full(len(extents), 0.5)
+        if self._alignment is not None:
+            alignment[axes] = self._alignment[sample]
+        if self._sizes is not None:
+            requested[axes] = self._sizes[sample]
+        elif self._scales is not None:  # scales refer to the whole extents, also if there is a region
+            requested[axes] *= self._scales[sample]
         if self._start is not None and self._end is not None:
-            factor = high if self._relative else np.float32(1)
-            low, high = self._start[sample] * factor, self._end[sample] * factor
+            factor = high[axes] if self._relative else np.float32(1)
+            low[axes], high[axes] = self._start[sample] * factor, self._end[sample] * factor
         lengths = np.abs(high - low)
-        requested = self._sizes[sample] if self._sizes is not None else self._scaled(sample, extents)
         exact = self._exact(np.abs(requested), lengths)
         size = [max(1, self._round(float(extent))) for extent in exact]
         starts, ends = low.tolist(), high.tolist()
-        assert self._alignment is not None
         for axis, (unrounded, count) in enumerate(zip(exact.tolist(), size, strict=True)):
             if self._subpixel and unrounded != count and unrounded > 0:
-                share = float(self._alignment[sample, axis])
+                share = float(alignment[axis])
                 fixed = starts[axis] * (1 - share) + ends[axis] * share
                 factor = count / max(unrounded, _MIN_SIZE)
                 starts[axis] = fixed + (starts[axis] - fixed) * factor
@@ -116,12 +125,6 @@ class _Sizes:
                 starts[axis], ends[axis] = ends[axis], starts[axis]
         return Resized(tuple(size), tuple(starts), tuple(ends), whole=False)
 
-    def _scaled(self, sample: int, extents: Sequence[int]) -> Array:
-        """Return the sizes that `scales` means. They refer to the whole extents, also if there is a region."""
-        assert self._scales is not None
-        scaled: Array = self._scales[sample] * np.array(extents, np.float32)
-        return scaled
-
     def _exact(self, sizes: Array, lengths: Array) -> Array:
         """Return the sizes before rounding; `sizes` is 0 for axes that the mode scales."""
         given = (sizes > 0) & (lengths > 0)
@@ -129,13 +132,15 @@ class _Sizes:
         if self._mode in ("not_larger", "not_smaller"):
             scale = (np.min if self._mode == "not_larger" else np.max)(scales) if len(scales) else np.float32(1)
             if self._largest is not None:
-                scale = min(scale, np.min(self._largest / lengths))
+                scale = min(scale, np.min(self._largest / lengths[self._axes]))
             return (lengths * scale).astype(np.float32)
         scale = np.float32(1)
         if self._mode == "default" and len(scales):
             scale = np.float32(math.prod(scales.tolist()) ** (1 / len(scales)))
         exact: Array = np.where(sizes > 0, sizes, lengths * scale).astype(np.float32)
-        return exact if self._largest is None else np.minimum(exact, self._largest)
+        if self._largest is not None:
+            exact[self._axes] = np.minimum(exact[self._axes], self._largest)
+        return exact
 
 
 @implements(TENSOR_RESIZE, "cpu")
@@ -159,7 +164,7 @@ class TensorResizeCpu(SampleOperator[Any]):
         if data.dtype is not None:
             dtype = check_resize_dtype(dtype, data.dtype)
         sizes = _Sizes(batch.arguments(self.node), axes)
-        return (axes, sizes, self._filters.get(batch), dtype), [describe(data.layout, None, dtype)]
+        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, None, dtype)]
 
     def _axes(self, layout: str, ndim: int) -> list[int]:
         names = self.node.argument("axis_names")
@@ -175,34 +180,30 @@ class TensorResizeCpu(SampleOperator[Any]):
 
     def run(self, state: Any, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        axes, sizes, (lower, upper), dtype = state
+        sizes, (lower, upper), dtype = state
         dtype = dtype or check_resize_dtype(None, data.dtype)
-        resized = sizes.solve(sample, [data.shape[axis] for axis in axes])
-        shape = list(data.shape)
-        for axis, extent in zip(axes, resized.size, strict=True):
-            shape[axis] = extent
+        resized = sizes.solve(sample, data.shape)
         if 0 in data.shape:
-            shape = [min(own, old) if old == 0 else own for own, old in zip(shape, data.shape, strict=True)]
+            shape = [own if old else 0 for own, old in zip(resized.size, data.shape, strict=True)]
             return np.zeros(shape, dtype)
         changed = [
-            number
-            for number, axis in enumerate(axes)
-            if (resized.size[number], resized.low[number], resized.high[number])
-            != (data.shape[axis], 0.0, float(data.shape[axis]))
+            axis
+            for axis, extent in enumerate(data.shape)
+            if (resized.size[axis], resized.low[axis], resized.high[axis]) != (extent, 0.0, float(extent))
         ]
-        changed.sort(key=lambda number: resized.size[number] / data.shape[axes[number]])
+        changed.sort(key=lambda axis: resized.size[axis] / data.shape[axis])
         result = data
-        for position, number in enumerate(changed):
+        for position, axis in enumerate(changed):
             last = position == len(changed) - 1
-            moved = np.ascontiguousarray(np.moveaxis(result, axes[number], 0))
+            moved = np.ascontiguousarray(np.moveaxis(result, axis, 0))
             column = imaging.resize(
                 moved.reshape(len(moved), 1, -1),
-                (resized.size[number], 1),
-                region=(resized.low[number], 0.0, resized.high[number], 1.0),
+                (resized.size[axis], 1),
+                region=(resized.low[axis], 0.0, resized.high[axis], 1.0),
                 dtype=dtype if last else np.dtype(np.float32),
                 min_filter=lower[sample],
                 mag_filter=upper[sample],
                 antialias=self.node.argument("antialias"),
             )
-            result = np.moveaxis(column.reshape(-1, *moved.shape[1:]), 0, axes[number])
+            result = np.moveaxis(column.reshape(-1, *moved.shape[1:]), 0, axis)
         return np.ascontiguousarray(imaging.convert(result, dtype))

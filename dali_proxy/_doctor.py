@@ -53,6 +53,7 @@ def examine() -> Iterator[Check]:
     yield _compiled_loops()
     yield _library("scikit-image", "optional", "the demo uses its photographs: pip install 'dali-proxy[demo]'")
     yield _library("av", "optional", "needed to decode videos: pip install 'dali-proxy[video]'")
+    yield _library("soundfile", "optional", "needed to decode audio: pip install 'dali-proxy[audio]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
     if problem is None:

@@ -14,23 +14,30 @@ DIFFERENCES = {
     "color_space_conversion": "A conversion to the same colour space returns the images unchanged; DALI refuses it.",
     "constant": "FLOAT64 is accepted.",
     "crop": "Samples of five dimensions are accepted; DALI declares them, but fails.",
+    "decoders.audio": "Decodes MP3 as well. With `sample_rate=0`, the second output is the rate of the file, not 0.",
     "decoders.image": "Decodes GIF, WebP with EXIF, and grey and alpha images as ANY_DATA; DALI refuses these or ends "
     "the process. On the mixed device, files of 16 bits are reduced to 8 bits, whatever the dtype.",
     "decoders.image_crop, decoders.image_slice": "A window has the same pixels as in the whole image. DALI decodes a "
     "window of only the first column of a JPEG without its neighbours, which changes its colours.",
+    "decoders.inflate": "On the CPU; DALI has it on the GPU only.",
     "decoders.numpy": "Accepts arrays in Fortran order, which DALI decodes only if there is a GPU, and big-endian "
     "arrays and version 2.0 of the format, which DALI refuses.",
     "erase": "Without a layout, all dimensions are erased, also the last one. Fill values are clamped to the dtype.",
+    "experimental.readers.fits": "On the CPU, without a GPU; values are scaled as the header says.",
     "experimental.readers.video": "H.264, HEVC, AV1 and MPEG-4 on the CPU, too. In a `file_list`, a range without an "
     "end, or with an end after the video's, extends to the end of the video; DALI ignores such a file. `labels=[]` "
     "numbers the files; DALI refuses it. `image_type` may be BGR and GRAY as well.",
     "expand_dims, squeeze": "Axes that don't exist are refused; DALI's `squeeze` ignores them, and negative axes.",
     "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 for values up to 100.",
+    "mel_filter_bank, mfcc, power_spectrum, spectrogram, to_decibels": "All dtypes are accepted, and computed in "
+    "float32; DALI needs FLOAT.",
     "hue, saturation, hsv, color_twist": "Images without 3 channels are refused; DALI's results are undefined.",
     "jpeg_compression_distortion": "The GPU makes the same pixels as a file that libjpeg writes and reads, as the CPU "
     "does.",
     "noise.*": "The distributions are DALI's, the numbers differ. `salt_val` and `pepper_val` are clamped; DALI's "
     "wrap around. `noise.shot` with factor=0 changes nothing, as DALI documents; DALI's CPU version returns zeros.",
+    "nonsilent_region": "Sums are precise, so `reset_interval` has no effect; DALI's moving sum in single precision "
+    "may miss the end of a region.",
     "normalize": "Negative axes are accepted, and means and deviations without dimensions count as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are "
     "accepted.",
@@ -39,15 +46,22 @@ DIFFERENCES = {
     "letter of a layout; DALI also accepts CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one image for a "
     "sequence of matrices.",
     "permute_batch": "Samples lose their `source_info`.",
+    "power_spectrum": "Negative axes count from the end; in DALI, all of them are the last axis.",
+    "preemphasis_filter": 'With "reflect", the predecessor of an only element is this element; DALI reads beyond it. '
+    "Samples without elements are accepted; they end DALI's process.",
     "random.*, batch_permutation": "The distributions are DALI's, the numbers differ: they are Philox numbers, "
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
-    "readers.coco": "Annotations are read from their JSON file. Arguments that write or read preprocessed annotations, "
-    "in DALI's own format, are refused.",
+    "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "
+    "output, but fails.",
+    "readers.coco": "Preprocessed annotations have a format of their own: those that DALI wrote are refused.",
     "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them through GDS.",
     "readers.video": "Codecs may differ from file to file, and frame numbers and timestamps don't need labels; DALI "
     "refuses both. Frame rates may vary; DALI often fails with such a video, also with `skip_vfr_check`. In a "
     "`file_list`, a start at the exact time of a frame selects that frame; DALI, which calculates in float32, often "
     "selects the next one.",
+    "readers.mxnet, readers.tfrecord": "Without `index_path`, files are scanned.",
+    "readers.tfrecord": "Missing values are zeros; in DALI, they are undefined. Values of another type than requested "
+    "are an error. A missing string is an empty array.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are accepted. The minimum of infinities and NaN, or of an empty set, is "
     "infinity; DALI returns the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond "
     "it.",
@@ -61,6 +75,18 @@ DIFFERENCES = {
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't an integer is rounded.",
+    "box_encoder": "Labels may have any integer dtype. No anchors, and a scale of 0, are errors.",
+    "dump_image": "Files are binary PPM and PGM; DALI writes the values as text.",
+    "experimental.dilate, experimental.erode, experimental.median_blur, experimental.remap, jitter": "They run on the "
+    "CPU; DALI's run on the GPU only. `median_blur` accepts odd sizes only.",
+    "experimental.warp_perspective": "Planar images may have a fill value for each channel, and images more than 4 "
+    "channels.",
+    "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
+    "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
+    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights are errors.",
+    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that lie beside each other.",
+    "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
+    "`fill_value` is clamped; DALI's wraps around.",
     "transforms.rotation": "An axis of length zero is an error.",
 }
 
@@ -69,6 +95,7 @@ ARGUMENTS = {
     "axes": "width and height, which are the same axes",
     "batch_processing": "True by default, as in DALI's function, despite its schema",
     "contrast_center": "half of the dtype's range by default, as DALI's documentation says",
+    "index_path": "optional: without it, the files are scanned",
     "mag_filter": "`interp_type` by default, as DALI does",
     "min_filter": "`interp_type` by default, as DALI does",
     "missing_component_behavior": '"empty" by default, as DALI\'s documentation says',

@@ -19,8 +19,14 @@ _READERS = (
     "than 0.1 ms per sample, while other samples are decoded."
 )
 
+_SIGNALS = (
+    "NumPy passes over a signal once per step (five to ten times), and DALI's C++ once. One second of audio takes 0.05 "
+    "to 0.6 ms."
+)
+
 #: On the CPU, by operator.
 ON_CPU: dict[str, str] = {
+    "audio_resample": _SIGNALS,
     "batch_permutation": _FEW,
     "bb_flip": _FEW,
     "brightness": _TABLE,
@@ -32,6 +38,7 @@ ON_CPU: dict[str, str] = {
     "contrast": _TABLE,
     "coord_flip": _FEW,
     "coord_transform": _FEW,
+    "decoders.audio": "libsndfile reads the file by callbacks in Python. One second of FLAC takes 0.5 ms.",
     "decoders.image": "PNG: OpenCV takes 4.7 ms per image of 500 KB, pillow 5.3. JPEG is as fast as DALI's.",
     "decoders.image_crop": _WINDOW,
     "decoders.image_slice": _WINDOW,
@@ -42,12 +49,15 @@ ON_CPU: dict[str, str] = {
     "full": _FEW,
     "full_like": _FEW,
     "lookup_table": _FEW,
+    "mel_filter_bank": "NumPy sums the bins between two corners (`add.reduceat`), in 0.5 ms per second of audio.",
+    "nonsilent_region": _SIGNALS,
     "normalize": (
         "Vectors: about thirty calls of NumPy per sample. Planes: sums, squares of differences and the result take one "
         "pass over memory each."
     ),
     "one_hot": _FEW,
     "peek_image_shape": "Python reads the headers of files: 6 microseconds per image.",
+    "preemphasis_filter": _SIGNALS,
     "random_bbox_crop": (
         "Windows of a whole batch are drawn together, in about forty calls of NumPy for each 4 to 32 windows per "
         "sample. This takes 2 ms per batch."
@@ -63,6 +73,8 @@ ON_CPU: dict[str, str] = {
         "one, in 0.2 ms. All filters are faster than DALI's."
     ),
     "shapes": _FEW,
+    "spectrogram": _SIGNALS,
+    "to_decibels": "NumPy's logarithm takes twice as long as DALI's approximation.",
     "transforms.combine": _FEW,
     "transforms.crop": _FEW,
     "transforms.rotation": _FEW,

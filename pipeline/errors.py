@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "ArgumentIndexError",
     "ArgumentMismatchError",
     "ArgumentOverflowError",
     "ArgumentTypeError",
@@ -18,6 +19,7 @@ __all__ = [
     "BuildError",
     "DecodeError",
     "DeviceError",
+    "FrameworkArgumentError",
     "GraphError",
     "InputError",
     "InputTypeError",
@@ -26,6 +28,7 @@ __all__ = [
     "MissingSizeError",
     "NoOutputsError",
     "OperatorError",
+    "OperatorIndexError",
     "OperatorValueError",
     "PipelineError",
     "RaggedError",
@@ -60,6 +63,14 @@ class ArgumentMismatchError(ArgumentTypeError, ArgumentValueError):
 
     It is both a `TypeError` and a `ValueError`, because either would fit.
     """
+
+
+class ArgumentIndexError(ArgumentValueError, IndexError):
+    """An operator received an axis that its samples don't have."""
+
+
+class FrameworkArgumentError(ArgumentMismatchError, AssertionError):
+    """An iterator, or a function for tensors of torch, received an argument that it can't use."""
 
 
 class ArgumentOverflowError(ArgumentValueError, OverflowError):
@@ -178,7 +189,9 @@ class OperatorError(PipelineError):
     @staticmethod
     def type_for(cause: BaseException) -> type[OperatorError]:
         """Return the class of the error for a cause: the error for a `ValueError` is also a `ValueError`."""
-        return OperatorValueError if isinstance(cause, ValueError) else OperatorError
+        if not isinstance(cause, ValueError):
+            return OperatorError
+        return OperatorIndexError if isinstance(cause, IndexError) else OperatorValueError
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_operator_error, (type(self), str(self), self.operator, self.location, self.failures))
@@ -186,6 +199,10 @@ class OperatorError(PipelineError):
 
 class OperatorValueError(OperatorError, ValueError):
     """An operator failed because of an invalid value: a layout, a shape, a division by zero."""
+
+
+class OperatorIndexError(OperatorValueError, IndexError):
+    """An operator failed because its samples don't have an axis that it was given."""
 
 
 def _rebuild_operator_error(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeline._graph.nodes import DataNode, apply_operator
+from pipeline._graph.nodes import DataNode, combine
 
 __all__ = [
     "abs",
@@ -52,9 +52,7 @@ def _function(name: str, operands: str, doc: str) -> Callable[..., DataNode]:
     def function(*inputs: Any) -> DataNode:
         if len(inputs) != count:
             raise TypeError(f"math.{name}() takes {count} operands ({operands}), but {len(inputs)} were given")
-        node = apply_operator("arithmetic", inputs, {"operation": name})
-        assert isinstance(node, DataNode)
-        return node
+        return combine(name, inputs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc}\n\nOperands: {operands}; data nodes or constants."

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import ArgumentOverflowError, ArgumentTypeError
+from pipeline.errors import ArgumentTypeError
 
 __all__ = [
     "ANY_DATA",
@@ -51,6 +52,7 @@ __all__ = [
     "DALIImageType",
     "DALIInterpType",
     "SampleInfo",
+    "ScalarConstant",
     "YCbCr",
     "to_dali_type",
     "to_numpy_type",
@@ -254,50 +256,115 @@ class BatchInfo:
     epoch_idx: int
 
 
-@dataclass(frozen=True, eq=False)
-class Constant:
-    """A constant of a graph: all samples of all batches have the same value.
+@dataclass(frozen=True, eq=False, repr=False)
+class ScalarConstant:
+    """A number of a graph: all samples of all batches have the same value. `Constant` creates it.
 
-    It can be used like a `DataNode`: as an input of an operator, in arithmetic, and as an output.
+    It can be an operand of arithmetic, an input or an argument of an operator, and an output. The methods `bool`,
+    `int8` to `int64`, `uint8` to `uint64` and `float16` to `float64` return it with another dtype.
 
     Args:
-        value: a number, a (nested) list or tuple of numbers, or a NumPy array.
-        dtype: dtype of the elements; by default int32 for Python ints, float32 for floats, bool for bools, and the
-            dtype of the array for arrays.
-        shape: shape of the samples; a scalar is repeated to fill it.
-        layout: layout of the samples, such as "HWC".
-        device: "cpu" or "gpu".
+        value: the number.
+        dtype: its dtype; by default int32 for Python ints, float32 for floats, bool for bools, and the dtype of the
+            number for NumPy's numbers.
+
+    Raises:
+        ArgumentTypeError: the value isn't a number, or the dtype isn't a `DALIDataType` of numbers.
 
     Example:
-        >>> Constant([0.5, 0.5, 0.5], dtype=FLOAT).array().dtype
-        dtype('float32')
+        >>> ScalarConstant(5).uint8()
+        5:DALIDataType.UINT8
     """
 
     value: Any
-    dtype: DALIDataType | None = None
-    shape: tuple[int, ...] | None = None
-    layout: str | None = None
-    device: str | None = None
+    dtype: DALIDataType = NO_TYPE
 
-    def array(self) -> npt.NDArray[Any]:
-        """Return the value as a NumPy array of the constant's dtype and shape.
+    #: The shape: a number has no dimensions.
+    shape: ClassVar[tuple[int, ...]] = ()
 
-        Raises:
-            ArgumentTypeError: the value doesn't consist of numbers.
-            ArgumentOverflowError: a Python integer needs more than 32 bits, and no dtype was given.
-        """
-        array = np.asarray(self.value)
-        if self.dtype is not None:
-            array = array.astype(to_numpy_type(self.dtype))
-        elif not isinstance(self.value, np.ndarray | np.generic):
-            if array.dtype == np.float64:
-                array = array.astype(np.float32)
-            elif array.dtype in (np.int64, np.uint64):
-                narrow = array.astype(np.int32)
-                if not np.array_equal(narrow, array):
-                    raise ArgumentOverflowError(f"{self.value!r} doesn't fit into int32: give the constant a dtype")
-                array = narrow
-        to_dali_type(array.dtype)  # rejects objects and strings
-        if self.shape is not None:
-            array = np.full(self.shape, array) if array.ndim == 0 else array.reshape(self.shape)
-        return array
+    def __post_init__(self) -> None:
+        value, dtype = self.value, self.dtype
+        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+            dtype = to_dali_type(value.dtype) if dtype in (None, NO_TYPE) else dtype
+            value = value.item()
+        if not isinstance(value, bool | int | float):
+            raise ArgumentTypeError(f"a constant must be a bool, an int or a float, not {type(value).__name__}")
+        if dtype in (None, NO_TYPE):
+            dtype = BOOL if isinstance(value, bool) else INT32 if isinstance(value, int) else FLOAT
+        if not isinstance(dtype, DALIDataType) or dtype not in _NUMPY_OF:
+            known = ", ".join(each.name for each in _NUMPY_OF)
+            raise ArgumentTypeError(f"the dtype of a constant must be one of {known}, not {dtype!r}")
+        kind = {"b": bool, "f": float}.get(_NUMPY_OF[dtype].kind, int)
+        object.__setattr__(self, "value", kind(value))
+        object.__setattr__(self, "dtype", dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.value}:{self.dtype!r}"
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+
+def _cast(name: str, dtype: DALIDataType) -> Callable[[ScalarConstant], ScalarConstant]:
+    def cast(self: ScalarConstant) -> ScalarConstant:
+        return ScalarConstant(self.value, dtype)
+
+    cast.__name__ = name
+    cast.__qualname__ = f"ScalarConstant.{name}"
+    cast.__doc__ = f"Return the number as {dtype.name}."
+    return cast
+
+
+for _dtype, _numpy in _NUMPY_OF.items():
+    setattr(ScalarConstant, _numpy.name, _cast(_numpy.name, _dtype))
+
+
+def _is_tensor(value: Any) -> bool:
+    """Return whether a value is an array of another library than NumPy."""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray)
+
+
+class _NodeFactory:
+    """The function that creates the data node of a constant. `pipeline._graph`, which is above this module, sets it."""
+
+    create: Callable[..., Any]
+
+
+def set_constant_nodes(create: Callable[..., Any]) -> None:
+    """Set the function that creates the data nodes of `Constant`; it takes the same arguments."""
+    _NodeFactory.create = staticmethod(create)
+
+
+def Constant(
+    value: Any,
+    dtype: DALIDataType | None = None,
+    shape: Any = None,
+    layout: str | None = None,
+    device: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return a constant of a graph: all samples of all batches have the same value.
+
+    It can be used like a `DataNode`: as an input or an argument of an operator, in arithmetic, and as an output.
+
+    Args:
+        value: a number, a (nested) list or tuple of numbers, or an array of NumPy, torch or another library.
+        dtype: dtype of the elements. By default Python's ints become int32, floats float32 and bools bool. Arrays and
+            NumPy's numbers keep their dtype, but arrays of 64 bits become arrays of 32 bits.
+        shape: shape of the samples; a single value is repeated to fill it.
+        layout: layout of the samples, such as "HWC".
+        device: "cpu" or "gpu".
+        name: name of the operator that returns the constant.
+
+    Returns:
+        A `ScalarConstant` for a number without further arguments than `dtype`; otherwise a `DataNode`.
+
+    Raises:
+        ArgumentTypeError: the value doesn't consist of numbers, or the dtype isn't one.
+        ArgumentOverflowError: an integer needs more than 32 bits, and no dtype was given.
+    """
+    only_number = shape is None and layout is None and device is None and name is None
+    is_array = isinstance(value, list | tuple) or getattr(value, "ndim", None) or _is_tensor(value)
+    if only_number and not is_array:
+        return ScalarConstant(value, NO_TYPE if dtype is None else dtype)
+    return _NodeFactory.create(value, dtype, shape, layout, device, name)

@@ -70,10 +70,13 @@ FLOAT = Type("FLOAT")
 WINDOW = (224, 224)
 FACTOR, ANGLE, FLAG = PerSample("factors"), PerSample("angles"), PerSample("flags")
 MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
+ANCHORS = [edge for x in range(20) for y in range(20) for edge in (x / 20, y / 20, x / 20 + 0.1, y / 20 + 0.1)]
+PERSPECTIVE = [1.1, 0.1, -20.0, 0.05, 0.9, 10.0, 0.0002, -0.0001, 1.0]
 _REDUCTIONS = ("max", "mean", "mean_square", "min", "rms", "sum")
 
 CASES: tuple[Case, ...] = (
     _case("external_source", "images"),
+    _case("audio_resample", "signals", in_rate=16_000.0, out_rate=22_050.0),
     _case("batch_permutation", random=True),
     _case("bb_flip", "boxes", horizontal=FLAG, ltrb=True),
     _case("brightness", "images", brightness=FACTOR),
@@ -92,6 +95,7 @@ CASES: tuple[Case, ...] = (
     _case("copy", "images"),
     _case("crop", "images", crop=WINDOW),
     _case("crop_mirror_normalize", "images", crop=WINDOW, mirror=FLAG, mean=MEAN, std=STD, dtype=FLOAT),
+    _case("decoders.audio", "flacs"),
     _case("decoders.image", "jpegs", variant="JPEG"),
     _case("decoders.image", "pngs", variant="PNG", devices=("cpu",)),
     _case("decoders.image_crop", "jpegs", crop=WINDOW),
@@ -116,9 +120,12 @@ CASES: tuple[Case, ...] = (
     _case("io.file.read", "paths"),
     _case("jpeg_compression_distortion", "thumbnails", quality=60),
     _case("lookup_table", "tokens", keys=list(range(100)), values=[float(key) for key in range(100)]),
+    _case("mel_filter_bank", "spectra", sample_rate=16_000.0),
+    _case("mfcc", "spectra"),
     _case("noise.gaussian", "thumbnails", stddev=10.0, random=True),
     _case("noise.salt_and_pepper", "thumbnails", random=True),
     _case("noise.shot", "stamps", factor=10.0, random=True),
+    _case("nonsilent_region", "signals"),
     _case("normalize", "planes", axes=[1, 2], variant="planes"),
     _case("normalize", "images", mean=120.0, stddev=50.0, variant="numbers"),
     _case("normalize", "vectors", variant="vectors"),
@@ -129,6 +136,8 @@ CASES: tuple[Case, ...] = (
     _case("paste", "thumbnails", ratio=1.5, paste_x=0.3, paste_y=0.6, fill_value=[1, 2, 3]),
     _case("peek_image_shape", "jpegs"),
     _case("permute_batch", "images", indices=PerSample("order")),
+    _case("power_spectrum", "signals"),
+    _case("preemphasis_filter", "signals"),
     _case("python_function", "thumbnails", function=mirror, devices=("cpu",)),
     _case("random.beta", alpha=2.0, beta=3.0, shape=[1000], random=True),
     _case("random.choice", 100, shape=[1000], random=True),
@@ -164,8 +173,10 @@ CASES: tuple[Case, ...] = (
     _case("saturation", "images", saturation=FACTOR),
     _case("shapes", "images"),
     _case("slice", "images", rel_start=PerSample("anchors"), rel_shape=PerSample("extents"), axes=[0, 1]),
+    _case("spectrogram", "signals", nfft=512, window_length=400, window_step=160),
     _case("squeeze", "greys", axes=[2]),
     _case("stack", "thumbnails", "thumbnails"),
+    _case("to_decibels", "spectra"),
     _case("transforms.combine", "matrices", "matrices"),
     _case("transforms.crop", from_start=[0.0, 0.0], from_end=[1.0, 1.0], to_start=[0.2, 0.2], to_end=[0.8, 0.8]),
     _case("transforms.rotation", angle=ANGLE),
@@ -175,21 +186,52 @@ CASES: tuple[Case, ...] = (
     _case("transpose", "images", perm=[2, 0, 1]),
     _case("warp_affine", "images", matrix=PerSample("matrices"), variant="linear"),
     _case("warp_affine", "images", matrix=PerSample("matrices"), interp_type=Type("INTERP_NN"), variant="nearest"),
+    _case("bbox_paste", "boxes", ratio=1.5, ltrb=True),
+    _case("bbox_rotate", "boxes", angle=ANGLE, input_shape=(480, 640)),
+    _case("box_encoder", "boxes", "class_ids", anchors=ANCHORS),
+    _case("clahe", "thumbnails", tiles_x=8, tiles_y=8, clip_limit=2.0),
+    _case("debayer", "mosaics", blue_position=(0, 0)),
+    _case("experimental.warp_perspective", "thumbnails", matrix=PERSPECTIVE),
+    _case("grid_mask", "images", tile=60, angle=0.3),
+    _case("laplacian", "thumbnails"),
+    _case("multi_paste", "thumbnails", "thumbnails", output_size=(240, 320)),
+    _case("roi_random_crop", crop_shape=(100, 100), roi_start=(50, 60), roi_end=(80, 90), random=True),
+    _case("segmentation.random_mask_pixel", "images", foreground=1, random=True),
+    _case("segmentation.random_object_bbox", "blobs", random=True),
+    _case("segmentation.select_masks", "mask_ids", "polygons", "vertices"),
+    _case("sequence_rearrange", "clips", new_order=(7, 5, 3, 1)),
+    _case("sphere", "thumbnails"),
+    _case("ssd_random_crop", "images", "boxes", "class_ids", random=True),
+    _case("tensor_resize", "planes", sizes=(112, 112), axes=(1, 2)),
+    _case("water", "thumbnails"),
     _case("zeros", shape=(100, 100)),
     _case("zeros_like", "vectors"),
 )  # fmt: skip
 
 _VIDEO = "python -m benchmarks.video measures videos"
+_RECORDS = "reads records as readers.webdataset reads the members of archives"
+_ON_GPU = "DALI needs a GPU, and ours runs on the CPU"
 
 #: Operators that both libraries have and that aren't measured, with the reasons.
 LEFT_OUT = {
+    "decoders.inflate": _ON_GPU,
     "decoders.video": _VIDEO,
-    "experimental.decoders.video": _VIDEO,
-    "experimental.equalize": "the old name of equalize",
-    "experimental.filter": "the old name of filter",
+    "dump_image": "writes files",
+    "experimental.dilate": "not on DALI's CPU",
+    "experimental.erode": "not on DALI's CPU",
+    "experimental.median_blur": "not on DALI's CPU",
+    "experimental.remap": "not on DALI's CPU",
+    "experimental.resize": "the same as resize",
+    "jitter": "not on DALI's CPU",
     "experimental.inputs.video": _VIDEO,
+    "experimental.readers.fits": _ON_GPU,
     "experimental.readers.video": _VIDEO,
     "per_frame": "marks an argument, and has no work to measure",
+    "readers.caffe": _RECORDS,
+    "readers.caffe2": _RECORDS,
+    "readers.mxnet": _RECORDS,
+    "readers.nemo_asr": "reads files as readers.file, and decodes as decoders.audio",
+    "readers.tfrecord": _RECORDS,
     "readers.video": _VIDEO,
     "readers.video_resize": _VIDEO,
 }

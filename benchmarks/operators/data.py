@@ -26,6 +26,7 @@ LAYOUTS = {
     "greys": "HWC",
     "planes": "CHW",
     "clips": "FHWC",
+    "mosaics": "HW",
 }
 
 
@@ -78,6 +79,19 @@ def _paths(folder: Path) -> list[Array]:
     return [np.frombuffer(str(path).encode(), np.uint8) for path in sorted((folder / "files/a").glob("*.jpg"))]
 
 
+def _blobs(folder: Path) -> list[Array]:
+    """Return segmentation maps with four classes."""
+    return [(sample_image(number, 120, 160)[..., 0] // 64).astype(np.int32) for number in range(BATCH)]
+
+
+def _flac(folder: Path) -> list[Array]:
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, make("signals", folder)[0] / 2, 16_000, format="FLAC")
+    return [np.frombuffer(file.getvalue(), np.uint8)] * BATCH
+
+
 _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
     "images": lambda folder: [sample_image(number) for number in range(BATCH)],
     "thumbnails": lambda folder: [sample_image(number, 240, 320) for number in range(BATCH)],
@@ -90,11 +104,20 @@ _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
     "jpegs": _encoded(".jpg"),
     "pngs": _encoded(".png"),
     "npys": _npy,
+    "flacs": _flac,
+    "signals": _numbers(-1, 1, 16_000),
+    "spectra": _numbers(0, 1, 257, 100),
     "paths": _paths,
     "vectors": _numbers(0, 1, 1000),
     "tokens": _numbers(0, 100, 1000, dtype=np.int32),
     "labels": _numbers(0, 100, dtype=np.int32),
     "boxes": _boxes,
+    "class_ids": _numbers(0, 100, 20, dtype=np.int32),
+    "mosaics": lambda folder: [sample_image(number)[..., 0].copy() for number in range(BATCH)],
+    "blobs": _blobs,
+    "mask_ids": lambda folder: [np.array([4, 2, 0], np.int32)] * BATCH,
+    "polygons": lambda folder: [np.array([[mask, 20 * mask, 20 * mask + 20] for mask in range(5)], np.int32)] * BATCH,
+    "vertices": _numbers(0, 100, 100, 2),
     "points": _numbers(0, 1, 1000, 2),
     "matrices": lambda folder: [
         np.array([[1, skew, -20], [-skew, 1, 30]], np.float32) for skew in np.linspace(-0.3, 0.3, BATCH)

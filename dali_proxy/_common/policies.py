@@ -45,7 +45,7 @@ def check_policy(value: Any) -> LastBatchPolicy:
     if isinstance(value, enum.Enum) and type(value).__name__ == LastBatchPolicy.__name__:
         return LastBatchPolicy[value.name]
     known = ", ".join(map(str, LastBatchPolicy))
-    raise ArgumentMismatchError(f"last_batch_policy must be one of {known}, not {value!r}")
+    raise ArgumentMismatchError(f"Wrong type for `last_batch_policy`: it must be one of {known}, not {value!r}")
 
 
 def batch_count(samples: int, batch_size: int, policy: LastBatchPolicy) -> int:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.utils.dlpack
 
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError, FrameworkArgumentError
 from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
@@ -74,8 +74,8 @@ def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream
             computes the data. The host doesn't wait for the copy unless `arr` is on the CPU.
 
     Raises:
-        ArgumentMismatchError: shape or dtype differ, or the samples of a batch differ in shape.
-        ArgumentTypeError: `arr` isn't a torch tensor.
+        FrameworkArgumentError: `arr` isn't a torch tensor, shape or dtype differ, or the samples of a batch differ in
+            shape.
 
     Example:
         >>> import numpy as np
@@ -83,13 +83,19 @@ def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream
         tensor([0, 1, 2], dtype=torch.int32)
     """
     if not isinstance(arr, torch.Tensor):
-        raise ArgumentTypeError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
+        raise FrameworkArgumentError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
     with _on_stream(cuda_stream, dali_tensor, arr) as stream:
         source = _shared(dali_tensor)
         if source.shape != arr.shape:
-            raise ArgumentMismatchError(f"the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}")
+            raise FrameworkArgumentError(
+                f"Shapes do not match: the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}"
+            )
         if source.dtype != arr.dtype:
-            raise ArgumentMismatchError(f"the tensor's elements are {source.dtype}, those of `arr` {arr.dtype}")
+            raise FrameworkArgumentError(
+                "The element type of DALI Tensor/TensorList doesn't match the element type of the target PyTorch "
+                "Tensor: "
+                f"{source.dtype} vs {arr.dtype}"
+            )
         arr.detach().copy_(source, non_blocking=arr.is_cuda and source.is_cuda)
         if stream is not None and arr.is_cuda:
             arr.record_stream(stream)

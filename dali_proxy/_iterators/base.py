@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
 from dali_proxy._iterators.progress import Flat, Progress, Source
-from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingInputError, PipelineError
+from pipeline._graph.location import warn_caller
+from pipeline.errors import ArgumentValueError, FrameworkArgumentError, MissingInputError, PipelineError
 
 __all__ = ["BaseIterator"]
 
@@ -71,7 +69,9 @@ class BaseIterator(ABC, Iterator[list[Any]]):
             source, padded = self._pipelines.sharding(reader)
         elif size == -1:
             if len(self._pipelines) > 1:
-                raise ArgumentMismatchError("an iterator over several pipelines needs size or reader_name")
+                raise FrameworkArgumentError(
+                    "Negative size is supported only for a single pipeline: pass size or reader_name"
+                )
             return None
         else:
             source = Flat(size, len(self._pipelines))
@@ -153,9 +153,12 @@ class BaseIterator(ABC, Iterator[list[Any]]):
     def _check_full(self, batch: list[Outputs]) -> None:
         for outputs in batch:
             if len(outputs[0]) != self._pipelines.batch_size:
-                raise PipelineError(
-                    f"a pipeline returned {len(outputs[0])} samples instead of {self._pipelines.batch_size}: with "
-                    "size or reader_name, an iterator needs full batches; without both, it reads until the data ends"
+                raise FrameworkArgumentError(
+                    "Variable batch size is not supported by the iterator when reader_name is provided or iterator "
+                    "size "
+                    f"is set explicitly: a pipeline returned {len(outputs[0])} samples instead of "
+                    f"{self._pipelines.batch_size}. "
+                    "Without both, it reads until the data ends"
                 )
 
     @abstractmethod
@@ -166,7 +169,7 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         """Begin the next epoch. In the middle of an epoch, only warn: an epoch is always read to its end."""
         if not self._at_end:
             if self._returned:
-                warnings.warn("reset() in the middle of an epoch does nothing", stacklevel=_caller())
+                warn_caller("reset() in the middle of an epoch does nothing")
             return
         if self._progress is not None:
             self._finish()
@@ -248,42 +251,40 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         except StopIteration:
             if self._returned:  # the iterator resumed from a checkpoint, and this is the end of that epoch
                 return
-            raise PipelineError("the pipeline has no data: it ended before the first batch") from None
+            raise PipelineError(
+                "It seems that there is no data in the pipeline: it ended before the first batch"
+            ) from None
         except MissingInputError:
             return  # the user hasn't fed it yet
         except PipelineError as error:
             self._prepared = _Prepared(error, checkpoints)
 
 
-def _caller() -> int:
-    """Return the stack level of the first caller outside of this package, for a warning of the calling function."""
-    here = Path(__file__).parent
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _policy(fill_last_batch: bool | None, policy: LastBatchPolicy) -> LastBatchPolicy:
     if fill_last_batch is None:
         return check_policy(policy)
-    warnings.warn("fill_last_batch is deprecated: use last_batch_policy", DeprecationWarning, stacklevel=_caller())
+    warn_caller("fill_last_batch is deprecated: use last_batch_policy", DeprecationWarning)
     return LastBatchPolicy.FILL if fill_last_batch else LastBatchPolicy.PARTIAL
 
 
 def _check_auto_reset(value: Any) -> bool:
     if not isinstance(value, bool | str | None) or value not in _AUTO_RESET:
-        raise ArgumentValueError(f"auto_reset is one of False, True, 'yes' and 'no', not {value!r}")
+        raise ArgumentValueError(
+            f"Unsupported value for `auto_reset`: {value!r}; it is one of False, True, 'yes' and 'no'"
+        )
     return _AUTO_RESET[value]
 
 
 def _check_size(size: Any, reader: Any, padded: Any) -> int:
     """Return the size as an int. Scripts may pass a NumPy integer, or a float from a division."""
     samples = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
-    if samples != size or samples == 0 or samples < -1:
-        raise ArgumentMismatchError(f"size is a number of samples, or -1 if only the data determines it; not {size!r}")
+    if samples != size or samples == 0:
+        wrong = "Size cannot be 0" if size == 0 else f"size is a number of samples, not {size!r}"
+        raise FrameworkArgumentError(f"{wrong}; pass -1 if only the data determines it")
     if reader is not None and size != -1:
-        raise ArgumentMismatchError("pass reader_name or size, not both: the reader knows the size")
+        raise FrameworkArgumentError("When reader_name is provided, size should not be set: the reader knows it")
     if reader is not None and padded:
-        raise ArgumentMismatchError("pass reader_name or last_batch_padded, not both: the reader knows whether it pads")
-    return samples
+        raise FrameworkArgumentError(
+            "When reader_name is provided, last_batch_padded should not be set: the reader knows whether it pads"
+        )
+    return max(samples, -1)

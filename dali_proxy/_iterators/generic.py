@@ -11,7 +11,7 @@ from dali_proxy._common.policies import LastBatchPolicy
 from dali_proxy._consumer.interop import to_torch_tensor
 from dali_proxy._iterators.base import BaseIterator
 from dali_proxy._iterators.pipelines import Outputs
-from pipeline.errors import ArgumentMismatchError, InputError
+from pipeline.errors import FrameworkArgumentError, InputError
 
 __all__ = ["DALIClassificationIterator", "DALIGenericIterator"]
 
@@ -45,7 +45,7 @@ class DALIGenericIterator(BaseIterator):
         prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        ArgumentMismatchError, ArgumentTypeError, ArgumentValueError: an argument is invalid.
+        FrameworkArgumentError, ArgumentTypeError, ArgumentValueError: an argument is invalid.
         PipelineError: there is no data, or there is no such reader.
 
     Example:
@@ -104,7 +104,7 @@ class DALIGenericIterator(BaseIterator):
 
     def _check_count(self, outputs: Outputs) -> None:
         if len(self.output_map) != len(outputs):
-            raise ArgumentMismatchError(
+            raise FrameworkArgumentError(
                 f"the pipeline has {len(outputs)} outputs, and output_map has {len(self.output_map)} names for them: "
                 f"{list(self.output_map)}"
             )
@@ -154,7 +154,9 @@ class DALIClassificationIterator(DALIGenericIterator):
 
 def _check_output_map(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ArgumentMismatchError(f"output_map is a list of names, not {names!r}")
+        raise FrameworkArgumentError(f"output_map is a list of names, not {names!r}")
     if len(set(names)) < len(names) or not names:
-        raise ArgumentMismatchError(f"output_map needs at least one name, and all names must differ: {list(names)}")
+        raise FrameworkArgumentError(
+            f"output_map names should be distinct, and there must be at least one: {list(names)}"
+        )
     return tuple(names)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
 from pipeline import Pipeline
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInputError, PipelineError
+from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
 
 __all__ = ["Outputs", "Pipelines"]
 
@@ -24,20 +25,22 @@ class Pipelines:
         pipelines: one pipeline, or several with the same batch size.
 
     Raises:
-        ArgumentTypeError, ArgumentMismatchError: the argument isn't that.
+        ArgumentTypeError, FrameworkArgumentError: the argument isn't that.
     """
 
     def __init__(self, pipelines: Any) -> None:
+        if pipelines is None:
+            raise FrameworkArgumentError("Number of provided pipelines has to be at least 1, but there is none")
         found = list(pipelines) if isinstance(pipelines, list | tuple) else [pipelines]
         if not found:
-            raise ArgumentMismatchError("an iterator needs at least one pipeline; the list is empty")
+            raise FrameworkArgumentError("Number of provided pipelines has to be at least 1; the list is empty")
         found = [BorrowedPipeline(each) if is_nvidia_pipeline(each) else each for each in found]
         for each in found:
             if not hasattr(each, "share_outputs"):
                 raise ArgumentTypeError(f"an iterator needs pipelines, not {type(each).__name__}")
         sizes = {each.max_batch_size for each in found}
         if len(sizes) > 1:
-            raise ArgumentMismatchError(f"the pipelines of an iterator must have one batch size, not {sorted(sizes)}")
+            raise FrameworkArgumentError(f"All pipelines should have the same batch size set, not {sorted(sizes)}")
         self._all = found
         self._ahead = [False] * len(found)  # whether a batch is scheduled that wasn't requested yet
         self.batch_size: int = sizes.pop()
@@ -63,8 +66,9 @@ class Pipelines:
         for number, pipeline in enumerate(self._all):
             self._ahead[number] = False
             try:
-                batches.append(tuple(pipeline.share_outputs()))
-                pipeline.release_outputs()
+                with _used(pipeline):
+                    batches.append(tuple(pipeline.share_outputs()))
+                    pipeline.release_outputs()
             except Exception as error:  # noqa: BLE001 - the batches of the other pipelines must be taken, too
                 failed = error if failed is None else failed
         if failed is not None:
@@ -78,7 +82,8 @@ class Pipelines:
         for number, pipeline in enumerate(self._all):
             if not self._ahead[number]:
                 try:
-                    pipeline.schedule_run()
+                    with _used(pipeline):
+                        pipeline.schedule_run()
                     self._ahead[number] = True
                 except MissingInputError as error:
                     missing = error
@@ -95,13 +100,13 @@ class Pipelines:
 
         Raises:
             PipelineError: a pipeline has no such reader.
-            ArgumentMismatchError: the readers don't read shards of the same data set in the same way.
+            FrameworkArgumentError: the readers don't read shards of the same data set in the same way.
         """
         metas = [pipeline.reader_meta(reader) for pipeline in self._all]
         for key in ("epoch_size", "number_of_shards", "pad_last_batch", "stick_to_shard"):
             found = {meta[key] for meta in metas}
             if len(found) > 1:
-                raise ArgumentMismatchError(
+                raise FrameworkArgumentError(
                     f"the readers {reader!r} of an iterator's pipelines must agree on {key}; theirs are {sorted(found)}"
                 )
         meta = metas[0]
@@ -123,6 +128,10 @@ class Pipelines:
         if any(other != notes[0] for other in notes):
             raise PipelineError("the pipelines' checkpoints weren't made together by one iterator")
         return notes[0]
+
+
+def _used(pipeline: Any) -> AbstractContextManager[None]:
+    return pipeline._internals.used_by_iterator() if isinstance(pipeline, Pipeline) else nullcontext()
 
 
 def _notes(pipeline: Any) -> Mapping[str, int]:

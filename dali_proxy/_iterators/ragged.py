@@ -11,7 +11,7 @@ from dali_proxy._common.policies import LastBatchPolicy
 from dali_proxy._consumer.interop import sample_tensors
 from dali_proxy._iterators.generic import DALIGenericIterator
 from dali_proxy._iterators.pipelines import Outputs
-from pipeline.errors import ArgumentMismatchError
+from pipeline.errors import FrameworkArgumentError
 
 __all__ = ["DALIRaggedIterator"]
 
@@ -36,7 +36,7 @@ class DALIRaggedIterator(DALIGenericIterator):
         prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        ArgumentMismatchError: see `DALIGenericIterator`; also if `output_types` doesn't fit `output_map`.
+        FrameworkArgumentError: see `DALIGenericIterator`; also if `output_types` doesn't fit `output_map`.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,7 @@ class DALIRaggedIterator(DALIGenericIterator):
             return (self.DENSE_TAG,) * count
         known = (self.DENSE_TAG, self.SPARSE_LIST_TAG, self.SPARSE_COO_TAG)
         if isinstance(types, str) or len(types) != count or any(tag not in known for tag in types):
-            raise ArgumentMismatchError(
+            raise FrameworkArgumentError(
                 f"output_types is a list with one of {', '.join(map(repr, known))} for each of the {count} outputs, "
                 f"not {types!r}"
             )

@@ -138,6 +138,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._progress = iterator.progress
         return iterator
 
+    def ensure_server_listening(self) -> None:
+        """Start the server if it isn't running. Iterating over the loader does the same."""
+        self.dali_server.start()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator: after the last batch that it yielded.
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline._catalog import all_schemas
+from pipeline._declaration.names import schema_name
 from pipeline._kernels.errors import load_cupy
 from pipeline._kernels.streams import existing_stream, new_stream
 from pipeline._operator_api.op_schema import OpSchema, find_schema
 from pipeline._operator_api.op_spec import OpSpec
-from pipeline._operator_api.schema_names import schema_name
 from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
 from pipeline.tensors.dlpack import CUDA, opened
 

@@ -103,6 +103,13 @@ _TABLE = {
     "auto_aug.core": Stand("pipeline.auto_aug.core"),
     "auto_aug.core.decorator": Stand(names=_from("pipeline.auto_aug.core", "augmentation")),
     "auto_aug.core.policy": Stand(names=_from("pipeline.auto_aug.core", "Policy")),
+    "_autograph": Stand(
+        names={
+            "do_not_convert": "pipeline._definition.conditional:do_not_convert",
+            "is_autograph_artifact": "pipeline._definition.conditional:is_converted",
+        }
+    ),
+    "_conditionals": Stand("pipeline._graph.conditions"),
     "auto_aug.rand_augment": Stand(
         "pipeline.auto_aug.rand_augment", names=_from("pipeline.auto_aug.core", "signed_bin")
     ),

@@ -3,7 +3,6 @@
 from pipeline._catalog.aliases import register_aliases
 from pipeline._declaration.registry import all_schemas
 from pipeline._operator_api.functions import fill_namespace, make_class, make_function
-from pipeline._operator_api.schema_names import class_name
 from pipeline._operators.arrays import (
     arithmetic,
     cast,
@@ -25,45 +24,96 @@ from pipeline._operators.arrays import (
     reductions,
     reinterpret,
     reshape,
+    sequence_rearrange,
     shapes,
+    split,
     squeeze,
     subscript,
     table_row,
     transpose,
+    truth,
     zeros,
 )
-from pipeline._operators.boxes import bb_flip, coord_flip, coord_transform, random_bbox_crop, transforms
+from pipeline._operators.audio import (
+    audio_resample,
+    mel_filter_bank,
+    mfcc,
+    nonsilent_region,
+    power_spectrum,
+    preemphasis_filter,
+    spectrogram,
+    to_decibels,
+)
+from pipeline._operators.boxes import (
+    bb_flip,
+    bbox_paste,
+    box_encoder,
+    coord_flip,
+    coord_transform,
+    random_bbox_crop,
+    random_mask_pixel,
+    random_object_bbox,
+    select_masks,
+    ssd_random_crop,
+    transforms,
+)
 from pipeline._operators.color import (
     brightness_contrast,
+    clahe,
     color_space_conversion,
     color_twist_hsv,
+    debayer,
     equalize,
     lookup_table,
 )
+from pipeline._operators.decoding import audio as audio_decoder
+from pipeline._operators.decoding import dump_image, inflate, inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import image as image_decoder
-from pipeline._operators.decoding import inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import video as video_decoder
-from pipeline._operators.effects import erase, filter, gaussian_blur, jpeg_compression_distortion, noise
+from pipeline._operators.effects import (
+    erase,
+    filter,
+    gaussian_blur,
+    grid_mask,
+    jpeg_compression_distortion,
+    laplacian,
+    median_blur,
+    morphology,
+    noise,
+)
 from pipeline._operators.geometry import (
+    bbox_rotate,
     crop,
     crop_mirror_normalize,
+    displacements,
     flip,
+    multi_paste,
     pad,
     paste,
     random_crop_generator,
     random_resized_crop,
+    remap,
     resize,
     resize_crop_mirror,
+    roi_random_crop,
     rotate,
     slice,
+    tensor_resize,
     warp_affine,
+    warp_perspective,
 )
 from pipeline._operators.random import beta, choice, coin_flip, normal, uniform
 from pipeline._operators.user_code import external_source, nvidia_pipeline, python_function
+from pipeline._readers import caffe as caffe_reader
+from pipeline._readers import caffe2 as caffe2_reader
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
+from pipeline._readers import fits as fits_reader
+from pipeline._readers import mxnet as mxnet_reader
+from pipeline._readers import nemo_asr as nemo_asr_reader
 from pipeline._readers import numpy_files as numpy_reader
 from pipeline._readers import sequence as sequence_reader
+from pipeline._readers import tfrecord as tfrecord_reader
 from pipeline._readers import video as video_reader
 from pipeline._readers import video_experimental as experimental_video_reader
 from pipeline._readers import video_resize as video_resize_reader
@@ -72,12 +122,20 @@ from pipeline._readers import webdataset as webdataset_reader
 #: Modules whose import fills the registry.
 FAMILIES = (
     arithmetic,
+    audio_decoder,
+    audio_resample,
     bb_flip,
+    bbox_paste,
+    bbox_rotate,
     beta,
+    box_encoder,
     brightness_contrast,
+    caffe2_reader,
+    caffe_reader,
     cast,
     cat_stack,
     choice,
+    clahe,
     coco_reader,
     coin_flip,
     color_space_conversion,
@@ -90,6 +148,9 @@ FAMILIES = (
     copy_to_device,
     crop,
     crop_mirror_normalize,
+    debayer,
+    displacements,
+    dump_image,
     element_extract,
     equalize,
     erase,
@@ -98,17 +159,29 @@ FAMILIES = (
     external_source,
     file_reader,
     filter,
+    fits_reader,
     flip,
     full,
     gaussian_blur,
     get_property,
+    grid_mask,
     image_decoder,
+    inflate,
     inputs_video,
     io_file_read,
     jpeg_compression_distortion,
+    laplacian,
     lookup_table,
+    median_blur,
+    mel_filter_bank,
     merge,
+    mfcc,
+    morphology,
+    multi_paste,
+    mxnet_reader,
+    nemo_asr_reader,
     noise,
+    nonsilent_region,
     normal,
     normalize,
     numpy_file,
@@ -121,33 +194,49 @@ FAMILIES = (
     peek_image_shape,
     per_frame,
     permute_batch,
+    power_spectrum,
+    preemphasis_filter,
     python_function,
     random_bbox_crop,
     random_crop_generator,
+    random_mask_pixel,
+    random_object_bbox,
     random_resized_crop,
     reductions,
     reinterpret,
+    remap,
     reshape,
     resize,
     resize_crop_mirror,
+    roi_random_crop,
     rotate,
+    select_masks,
     sequence_reader,
+    sequence_rearrange,
     shapes,
     slice,
+    spectrogram,
+    split,
     squeeze,
+    ssd_random_crop,
     subscript,
     table_row,
+    tensor_resize,
+    tfrecord_reader,
+    to_decibels,
     transforms,
     transpose,
+    truth,
     uniform,
     video_decoder,
     video_reader,
     video_resize_reader,
     warp_affine,
+    warp_perspective,
     webdataset_reader,
     zeros,
 )
 
 register_aliases()
 
-__all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]
+__all__ = ["FAMILIES", "all_schemas", "fill_namespace", "make_class", "make_function"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -63,7 +64,10 @@ class Argument:
         doc: documentation, with units.
         default: default value; `REQUIRED` if there is none.
         per_sample: whether the argument accepts a `DataNode` with one value per sample.
-        choices: allowed values of a string; empty if all strings are allowed.
+        choices: allowed values of a string, in any case; empty if all strings are allowed.
+        unknown: start of the error for another string, in DALI's words, with ``{}`` for the string.
+        replaced_by: argument that this one is the deprecated name of; empty if it isn't one.
+        deprecated: warning for users of the argument; empty for no warning.
     """
 
     name: str
@@ -72,6 +76,19 @@ class Argument:
     default: Any = None
     per_sample: bool = False
     choices: tuple[str, ...] = ()
+    unknown: str = ""
+    replaced_by: str = ""
+    deprecated: str = ""
+
+    @property
+    def warning(self) -> str:
+        """The warning for users of the argument, in DALI's words; empty for no warning."""
+        if self.replaced_by:
+            return (
+                f"The argument `{self.name}` is a deprecated alias for `{self.replaced_by}`. "
+                f"Use `{self.replaced_by}` instead."
+            )
+        return self.deprecated
 
     def check(self, value: Any) -> Any:
         """Return a constant value in normal form: Python numbers, tuples, enum members.
@@ -87,12 +104,11 @@ class Argument:
         if self.kind in (Kind.STRING, Kind.LAYOUT):
             return self._check_string(value)
         if self.kind is Kind.STRINGS:
-            items = (value,) if isinstance(value, str) else value
+            items = (value,) if isinstance(value, str | os.PathLike) else value
             return tuple(self._check_string(item) for item in self._sequence(items))
         if self.kind in (Kind.INTS, Kind.FLOATS):
             convert = self._check_int if self.kind is Kind.INTS else self._check_float
-            scalar = isinstance(value, int | float | np.number | np.bool_)
-            return tuple(convert(item) for item in ((value,) if scalar else self._sequence(value)))
+            return tuple(convert(item) for item in ((value,) if _is_number(value) else self._sequence(value)))
         if self.kind is Kind.BOOL:
             return bool(self._check_int(value))
         return self._check_int(value) if self.kind is Kind.INT else self._check_float(value)
@@ -106,7 +122,7 @@ class Argument:
     def _sequence(self, value: Any) -> list[Any]:
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
             raise self._refuse(value)
-        return list(np.asarray(value).ravel()) if isinstance(value, np.ndarray) else list(value)
+        return list(np.asarray(value).ravel()) if hasattr(value, "__array__") else list(value)
 
     def _check_enum(self, value: Any) -> Any:
         enum = _ENUMS[self.kind]
@@ -120,25 +136,49 @@ class Argument:
         raise self._refuse(value)
 
     def _check_string(self, value: Any) -> str:
-        if not isinstance(value, str):
+        if isinstance(value, os.PathLike) and not self.choices:
+            value = os.fsdecode(value)
+        if not isinstance(value, str) and not self.unknown:
             raise self._refuse(value)
-        if self.choices and value not in self.choices:
+        if not self.choices or value in self.choices:
+            return str(value)
+        if str(value).lower() in self.choices:
+            return str(value).lower()
+        if self.unknown:
             raise ArgumentValueError(
-                f"argument {self.name!r} must be one of {', '.join(map(repr, self.choices))}, not {value!r}"
+                f"{self.unknown.format(value)} Argument {self.name!r} must be one of {self._listed}"
             )
-        return value
+        raise ArgumentValueError(f"argument {self.name!r} must be one of {self._listed}, not {value!r}")
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(map(repr, self.choices))
 
     def _check_int(self, value: Any) -> int:
-        if isinstance(value, int | np.integer | np.bool_):
-            return int(value)
-        if isinstance(value, float | np.floating) and float(value).is_integer():
-            return int(value)
+        number = _as_number(value)
+        if isinstance(number, int | np.integer | np.bool_):
+            return int(number)
+        if isinstance(number, float | np.floating) and float(number).is_integer():
+            return int(number)
         raise self._refuse(value)
 
     def _check_float(self, value: Any) -> float:
-        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
-            return float(value)
+        number = _as_number(value)
+        if isinstance(number, int | float | np.number | np.bool_) and not isinstance(number, np.complexfloating):
+            return float(number)
         raise self._refuse(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number | np.bool_) or getattr(value, "shape", None) == ()
+
+
+def _as_number(value: Any) -> Any:
+    """Return an array or tensor with one element as a number, and any other value unchanged."""
+    if isinstance(value, np.generic) or not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    return array.item() if array.size == 1 and array.dtype.kind in "biuf" else value
 
 
 @dataclass(frozen=True)
@@ -188,6 +228,9 @@ class OperatorSchema:
         keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
         function: handwritten function of `fn`, for calls that do more than add one operator.
         alias_of: operator that this name is an alias of; the function adds that operator to the graph.
+        class_parameters: arguments that the class in `ops` also accepts by position, with the class's defaults.
+        deprecated: the end of the warning for users of a deprecated name, such as " Use `...` instead."; None for a
+            name that isn't deprecated.
     """
 
     name: str
@@ -207,6 +250,8 @@ class OperatorSchema:
     keeps_order: bool = True
     function: Callable[..., Any] | None = None
     alias_of: str | None = None
+    class_parameters: tuple[tuple[str, Any], ...] = ()
+    deprecated: str | None = None
 
     @property
     def display(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pipeline._graph import conditions
 from pipeline.errors import GraphError
 
-__all__ = ["called", "convert", "do_not_convert"]
+__all__ = ["called", "convert", "do_not_convert", "is_converted"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -89,6 +89,11 @@ def called(function: Any) -> Any:
     return _converted[function]
 
 
+def is_converted(function: Any) -> bool:
+    """Return whether a function is a converted copy of a user's function, or was defined in one."""
+    return getattr(function, "__code__", None) in _CODES
+
+
 class _Runtime:
     """The functions that rewritten code calls."""
 
@@ -96,7 +101,9 @@ class _Runtime:
     any_of = staticmethod(conditions.any_of)
     call = staticmethod(called)
     choose = staticmethod(conditions.choose)
+    compare = staticmethod(conditions.compare)
     current = staticmethod(conditions.current)
+    is_unusable = staticmethod(conditions.is_unusable)
     negate = staticmethod(conditions.negate)
     run_if = staticmethod(conditions.run_if)
 
@@ -154,6 +161,16 @@ class _Rewriter(ast.NodeTransformer):
         name = "all_of" if isinstance(node.op, ast.And) else "any_of"
         return _call(name, [_lambda(value) for value in node.values], node)
 
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1 or _escapes(node):
+            return self.generic_visit(node)
+        self.generic_visit(node)
+        pairs: list[ast.expr] = [
+            ast.Tuple([ast.Constant(type(op).__name__), _lambda(operand)], ast.Load())
+            for op, operand in zip(node.ops, node.comparators, strict=True)
+        ]
+        return _call("compare", [node.left, *pairs], node)
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
         return _call("negate", [node.operand], node) if isinstance(node.op, ast.Not) else node
@@ -191,24 +208,38 @@ class _Rewriter(ast.NodeTransformer):
     def _assigning(self, node: ast.If) -> list[ast.stmt]:
         """Rewrite an `if` that assigns to variables: its branches become functions that take and return them."""
         names = sorted(_assigned([*node.body, *node.orelse]))
-        variables = ast.Tuple([_load(name) for name in names], ast.Load())
-        branches, calls = self._branches(node, names, [ast.Return(variables)])
+        parts = {
+            f"{_PREFIX}part_{self._count + 1}_{number}": text
+            for number, text in enumerate(sorted(_assigned_parts([*node.body, *node.orelse], names)))
+        }
+        variables: list[ast.expr] = [_load(name) for name in names]
+        variables += [_current(text, _expression(text), node) for text in parts.values()]
+        end: list[ast.stmt] = [ast.Return(ast.Tuple(variables, ast.Load()))]
+        begin = [statement for name, text in parts.items() for statement in _restored(text, name)]
+        branches, calls = self._branches(node, [*names, *parts], begin, end, parts)
         value = _call("run_if", calls, node)
-        target: ast.stmt = ast.Expr(value)
-        if names:
-            target = ast.Assign([ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())], value)
-        return [*branches, ast.copy_location(target, node)]
+        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in (*names, *parts)]
+        target: ast.stmt = ast.Assign([ast.Tuple(targets, ast.Store())], value) if targets else ast.Expr(value)
+        after = copy.deepcopy(begin)
+        return [*branches, *(ast.copy_location(each, node) for each in (target, *after))]
 
     def _returning(self, node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
         """Rewrite an `if` that returns: the statements after it become the end of the branches that don't return."""
         node.body = node.body if _ends(node.body) else [*node.body, *rest]
         node.orelse = node.orelse if _ends(node.orelse) else [*node.orelse, *copy.deepcopy(rest)]
         names = sorted(_assigned([*node.body, *node.orelse]))
-        branches, calls = self._branches(node, names, [])
+        branches, calls = self._branches(node, names, [], [], {})
         calls[3] = ast.Tuple([], ast.Load())  # the branches return the result of the function
         return [*branches, ast.copy_location(ast.Return(_call("run_if", calls, node)), node)]
 
-    def _branches(self, node: ast.If, names: list[str], end: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.expr]]:
+    def _branches(
+        self,
+        node: ast.If,
+        names: list[str],
+        begin: list[ast.stmt],
+        end: list[ast.stmt],
+        parts: dict[str, str],
+    ) -> tuple[list[ast.stmt], list[ast.expr]]:
         self._count += 1
         test = self.visit(node.test)
         functions: list[ast.stmt] = []
@@ -216,12 +247,13 @@ class _Rewriter(ast.NodeTransformer):
         for kind, statements in (("then", node.body), ("otherwise", node.orelse)):
             name = f"{_PREFIX}{kind}_{self._count}"
             parameters = [ast.arg(each) for each in names]
-            body = [*(self._block(statements) or [ast.Pass()]), *copy.deepcopy(end)]
+            body = [*copy.deepcopy(begin), *(self._block(statements) or [ast.Pass()]), *copy.deepcopy(end)]
             functions.append(ast.copy_location(_function(name, parameters, body), node))
             calls.append(_load(name))
-        values: list[ast.expr] = [_call("current", [ast.Constant(each), _lambda(_load(each))], node) for each in names]
+        shown = [parts.get(each, each) for each in names]
+        values: list[ast.expr] = [_current(each, _expression(each), node) for each in shown]
         calls += [
-            ast.Tuple([ast.Constant(each) for each in names], ast.Load()),
+            ast.Tuple([ast.Constant(each) for each in shown], ast.Load()),
             ast.Tuple(values, ast.Load()),
         ]
         return functions, calls
@@ -229,6 +261,27 @@ class _Rewriter(ast.NodeTransformer):
 
 def _load(name: str) -> ast.expr:
     return ast.Name(name, ast.Load())
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _current(text: str, expression: ast.expr, where: ast.AST) -> ast.expr:
+    return _call("current", [ast.Constant(text), _lambda(expression)], where)
+
+
+def _restored(text: str, name: str) -> list[ast.stmt]:
+    """Return statements that give an attribute or an item the value of a variable, or delete it if there is none."""
+    return ast.parse(
+        f"if {_PREFIX}.is_unusable({name}):\n"
+        f"    try:\n"
+        f"        del {text}\n"
+        f"    except (AttributeError, LookupError, TypeError):\n"
+        f"        pass\n"
+        f"else:\n"
+        f"    {text} = {name}\n"
+    ).body
 
 
 def _lambda(body: ast.expr) -> ast.expr:
@@ -269,6 +322,27 @@ def _assigned(statements: list[ast.stmt]) -> set[str]:
         elif isinstance(node, ast.ExceptHandler) and node.name:
             names.add(node.name)
     return names
+
+
+def _assigned_parts(statements: list[ast.stmt], names: Iterable[str]) -> set[str]:
+    """Return the attributes and items that statements assign to, such as ``model.size`` and ``sizes["a"]``.
+
+    Only those of variables that the statements don't assign to, with constants and such variables as indices.
+    """
+    local = set(names)
+    found: set[str] = set()
+    for node in _walk(statements):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            simple = all(
+                isinstance(
+                    each, ast.Attribute | ast.Subscript | ast.Constant | ast.expr_context | ast.UnaryOp | ast.USub
+                )
+                or (isinstance(each, ast.Name) and each.id not in local)
+                for each in ast.walk(node)
+            )
+            if simple:
+                found.add(ast.unparse(node))
+    return found
 
 
 def _returns(node: ast.If) -> bool:

@@ -46,7 +46,7 @@ def warn_of_move(moved: MovedGraph, title: str, device_id: int | None) -> None:
     """
     name = title.removesuffix(".define_graph")
     ignored = "" if device_id in (None, -1) else f"\n  ignored: device_id={device_id}"
-    at = SourceLocation.of_caller()
+    at = SourceLocation.from_caller()
     message = f"the pipeline{name and ' '}{name} is declared for a GPU, but runs on the CPU as requested:"
     warnings.warn_explicit(message + ignored + moved.report(), RuntimeWarning, at.file or "<unknown>", at.line)
 

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from pipeline._definition.conditional import convert
+from pipeline._definition.debug_pipeline import DebugPipeline
 from pipeline._definition.pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError
 
 __all__ = ["pipeline_def"]
 
-_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"} | {"enable_conditionals"}
+_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"} | {
+    "debug",
+    "enable_conditionals",
+}
 
 
 @overload
@@ -28,9 +32,10 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     Args:
         fn: function that calls operators and returns the outputs of the pipeline. Its own parameters win over
             parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
-        **pipeline_kwargs: arguments of `Pipeline`, and `enable_conditionals`: whether `if`, `and`, `or` and `not`
-            work on data nodes, in this function and in the functions that it calls. The caller of the decorated
-            function may override these arguments.
+        **pipeline_kwargs: arguments of `Pipeline`, and two more. `enable_conditionals`: whether `if`, `and`, `or` and
+            `not` work on data nodes, in this function and in the functions that it calls. `debug`: whether to call
+            `fn` for every batch and run each operator when it is called; then nodes have a method `get`, which returns
+            their data. The caller of the decorated function may override these arguments.
 
     Returns:
         A function that takes the arguments of `fn` and those of `Pipeline`.
@@ -68,12 +73,16 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         pipeline_arguments = {name: value for name, value in kwargs.items() if name not in own}
         _check_known(pipeline_arguments, fn.__qualname__)
         arguments = {**pipeline_kwargs, **pipeline_arguments}
-        describe = convert(fn) if arguments.pop("enable_conditionals", False) else fn
+        conditional = bool(arguments.pop("enable_conditionals", False))
+        describe = convert(fn) if conditional else fn
+        if arguments.pop("debug", False):
+            return DebugPipeline(functools.partial(describe, *args, **graph_arguments), fn, conditional, **arguments)
         pipe = Pipeline(**arguments)
         with pipe._internals.builder as builder:
             builder.set_returned(describe(*args, **graph_arguments), fn)
         return pipe
 
+    vars(create)["_is_pipeline_def"] = True  # as in DALI
     return create
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.on_cpu import MovedGraph, move_to_cpu
 from pipeline._operators.decoding.input_parts import split_video
-from pipeline.errors import GraphError, PipelineError
+from pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 
 if TYPE_CHECKING:
     from pipeline._definition.pipeline import Pipeline
@@ -51,7 +52,8 @@ class PipelineInternals:
         self.builder = GraphBuilder(owner=weakref.ref(pipeline))
         self.checks_api = True
         self._moved: MovedGraph | None = None
-        self._api: str | None = None  # "run" or "schedule": the first one used
+        self._api: str | None = None  # the first way of running batches that the user chose
+        self._iterator_api = ""  # the way of an iterator while it calls the pipeline's methods
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
         self._sources: SourceGroup | None = None
         self._runner: Runner | None = None
@@ -96,6 +98,8 @@ class PipelineInternals:
         Raises:
             GraphError: the graph is already described; the message begins with `caller`.
         """
+        if not callable(define_graph):
+            raise ArgumentTypeError(f"define_graph must be callable, not {type(define_graph).__name__}")
         self.builder.refuse_described(caller)
         self.builder.describe(define_graph)
 
@@ -166,6 +170,8 @@ class PipelineInternals:
             self.describe(define_graph, "build(define_graph=...)")
         self.start_workers()
         assert self._sources is not None
+        if self.arguments.enable_checkpointing:
+            self._sources.warn_about_checkpoints()
         try:
             runner = Runner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
             self._close_by(runner.close)
@@ -195,16 +201,28 @@ class PipelineInternals:
                 inputs.feed(name, chunk)
 
     def use_api(self, api: str) -> None:
-        """Record which way of running batches the user chose, "run" or "schedule".
+        """Record which way of running batches the user chose: "BASIC", "SCHEDULED" or "ITERATOR".
 
         Raises:
-            PipelineError: the user chose the other one before: each would take batches that the other scheduled.
+            PipelineError: the user chose another one before: each would take batches that the other scheduled.
         """
+        api = self._iterator_api or api
         if self.checks_api and self._api not in (None, api):
             raise PipelineError(
-                "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
+                f"Mixing pipeline API type. Currently used: PipelineAPIType.{self._api}, but trying to use "
+                f"PipelineAPIType.{api}: run() can't be mixed with schedule_run(), share_outputs() and "
+                "release_outputs() on one pipeline, nor with an iterator"
             )
         self._api = api
+
+    @contextmanager
+    def used_by_iterator(self) -> Iterator[None]:
+        """Let calls of the pipeline's methods within a block be those of an iterator."""
+        self._iterator_api = "ITERATOR"
+        try:
+            yield
+        finally:
+            self._iterator_api = ""
 
     def close(self) -> None:
         """End all threads and worker processes, and free the device."""

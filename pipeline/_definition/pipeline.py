@@ -222,7 +222,7 @@ class Pipeline(PipelineProperties):
         Raises:
             OperatorError: an operator failed; the pipeline continues with the next batch.
         """
-        self._internals.use_api("run")
+        self._internals.use_api("BASIC")
 
         def feed() -> None:
             for name, data in inputs.items():
@@ -236,7 +236,7 @@ class Pipeline(PipelineProperties):
         Raises:
             MissingInputError: an input has no data.
         """
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         self._internals.runner.schedule()
 
     def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
@@ -249,12 +249,12 @@ class Pipeline(PipelineProperties):
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
         return waited_by(cuda_stream, self._internals.runner.take())
 
     def release_outputs(self) -> None:
         """Declare that outputs aren't used any more. Not necessary: dropping them frees their buffers."""
-        self._internals.use_api("schedule")
+        self._internals.use_api("SCHEDULED")
 
     def outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
         """Wait for the oldest batch and return its outputs. Has the arguments and errors of `share_outputs`."""
@@ -323,19 +323,22 @@ class Pipeline(PipelineProperties):
 
         Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
         callable source is called with the next index. An iterable source is read again up to its position, so it must
-        yield the same items. Data that was fed isn't included.
+        yield the same items. A callable without an argument starts from its beginning; data that was fed isn't
+        included.
 
         Args:
             filename: a file to write the checkpoint to, in addition.
             notes: numbers to store; the new pipeline returns them as `checkpoint_notes`.
 
         Raises:
-            PipelineError: the pipeline was created without ``enable_checkpointing=True``.
-            SerializationError: a source can't resume elsewhere.
+            ArgumentValueError: the pipeline was created without ``enable_checkpointing=True``.
         """
         arguments = self._internals.arguments
         if not arguments.enable_checkpointing:
-            raise PipelineError("checkpoint() needs a pipeline that was created with enable_checkpointing=True")
+            raise ArgumentValueError(
+                "Cannot access checkpoints with checkpointing disabled: checkpoint() needs a pipeline that was created "
+                "with enable_checkpointing=True"
+            )
         data = Checkpoint(arguments.drawn_seed, self._internals.runner.position, notes or {}).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)

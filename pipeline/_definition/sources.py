@@ -13,8 +13,9 @@ from pipeline._external_source.parallel.source import ParallelSource
 from pipeline._external_source.source import SerialSource, Source
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import Graph, GraphNode
+from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
-from pipeline.errors import InputError, SerializationError
+from pipeline.errors import InputError
 from pipeline.types import BatchInfo
 
 __all__ = ["SourceGroup"]
@@ -117,23 +118,25 @@ class SourceGroup:
         return batches
 
     def positions(self, epoch: int) -> dict[str, int]:
-        """Return each source's position in its pass, in an epoch, by operator: for a checkpoint.
+        """Return each iterable source's position in its pass, in an epoch, by operator: for a checkpoint."""
+        return {each.nodes[0].name: each.source.position(epoch) for each in self._members if each.spec.iterable}
 
-        Raises:
-            SerializationError: a source can't resume elsewhere: it is called without an argument, so its next data is
-                unknown, or it is an iterator that can't restart.
-        """
-        positions = {}
+    def warn_about_checkpoints(self) -> None:
+        """Warn about each source whose state a checkpoint can't contain. DALI's warning begins with the same words."""
         for member in self._members:
-            spec = member.spec
-            if not spec.iterable and not spec.takes_info:
-                raise SerializationError(
-                    f"{member.nodes[0].display}: the source {spec.display} can't be part of a checkpoint, because it "
-                    f"is called without an argument; let it take a SampleInfo, a BatchInfo or the number of the "
-                    f"iteration\n  at {member.nodes[0].location}"
-                )
-            positions[member.nodes[0].name] = member.source.position(epoch)
-        return positions
+            if member.spec.numbered:
+                continue
+            node = member.nodes[0]
+            resumed = (
+                "After a checkpoint, it is read again up to its position, so it must return the same items"
+                if member.spec.iterable
+                else "After a checkpoint, it starts from its beginning"
+            )
+            warn_caller(
+                f"DALI doesn't capture state of such 'source'. {resumed}: {member.spec.display} of {node.display}. A "
+                "source that takes a SampleInfo, a BatchInfo or the number of the iteration continues exactly"
+                + (f"\n  at {node.location}" if node.location.line else "")
+            )
 
     def skip(self, positions: Mapping[str, int], epoch: int) -> None:
         """Resume at positions that `positions` returned, in an epoch."""

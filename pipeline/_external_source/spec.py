@@ -11,7 +11,13 @@ from typing import Any
 from pipeline._ipc.pickling import display_name
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Cycle", "SourceOutput", "SourceSpec", "describe_source"]
+__all__ = ["ONLY_PARALLEL", "Cycle", "SourceOutput", "SourceSpec", "describe_source"]
+
+# Errors begin with DALI's words.
+_WRONG_SOURCE = "The `source` must be callable, iterable or a parameterless generator function"
+ONLY_PARALLEL = (
+    "The argument `prefetch_queue_depth` is valid only for parallel external sources (when ``parallel`` is True)"
+)
 
 
 class Cycle(Enum):
@@ -55,6 +61,11 @@ class SourceSpec:
         """Return an iterator over the source, from its start if possible."""
         source = self.source
         return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each request says which data it needs, so that the source has no state that a checkpoint needs."""
+        return not self.iterable and self.takes_info
 
     @property
     def display(self) -> str:
@@ -101,11 +112,15 @@ def describe_source(
     if cycle is not None and not iterable:
         raise ArgumentValueError("argument 'cycle' needs an iterable source, but this one is a callable")
     if policy is not Cycle.NO and isinstance(source, Generator):
-        raise ArgumentTypeError("a generator can't start again: pass the generator function as source")
+        raise ArgumentTypeError(
+            "Cannot cycle through a generator - if the generator is a result of calling a generator function, pass "
+            "that "
+            "function instead as `source`"
+        )
     if parallel:
         _check_parallel(iterable, takes_info, batch)
     elif prefetch_queue_depth is not None:
-        raise ArgumentValueError("argument 'prefetch_queue_depth' of a source needs parallel=True")
+        raise ArgumentValueError(ONLY_PARALLEL)
     depth = 1 if prefetch_queue_depth is None else prefetch_queue_depth
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise ArgumentValueError(f"argument 'prefetch_queue_depth' must be 1 or more, not {depth!r}")
@@ -125,19 +140,17 @@ def describe_source(
 def _is_iterated(source: Any) -> bool:
     if isinstance(source, type):  # an iterator class: each pass creates an instance
         if not issubclass(source, Iterable):
-            raise ArgumentTypeError(f"the source {source.__qualname__} is a class that isn't iterable")
+            raise ArgumentTypeError(f"{_WRONG_SOURCE}, but {source.__qualname__} is a class that isn't iterable")
         return True
     if isinstance(source, Iterable):
         return True
     if not callable(source):
-        raise ArgumentTypeError(
-            f"a source must be callable, iterable or a generator function, not {type(source).__name__}"
-        )
+        raise ArgumentTypeError(f"{_WRONG_SOURCE}, not {type(source).__name__}")
     call = source if inspect.isroutine(source) else type(source).__call__
     if not (inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(call)):
         return False
     if _required(source):
-        raise ArgumentTypeError("a generator function can't have parameters if it is a source")
+        raise ArgumentTypeError(f"{_WRONG_SOURCE}, but this generator function has parameters")
     return True
 
 
@@ -161,8 +174,8 @@ def _takes_info(source: Callable[..., Any]) -> bool:
     refused += [each for each in parameters if each.kind is kinds.VAR_POSITIONAL]
     if refused:
         raise ArgumentTypeError(
-            "a callable source takes no argument, or one argument that identifies the requested sample or batch; the "
-            f"parameter {str(refused[0])!r} is one too many"
+            "The `source` callable must accept either 0 or 1 positional arguments to indicate whether it accepts the "
+            f"batch or sample indexing information; the parameter {str(refused[0])!r} is one too many"
         )
     return bool(positional)
 
@@ -174,18 +187,20 @@ def _cycle(cycle: Any) -> Cycle:
         return Cycle(cycle)
     except ValueError:
         raise ArgumentValueError(
-            f'argument \'cycle\' must be "no" (or False), "quiet" (or True) or "raise", not {cycle!r}'
+            f'Invalid value {cycle!r} for the argument `cycle`. Valid values are "no" (or False), "quiet" (or True), '
+            '"raise"'
         ) from None
 
 
 def _check_parallel(iterable: bool, takes_info: bool, batch: bool) -> None:
     if iterable and not batch:
         raise ArgumentTypeError(
-            "parallel=True: an iterable returns its items in order, so several workers can't read single samples from "
-            "it: let it return batches (batch=True), or pass a callable that takes a SampleInfo"
+            "Parallel external source with an iterable must be run in a batch mode: several workers can't read single "
+            "samples in order. Let it return batches (batch=True), or pass a callable that takes a SampleInfo"
         )
     if not iterable and not takes_info:
         raise ArgumentTypeError(
-            "parallel=True: the source must take one argument that identifies the request: a SampleInfo "
-            "(batch=False), or the number of the iteration or a BatchInfo (batch=True)"
+            "Callable passed to External Source in parallel mode (when `parallel=True`) must accept exactly one "
+            "argument: "
+            "a SampleInfo (batch=False), or the number of the iteration or a BatchInfo (batch=True)"
         )

@@ -40,7 +40,8 @@ def branch(selector: DataNode, value: int) -> Iterator[None]:
         value: the value that selects the branch.
     """
     before = _STACK.branch
-    _STACK.branch = (*before, (selector, value))
+    own = () if selector.source is None else selector.source.branch
+    _STACK.branch = (*(own if len(own) > len(before) else before), (selector, value))
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline._graph.constants import is_constant
 from pipeline._graph.current import pop_builder, push_builder
 from pipeline._graph.graph import Graph, calls_behind, check_pipelines
 from pipeline._graph.location import SourceLocation
@@ -100,6 +101,19 @@ class GraphBuilder:
         """Keep an operator in the graph, even if no output needs it."""
         self._preserved.append(call)
 
+    def finish_call(self, call: OperatorCall, nodes: tuple[DataNode, ...]) -> tuple[DataNode, ...]:
+        """Return the outputs of a call that was added to the graph. Debug mode, which runs it, returns other nodes."""
+        return nodes
+
+    def convert(self, value: Any, label: str) -> DataNode | None:
+        """Return a node for a value that only debug mode accepts as an input, such as a batch; None for others.
+
+        Args:
+            value: the value.
+            label: start of error messages.
+        """
+        return None
+
     def declare_input(self, call: OperatorCall) -> None:
         """Record the declaration of an input."""
         self._declared.append(call)
@@ -133,7 +147,9 @@ class GraphBuilder:
         """Return the error for a name that isn't that of an input to feed. It says why."""
         graph = self.freeze()
         if any(node.name == name for node in graph.inputs):
-            return InputError(f"{name!r} can't be fed: it has a source")
+            return InputError(
+                f"Cannot use `feed_input` on the external source {name!r} with a `source` argument specified."
+            )
         if name in self.unused_inputs:
             at = self.unused_inputs[name]
             return UnknownInputError(
@@ -164,8 +180,12 @@ class GraphBuilder:
 def _output(number: int, value: Any) -> DataNode:
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
         raise ArgumentTypeError(
-            f"output {number} is a {type(value).__name__} of data nodes, which isn't an output: return each of them as "
-            f"one (*nodes)"
+            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`: it is a "
+            f"{type(value).__name__}; return each node as an output (*nodes)"
+        )
+    if not is_constant(value) and not isinstance(value, DataNode) and not hasattr(type(value), "why_no_node"):
+        raise ArgumentTypeError(
+            f"Illegal output type. The output {number} is a `{type(value)}`, but must be a `DataNode` or a constant"
         )
     return as_node(value, f"output {number}")
 

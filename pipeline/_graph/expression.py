@@ -136,7 +136,7 @@ class Expression(ABC):
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a DataNode has no truth value while the graph is described: pass enable_conditionals=True to pipeline_def "
-            "for `if`, `and`, `or` and `not` on data nodes (`while` isn't supported), or use arithmetic to choose "
-            "between values"
+            '"DataNode" was used in conditional context: it has no truth value while the graph is described. To use '
+            "conditional execution via `if` statements you need to specify `enable_conditionals=True` in "
+            "`@nvidia.dali.pipeline_def` decorator; it applies to `and`, `or` and `not`, too, but not to `while`"
         )

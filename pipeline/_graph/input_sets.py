@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
-from pipeline._graph.location import SourceLocation
+from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline._graph.nodes import DataNode, OperatorCall, apply_operator, explained
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 
@@ -15,18 +16,30 @@ __all__ = ["call_operator"]
 Outputs = DataNode | tuple[DataNode, ...] | None
 
 
-def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
+def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any], path: str = "") -> Any:
     """Add an operator to the graph, once for each set of inputs. A list of nodes as an input has a node for each set.
 
     All sets have the same arguments and the same random numbers: an image and its mask are cropped alike. The first of
     these operators has the name that the user passed.
 
+    Args:
+        schema: the operator, or a deprecated name of it.
+        inputs: positional inputs.
+        arguments: keyword arguments.
+        path: name by which the user called the operator; "fn." and its name by default.
+
     Returns:
-        The result of the operator. With several sets, a list of results; with several outputs, a list for each output.
+        The result of the operator: a list if it has several outputs. With several sets, a list of results; with several
+        outputs, a list for each output.
 
     Raises:
         GraphError: a call doesn't match the declaration; the message names the operator and the user's line.
     """
+    if schema.deprecated is not None:
+        name = f"nvidia.dali.{path or f'fn.{schema.name}'}"
+        warn_caller(f"WARNING: `{name}` is now deprecated.{schema.deprecated}", DeprecationWarning)
+    if schema.alias_of is not None:
+        schema = lookup(schema.alias_of)
     try:
         sets = [tuple(inputs)] if schema.side_effects else _split(inputs)
     except GraphError as error:
@@ -40,7 +53,7 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
             first = _call(results[0])
             keywords.pop("name", None)
     if len(results) == 1:
-        return results[0]
+        return list(results[0]) if isinstance(results[0], tuple) else results[0]
     several = [each for each in results if isinstance(each, tuple)]
     return [list(output) for output in zip(*several, strict=True)] if several else results
 
@@ -54,7 +67,10 @@ def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
             lists.append(position)
     counts = {len(inputs[position]) for position in lists}
     if len(counts) > 1:
-        raise ArgumentValueError(f"inputs that are lists must have the same length, not {sorted(counts)}")
+        raise ArgumentValueError(
+            "All argument lists for Multiple Input Sets must have the same length, but these have the lengths "
+            f"{sorted(counts)}"
+        )
     return [
         tuple(value[number] if position in lists else value for position, value in enumerate(inputs))
         for number in range(counts.pop() if counts else 1)

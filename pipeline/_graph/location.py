@@ -5,11 +5,12 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-__all__ = ["SourceLocation"]
+__all__ = ["SourceLocation", "warn_caller"]
 
 # Frames of these packages are ours: the user's line is the first one outside.
 _OURS = tuple(
@@ -83,3 +84,11 @@ class SourceLocation:
         if not self.line:
             return ""
         return f"{self.file}:{self.line} in {self.function}" + (f": {self.text}" if self.text else "")
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user: the warning belongs to the innermost line of the call stack that isn't in these packages."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level + 1)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline._declaration.names import schema_name
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._graph.branches import Branch, current_branch, within
+from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
-from pipeline._graph.location import SourceLocation
+from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -24,12 +26,23 @@ from pipeline.errors import (
     GraphError,
     UnknownArgumentError,
 )
-from pipeline.types import Constant
+from pipeline.types import DALIDataType, ScalarConstant, set_constant_nodes
 
 if TYPE_CHECKING:
     from pipeline._graph.builder import GraphBuilder
 
-__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
+__all__ = [
+    "DataNode",
+    "OperatorCall",
+    "apply_operator",
+    "as_node",
+    "check_call",
+    "check_names",
+    "check_repeated",
+    "combine",
+    "constant_node",
+    "explained",
+]
 
 _ORDER = itertools.count()
 
@@ -47,6 +60,7 @@ class OperatorCall:
         argument_inputs: arguments that have one value per sample.
         location: the user's line.
         branch: branch that contains it.
+        split: whether `fn._conditional.split` put it into this branch, and not the place of the call.
         twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
         builder: builder that was current, or None.
         order: position among all calls of this process.
@@ -60,6 +74,7 @@ class OperatorCall:
     argument_inputs: Mapping[str, DataNode]
     location: SourceLocation
     branch: Branch = ()
+    split: bool = False
     twin: OperatorCall | None = None
     builder: weakref.ref[GraphBuilder] | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
@@ -80,6 +95,9 @@ class DataNode(Expression):
         device: "cpu" or "gpu".
         source: the operator call whose output it is.
         index: number of the output.
+
+    Attributes:
+        selector: the node with its truth values, by which `fn._conditional.split` splits batches; None before.
     """
 
     def __init__(self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0) -> None:
@@ -87,6 +105,7 @@ class DataNode(Expression):
         self.device = device
         self.source = source
         self.index = index
+        self.selector: DataNode | None = None
 
     def gpu(self) -> DataNode:
         """Return this batch on the GPU: a copy if it is on the CPU."""
@@ -115,7 +134,7 @@ class DataNode(Expression):
         return self.property("source_info", device=device)
 
     def _combine(self, operation: str, *operands: Any) -> DataNode:
-        return _single(apply_operator("arithmetic", operands, {"operation": operation}))
+        return combine(operation, operands)
 
     def _index(self, key: Any) -> DataNode:
         entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))
@@ -130,6 +149,15 @@ def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
     return node
 
 
+def combine(operation: str, operands: Sequence[Any]) -> DataNode:
+    """Return the node of an arithmetic operation. Single numbers of NumPy keep their dtypes."""
+    numbers = [
+        ScalarConstant(each) if isinstance(each, np.generic | np.ndarray) and not each.ndim else each
+        for each in operands
+    ]
+    return _single(apply_operator("arithmetic", numbers, {"operation": operation}))
+
+
 def as_node(value: Any, label: str) -> DataNode:
     """Turn a value into a data node: nodes stay, constants and arrays become constants of the graph.
 
@@ -142,19 +170,36 @@ def as_node(value: Any, label: str) -> DataNode:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
         )
-    if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
-        value = Constant(value)
-    if isinstance(value, Constant):
+    builder = current_builder()
+    node = None if builder is None else builder.convert(value, label)
+    if node is not None:
+        return node
+    if is_constant(value):
         try:
-            array = value.array()
-        except (GraphError, ValueError) as error:
-            kind = type(error) if isinstance(error, GraphError) else ArgumentTypeError
-            raise kind(f"{label}: {error}") from error
-        arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
-        return _single(apply_operator("constant_value", (), arguments))
+            return constant_node(value)
+        except GraphError as error:
+            raise type(error)(f"{label}: {error}") from error
     if hasattr(type(value), "why_no_node"):
-        raise ArgumentTypeError(f"{label}: {value.why_no_node()}")
+        why = value.why_no_node()
+        raise type(why)(f"{label}: {why}") if isinstance(why, GraphError) else why
     raise ArgumentTypeError(f"{label} must be a DataNode or a constant, not {type(value).__name__}")
+
+
+def constant_node(
+    value: Any,
+    dtype: DALIDataType | None = None,
+    shape: Any = None,
+    layout: str | None = None,
+    device: str | None = None,
+    name: str | None = None,
+) -> DataNode:
+    """Return the node of a constant. Has the arguments and the errors of `types.Constant`."""
+    array = constant_array(value, dtype, shape)
+    arguments = {"value": array, "layout": layout or None, "device": device or "cpu", "name": name}
+    return _single(apply_operator("constant_value", (), arguments))
+
+
+set_constant_nodes(constant_node)
 
 
 def apply_operator(
@@ -184,6 +229,8 @@ def apply_operator(
         builder.declare_input(call)
     if schema.side_effects or call.arguments.get("preserve"):
         _preserve(call)
+    if builder is not None:
+        nodes = builder.finish_call(call, nodes)
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes
@@ -222,42 +269,54 @@ def _check_call(
         passed.pop()
     if len(passed) < least or (len(passed) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
-        most = "any number of" if schema.variadic else str(len(schema.inputs))
-        count = most if most == str(least) else f"{least} to {most}"
-        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(passed)} given")
+        most = "any number of" if schema.variadic else len(schema.inputs)
+        raise ArgumentMismatchError(
+            f"the operator expects from {least} to {most} inputs, but received {len(passed)}; its inputs: {names}"
+        )
     nodes = [as_node(value, f"input {position}") for position, value in enumerate(passed)]
     device = _choose_device(schema, arguments.pop("device", None), nodes)
     nodes = [_moved(schema, device, position, node) for position, node in enumerate(nodes)]
 
     constants: dict[str, Any] = {}
     argument_inputs: dict[str, DataNode] = {}
-    for key, value in arguments.items():
+    for key, value in _renamed(schema, arguments).items():
         declared_argument = schema.argument(key)
-        if declared_argument is None:
-            known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
-            raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
+        assert declared_argument is not None
+        if hasattr(type(value), "why_no_node"):
+            raise value.why_no_node()
         if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
             value = as_node(value, f"argument {key!r}")  # one array for all samples
         if isinstance(value, DataNode):
             if not declared_argument.per_sample:
-                raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")
+                raise ArgumentTypeError(
+                    f"The argument `{key}` should not be a 'DataNode' but a constant: {declared_argument.kind.value}"
+                )
             if value.device != "cpu":
                 raise ArgumentValueError(
-                    f"argument {key!r} must be on the CPU, but this DataNode is on the GPU: add .cpu()"
+                    f"Invalid device \"gpu\" for argument '{key}'. Named arguments must be on CPU: add .cpu()"
                 )
             argument_inputs[key] = value
-        elif isinstance(value, Constant):
-            constants[key] = declared_argument.check(value.array().tolist())
+        elif isinstance(value, ScalarConstant):
+            constants[key] = declared_argument.check(value.value)
         elif value is not None:
             constants[key] = declared_argument.check(value)
-    for declared_argument in schema.arguments:
-        missing = declared_argument.name not in constants and declared_argument.name not in argument_inputs
-        if declared_argument.default is REQUIRED and missing:
-            raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
+    required = [each.name for each in schema.arguments if each.default is REQUIRED]
+    missing = [name for name in required if name not in constants and name not in argument_inputs]
+    if missing:
+        names = ", ".join(f'"{name}"' for name in missing)
+        raise ArgumentTypeError(
+            f'Not all required arguments were specified for op "{schema_name(schema.name)}". '
+            f"Please specify values for arguments: {names}"
+        )
     read = (*nodes, *argument_inputs.values())
-    branch = current_branch() if read else ()  # operators that read nothing run for all samples
-    if not schema.merges:
+    outer = current_branch()
+    if schema.merges:
+        branch = _split_branch(tuple(argument_inputs.values()), outer)
+    else:
+        # Operators that read nothing run for all samples, unless they depend on the number of samples.
+        branch = _split_branch(read, outer if read or not schema.keeps_order else ())
         _check_branch(read, branch)
+    split = schema.name == "split" or (bool(read) and len(branch) > len(outer))
     builder = current_builder()
     return OperatorCall(
         schema,
@@ -268,9 +327,66 @@ def _check_call(
         argument_inputs,
         location,
         branch,
+        split,
         twin,
         None if builder is None else weakref.ref(builder),
     )
+
+
+def _split_branch(read: Sequence[DataNode], branch: Branch) -> Branch:
+    """Return the branch of an operator: that of an input if `fn._conditional.split` split it, otherwise `branch`."""
+    for node in read:
+        call = node.source
+        if call is not None and call.split and len(call.branch) > len(branch) and within(call.branch, branch):
+            branch = call.branch
+    return branch
+
+
+def check_names(schema: OperatorSchema, arguments: Mapping[str, Any]) -> None:
+    """Check that an operator has arguments of these names.
+
+    Raises:
+        UnknownArgumentError: it doesn't have one of them.
+    """
+    unknown = [name for name in arguments if name not in ("device", "name") and schema.argument(name) is None]
+    if unknown:
+        raise explained(_unknown(schema, unknown[0]), schema, SourceLocation.from_caller())
+
+
+def check_repeated(schema: OperatorSchema, created: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    """Check that the call of an object of `ops` doesn't repeat arguments with which it was created.
+
+    Raises:
+        ArgumentValueError: it repeats one.
+    """
+    for name in called:
+        if name in created:
+            error = ArgumentValueError(f"The argument `{name}` was already specified in __init__.")
+            raise explained(error, schema, SourceLocation.from_caller())
+
+
+def _unknown(schema: OperatorSchema, name: str) -> UnknownArgumentError:
+    known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
+    return UnknownArgumentError(
+        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}". Its arguments are: {known}'
+    )
+
+
+def _renamed(schema: OperatorSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with new names in place of deprecated ones. Warns about deprecated arguments."""
+    result: dict[str, Any] = {}
+    for key, value in arguments.items():
+        declared = schema.argument(key)
+        if declared is None:
+            raise _unknown(schema, key)
+        if declared.warning and value is not None:
+            warn_caller(declared.warning, DeprecationWarning)
+        if declared.replaced_by and declared.replaced_by in arguments:
+            raise ArgumentTypeError(
+                f"got an unexpected '{key}' deprecated argument when '{declared.replaced_by}' was already provided"
+            )
+        result[declared.replaced_by or key] = value
+    return result
 
 
 def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
@@ -287,7 +403,7 @@ def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNod
         on_gpu = any(node.device == "gpu" for node in inputs)
         wanted = "gpu" if on_gpu and "gpu" in schema.devices else schema.devices[0]
     if wanted not in schema.devices:
-        raise ArgumentValueError(f"device must be one of {', '.join(schema.devices)}, not {wanted!r}")
+        raise ArgumentValueError(f'Unsupported device type: "{wanted}". It must be one of {", ".join(schema.devices)}')
     return str(wanted)
 
 
@@ -297,8 +413,8 @@ def _moved(schema: OperatorSchema, device: str, position: int, node: DataNode) -
         return node
     if device in ("cpu", "mixed") and node.device == "gpu" and schema.output_device is None:
         raise ArgumentValueError(
-            f"input {position} is on the GPU, but the operator runs on the {device} device: add .cpu() to the input "
-            "or choose device='gpu'"
+            f'The input {position} is stored on incompatible device "gpu". Valid device is "cpu": add .cpu() to the '
+            "input or choose device='gpu'"
         )
     return node.gpu() if device == "gpu" else node
 

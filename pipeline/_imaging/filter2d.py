@@ -29,6 +29,22 @@ class Border(IntEnum):
     CONSTANT = 4
 
 
+#: Borders by DALI's names for them.
+BORDERS = {
+    "reflect_101": Border.REFLECT_101,
+    "reflect101": Border.REFLECT_101,
+    "101": Border.REFLECT_101,
+    "reflect_1001": Border.REFLECT_1001,
+    "reflect1001": Border.REFLECT_1001,
+    "1001": Border.REFLECT_1001,
+    "reflect": Border.REFLECT_1001,
+    "wrap": Border.WRAP,
+    "clamp": Border.CLAMP,
+    "edge": Border.CLAMP,
+    "constant": Border.CONSTANT,
+    "pad": Border.CONSTANT,
+    "fill": Border.CONSTANT,
+}
 _KINDS = {
     Border.REFLECT_101: cv2.BORDER_REFLECT_101,
     Border.REFLECT_1001: cv2.BORDER_REFLECT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,34 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
+from pipeline._imaging.sampling import LARGEST, linear_at, nearest_at, outside, prepare_fill
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["prepare_fill", "warp_affine"]
+__all__ = ["warp_affine"]
 
 Array = npt.NDArray[Any]
 
 #: Arrays that OpenCV interpolates without rounding positions; others are converted, or NumPy processes them.
 _EXACT_CHANNELS = (1, 3, 4)
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
-_LARGEST = 32767
-#: Arrays whose pixels OpenCV copies by position.
-_COPIED_CHANNELS = 4
-_COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
-
-
-def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
-    """Return the fill value outside the source.
-
-    As in DALI, it is cast to the result's dtype, and for interpolation also to the source's dtype.
-
-    Example:
-        >>> prepare_fill(50.7, np.dtype(np.uint8), np.dtype(np.float32), nearest=False)
-        51.0
-    """
-    if fill is None:
-        return None
-    value = convert(np.array([fill], np.float32), wanted)
-    return float(value[0] if nearest else convert(value, source)[0])
 
 
 def warp_affine(
@@ -77,15 +58,12 @@ def warp_affine(
     if not image.size:
         out[...] = fill or 0
         return out
-    flat = image.ndim == 3 and max(*image.shape[:2], *size) <= _LARGEST
+    flat = image.ndim == 3 and max(*image.shape[:2], *size) <= LARGEST
     if nearest:
-        copied = image.dtype in _COPIED_DTYPES and image.shape[-1] <= _COPIED_CHANNELS
-        if flat and copied and (fill is None or image.dtype == wanted):
-            return convert(_nearest_by_opencv(image, matrix, size, fill), wanted, out)
-        return _nearest(image, matrix, fill, out)
+        return _nearest(image, matrix, size, fill, out)
     if flat and image.shape[-1] in _EXACT_CHANNELS:
         return convert(_by_opencv(image, matrix, size, fill, wanted), wanted, out)
-    return convert(_linear(image, matrix, size, fill), wanted, out)
+    return convert(linear_at(image, _positions(matrix, size), fill), wanted, out)
 
 
 def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None, wanted: np.dtype[Any]) -> Array:
@@ -105,77 +83,24 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
     return result.reshape(*size, image.shape[-1])
 
 
-def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
-    """Compute `_nearest` with OpenCV, which receives integer positions and so doesn't round."""
-    y, x = (np.arange(0.5, extent) for extent in size)
-    work = scratch("positions", tuple(size), np.float64)
-    integers = scratch("integer positions", (*size, 2), np.int16)
-    for axis, (along, down, start) in enumerate(np.asarray(matrix, np.float64).tolist()):
-        np.add(along * x, (down * y + start)[:, None], out=work)
-        np.floor(work, out=work)
-        np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
-        np.copyto(integers[..., axis], work, casting="unsafe")
-    result: Array = cv2.remap(  # type: ignore[call-overload]  # without a second map
-        np.ascontiguousarray(image),
-        integers,
-        None,
-        cv2.INTER_NEAREST,
-        borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
-        borderValue=(fill or 0.0,) * 4,
-    )
-    return result.reshape(*size, image.shape[-1])
-
-
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
-    """Return the source positions of the result's pixels: one array per spatial axis of the source."""
-    ndim = len(size)
+    """Return the source positions of the result's pixels: one array per spatial axis of the source.
+
+    The arrays are valid until this thread calls this function again.
+    """
     axes = np.ogrid[tuple(slice(0.5, extent) for extent in size)]
-    zero = np.zeros(tuple(size))
-    return [
-        sum((row[ndim - 1 - axis] * axes[axis] for axis in range(ndim)), zero + row[ndim])
-        for row in np.asarray(matrix, np.float64)[::-1]
-    ]
+    positions = []
+    for axis, (*factors, start) in enumerate(np.asarray(matrix, np.float64)[::-1].tolist()):
+        terms = [factor * points for factor, points in zip(factors, reversed(axes), strict=True)]
+        work = scratch(f"positions along axis {axis}", tuple(size), np.float64)
+        positions.append(np.add(sum(reversed(terms[1:]), start), terms[0], out=work))
+    return positions
 
 
-def _pick(image: Array, index: Sequence[Array], fill: float | None) -> Array:
-    """Return the pixels at positions that may lie outside the image."""
-    flat = np.zeros(index[0].shape, np.intp)
-    for positions, extent in zip(index, image.shape[:-1], strict=True):
-        flat = flat * extent + np.clip(positions, 0, extent - 1)
-    pixels: Array = np.take(image.reshape(-1, image.shape[-1]), flat, axis=0, mode="clip")
-    if fill is not None:
-        pixels[_outside(image, index)] = fill
-    return pixels
-
-
-def _outside(image: Array, index: Sequence[Array]) -> Array:
-    pairs = zip(index, image.shape[:-1], strict=True)
-    found: Array = np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
-    return found
-
-
-def _floored(positions: Array) -> Array:
-    found: Array = np.clip(np.floor(positions), -(2**31), 2**31).astype(np.intp)
-    return found
-
-
-def _nearest(image: Array, matrix: Array, fill: float | None, out: Array) -> Array:
-    index = [_floored(positions) for positions in _positions(matrix, out.shape[:-1])]
-    convert(_pick(image, index, None), out.dtype, out)
-    if fill is not None:
-        out[_outside(image, index)] = fill
+def _nearest(image: Array, matrix: Array, size: Sequence[int], fill: float | None, out: Array) -> Array:
+    positions = _positions(matrix, size)
+    if fill is None or image.dtype == out.dtype:
+        return convert(nearest_at(image, positions, fill), out.dtype, out)
+    convert(nearest_at(image, positions, None), out.dtype, out)  # the fill value is in units of the output
+    out[outside(image, [np.floor(axis) for axis in positions])] = fill
     return out
-
-
-def _linear(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
-    positions = [position - 0.5 for position in _positions(matrix, size)]
-    first = [_floored(position) for position in positions]
-    fractions = [(position - low).astype(np.float32) for position, low in zip(positions, first, strict=True)]
-    total = np.zeros((*size, image.shape[-1]), np.float32)
-    for corner in itertools.product((0, 1), repeat=len(size)):
-        weight = np.ones(tuple(size), np.float32)
-        for step, fraction in zip(corner, fractions, strict=True):
-            weight *= fraction if step else 1 - fraction
-        pixels = _pick(image, [low + step for low, step in zip(first, corner, strict=True)], fill)
-        total += weight[..., None] * pixels.astype(np.float32)
-    return total

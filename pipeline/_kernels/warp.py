@@ -34,7 +34,7 @@ def warp_affine(
         dst: contiguous samples of any dtype: the new extents, with the source's channels.
         matrices: (N, n, n + 1) for n spatial axes; they map the output to the source.
         nearest: whether to take the nearest pixel instead of interpolating.
-        fill: value outside the source, from `pipeline._imaging.warp.prepare_fill`; None repeats the border.
+        fill: value outside the source, from `pipeline._imaging.sampling.prepare_fill`; None repeats the border.
 
     Raises:
         PipelineError: the shapes don't match.

@@ -105,4 +105,6 @@ class Arguments:
             return row
         if len(row) == 1:
             return np.repeat(row, length)
-        raise ArgumentValueError(f"argument {name!r} needs {length} values, but has {len(row)}")
+        raise ArgumentValueError(
+            f'Argument "{name}" expects either a single value or a list of {length} elements. {len(row)} given.'
+        )

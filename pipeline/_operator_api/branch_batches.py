@@ -13,7 +13,7 @@ from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["aligned_samples", "branch_batch"]
+__all__ = ["aligned_samples", "branch_batch", "samples_of_list", "take_samples"]
 
 # Samples of dense batches up to this size, in bytes, are selected by a copy, so that the result stays dense.
 _SMALL = 1 << 14
@@ -63,7 +63,7 @@ class _SelectedValues(Mapping[Edge, TensorList]):
         if source.size == batch.size:  # one branch contains the other, so the samples are the same
             return value
         assert batch.positions is not None
-        return _take(value, batch.positions if source.indices is None else source.indices[batch.positions])
+        return take_samples(value, batch.positions if source.indices is None else source.indices[batch.positions])
 
     def __iter__(self) -> Iterator[Edge]:
         return iter(self._batch.outputs)
@@ -102,7 +102,7 @@ def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
     source = branch_batch(batch, batch.branches.get(edge, ()))
     if value is None or source is None:
         return [None] * batch.size
-    samples = _samples(value)
+    samples = samples_of_list(value)
     indices = np.arange(batch.full_batch.size) if source.indices is None else source.indices
     if batch.positions is not None:
         indices = indices[batch.positions]
@@ -113,22 +113,22 @@ def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
     conditions = outer.values[edge]
     if not isinstance(conditions, TensorListCPU) or any(np.prod(shape) != 1 for shape in conditions.shape()):
         raise ArgumentValueError("the condition of a branch must be one number per sample")
-    chosen = np.array([sample.item() for sample in _samples(conditions)])
+    chosen = np.array([sample.item() for sample in samples_of_list(conditions)])
     indices = np.flatnonzero(chosen.astype(np.int64) == value)
     if not len(indices):
         return None
     return _BranchBatch(outer.full_batch, indices if outer.positions is None else outer.positions[indices])
 
 
-def _samples(value: TensorList) -> list[Any]:
+def samples_of_list(value: TensorList) -> list[Any]:
     if value.ndim == 0 and isinstance(value.dense, np.ndarray):  # indexing would return scalars, not arrays
         return [value.dense[sample, ...] for sample in range(len(value))]
     return list(value.samples)
 
 
-def _take(value: TensorList, indices: Array) -> TensorList:
+def take_samples(value: TensorList, indices: Array) -> TensorList:
     """Return a selection of samples: views, or a copy of small data."""
     if isinstance(value, TensorListCPU) and value.dense is not None and value.nbytes <= _SMALL:
         return TensorListCPU(value.dense[indices], value.layout())
-    samples = _samples(value)
+    samples = samples_of_list(value)
     return type(value)([samples[index] for index in indices.tolist()], value.layout())

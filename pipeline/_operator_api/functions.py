@@ -8,10 +8,10 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pipeline._declaration.names import class_name, schema_name
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
 from pipeline._graph.input_sets import call_operator
 from pipeline._operator_api.operator_class import OperatorClass
-from pipeline._operator_api.schema_names import class_name, schema_name
 
 __all__ = ["class_of", "fill_namespace", "make_class", "make_function"]
 

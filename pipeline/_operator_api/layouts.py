@@ -37,9 +37,11 @@ def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
                 return candidate
         hint = "; encoded images must be decoded first, by fn.decoders.image" if dimensions == 1 else ""
         raise ArgumentValueError(
-            f"the samples have {dimensions} dimension{'s' * (dimensions != 1)} and no layout; the operator supports "
-            f"{', '.join(allowed)}{hint}"
+            f"The number of dimensions {dimensions} does not match any of the allowed; the samples have no layout, and "
+            f"the operator supports {', '.join(allowed)}{hint}"
         )
     if layout not in allowed:
-        raise ArgumentValueError(f"the layout {layout!r} isn't supported; supported are {', '.join(allowed)}")
+        raise ArgumentValueError(
+            f'The layout "{layout}" does not match any of the allowed layouts. Valid layouts are: {" ".join(allowed)}'
+        )
     return layout

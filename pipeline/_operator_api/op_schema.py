@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pipeline._declaration.names import class_name, schema_name
 from pipeline._declaration.registry import all_schemas
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._operator_api.op_spec import OpSpec
-from pipeline._operator_api.schema_names import class_name, schema_name
 from pipeline.errors import UnknownArgumentError
 from pipeline.types import DALIDataType
 

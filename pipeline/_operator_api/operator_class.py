@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.input_sets import call_operator
-from pipeline._graph.nodes import DataNode
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import DataNode, check_names, check_repeated, explained
 from pipeline._operator_api.op_schema import OpSchema
 from pipeline._operator_api.op_spec import OpSpec
+from pipeline.errors import ArgumentTypeError
 
 __all__ = ["OperatorClass"]
 
@@ -26,11 +28,13 @@ class OperatorClass:
     _values: Sequence[Any] = ()
     _arguments: Mapping[str, Any]
 
-    def __init__(self, **arguments: Any) -> None:
-        self._arguments = arguments
+    def __init__(self, *values: Any, **arguments: Any) -> None:
+        self._arguments = bind(self._declared, values, arguments)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        return call_operator(self._declared, inputs, {**self._arguments, **arguments})
+        check_repeated(self._declared, self._arguments, arguments)
+        path = ".".join(["ops", *self._declared.name.split(".")[:-1], type(self).__name__])
+        return call_operator(self._declared, inputs, {**self._arguments, **arguments}, path)
 
     @property
     def device(self) -> str:
@@ -57,3 +61,23 @@ class OperatorClass:
             elif name not in ("device", "name") and value is not None:
                 spec.AddArg(name, value)
         return spec
+
+
+def bind(schema: OperatorSchema, values: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with which a class of `ops` was created, by name.
+
+    Args:
+        schema: the operator.
+        values: arguments by position, of those that `OperatorSchema.class_parameters` lists.
+        arguments: arguments by name.
+
+    Raises:
+        ArgumentTypeError: there are too many values, or an argument is unknown or given twice.
+    """
+    names = [name for name, _ in schema.class_parameters]
+    twice = [name for name in names[: len(values)] if name in arguments]
+    if len(values) > len(names) or twice:
+        wrong = f"got multiple values for argument {twice[0]!r}" if twice else f"takes {len(names)} values by position"
+        raise explained(ArgumentTypeError(wrong), schema, SourceLocation.from_caller())
+    check_names(schema, arguments)
+    return {**dict(schema.class_parameters), **dict(zip(names, values, strict=False)), **arguments}

@@ -9,9 +9,17 @@ import numpy as np
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
-from pipeline.types import DALIDataType, to_dali_type, to_numpy_type
+from pipeline.types import FLOAT, DALIDataType, to_dali_type, to_numpy_type
 
-__all__ = ["INTEGER_LIKE", "check_dtype", "check_samples", "dtype_arguments", "output_dtype"]
+__all__ = [
+    "IGNORED_IMAGE_TYPE",
+    "INTEGER_LIKE",
+    "check_dtype",
+    "check_samples",
+    "dtype_arguments",
+    "output_dtype",
+    "own_or_float",
+]
 
 #: Allowed dtypes of shapes.
 INTEGER_LIKE = (
@@ -23,19 +31,26 @@ INTEGER_LIKE = (
     DALIDataType.FLOAT64,
 )
 
+IGNORED_IMAGE_TYPE = Argument(
+    "image_type",
+    Kind.IMAGE_TYPE,
+    "Deprecated and ignored.",
+    deprecated="The argument `image_type` is no longer used and will be removed in a future release.",
+)
+
 
 def dtype_arguments(doc: str, default: DALIDataType | None = None) -> tuple[Argument, ...]:
     """Return the argument `dtype` and the deprecated arguments of image operators."""
     return (
         Argument("dtype", Kind.DTYPE, doc, default),
-        Argument("output_dtype", Kind.DTYPE, "Deprecated name of `dtype`."),
-        Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
+        Argument("output_dtype", Kind.DTYPE, "Deprecated name of `dtype`.", replaced_by="dtype"),
+        IGNORED_IMAGE_TYPE,
     )
 
 
 def output_dtype(node: GraphNode) -> np.dtype[Any] | None:
-    """Return the dtype that the user chose, by either name, or the default; None for the dtype of the input."""
-    wanted = node.arguments.get("dtype", node.arguments.get("output_dtype", node.argument("dtype")))
+    """Return the dtype that the user chose, or the default; None for the dtype of the input."""
+    wanted = node.argument("dtype")
     return None if wanted is None else to_numpy_type(wanted)
 
 
@@ -61,3 +76,19 @@ def check_samples(dtype: np.dtype[Any], allowed: tuple[DALIDataType, ...]) -> No
     if found not in allowed:
         names = ", ".join(entry.name for entry in allowed)
         raise ArgumentValueError(f"the samples must be one of {names}, not {found.name}; use fn.cast")
+
+
+def own_or_float(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the output: the input's, or FLOAT if the argument `dtype` says so.
+
+    Raises:
+        ArgumentValueError: The argument is another dtype, or the samples are BOOL.
+    """
+    dtype = node.argument("dtype")
+    if source == np.bool_:
+        raise ArgumentValueError("samples of BOOL can't be filtered; use fn.cast")
+    if dtype is None or dtype == FLOAT:
+        return source if dtype is None else np.dtype(np.float32)
+    if to_numpy_type(dtype) != source:
+        raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {dtype!r}")
+    return source

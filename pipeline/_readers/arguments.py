@@ -9,7 +9,7 @@ from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["EPOCH_SHUFFLE_ARGUMENTS", "READER_ARGUMENTS", "ReaderArguments"]
+__all__ = ["EPOCH_SHUFFLE_ARGUMENTS", "FILE_SHUFFLE_ARGUMENTS", "READER_ARGUMENTS", "ReaderArguments"]
 
 #: Arguments of every reader.
 READER_ARGUMENTS: tuple[Argument, ...] = (
@@ -72,6 +72,18 @@ EPOCH_SHUFFLE_ARGUMENTS: tuple[Argument, ...] = (
     ),
 )
 
+#: Arguments of readers of large files that can shuffle the order of these files for each epoch.
+FILE_SHUFFLE_ARGUMENTS: tuple[Argument, ...] = (
+    Argument(
+        "shuffle_after_epoch",
+        Kind.BOOL,
+        "Shuffle the order of the files before each epoch, then divide their records into shards. Can be combined "
+        "with `random_shuffle`, but not with `stick_to_shard`.",
+        False,
+    ),
+    EPOCH_SHUFFLE_ARGUMENTS[1],
+)
+
 
 @dataclass(frozen=True)
 class ReaderArguments:
@@ -91,12 +103,18 @@ class ReaderArguments:
     lazy_init: bool
     shuffle_after_epoch: bool
     shuffle_after_epoch_seed: int
+    shuffles_files: bool = False
 
     @classmethod
-    def from_node(cls, node: GraphNode) -> ReaderArguments:
-        """Read the arguments of a node. Arguments that its reader doesn't have count as not given."""
+    def from_node(cls, node: GraphNode, *, shuffles_files: bool = False) -> ReaderArguments:
+        """Read the arguments of a node. Arguments that its reader doesn't have count as not given.
+
+        Args:
+            node: the node.
+            shuffles_files: whether `shuffle_after_epoch` shuffles files, instead of entries.
+        """
         values: dict[str, Any] = {each.name: node.argument(each.name) or 0 for each in fields(cls)}
-        return cls(**values)
+        return cls(**{**values, "shuffles_files": shuffles_files})
 
     def __post_init__(self) -> None:
         for name in ("num_shards", "prefetch_queue_depth", "initial_fill"):
@@ -107,6 +125,6 @@ class ReaderArguments:
                 f"argument 'shard_id' must be 0 or more and less than num_shards={self.num_shards}, not {self.shard_id}"
             )
         if self.shuffle_after_epoch:
-            for name in ("random_shuffle", "stick_to_shard"):
+            for name in ("stick_to_shard",) if self.shuffles_files else ("random_shuffle", "stick_to_shard"):
                 if getattr(self, name):
-                    raise ArgumentValueError(f"arguments 'shuffle_after_epoch' and {name!r} exclude each other")
+                    raise ArgumentValueError(f"shuffle_after_epoch and {name} cannot be both true")

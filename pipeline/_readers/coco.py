@@ -16,30 +16,22 @@ from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
+from pipeline._readers.saved_annotations import load_images, save_images
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["CocoLoader"]
 
 _INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
-_OLD_NAMES = {"polygon_masks": "masks", "image_ids": "save_img_ids"}
-_MISSING = (
-    "preprocessed_annotations",
-    "meta_files_path",
-    "save_preprocessed_annotations",
-    "save_preprocessed_annotations_dir",
-    "dump_meta_files",
-    "dump_meta_files_path",
-)
 
 
-def _wants(arguments: Mapping[str, Any], name: str) -> bool:
-    return bool(arguments.get(name) or arguments.get(_OLD_NAMES.get(name, "")))
+def _wants_polygons(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments.get("polygon_masks") or arguments.get("masks"))
 
 
 def _outputs(arguments: Mapping[str, Any]) -> int:
-    names = ("polygon_masks", "pixelwise_masks", "image_ids")
-    return 3 + sum(_wants(arguments, name) for name in names) + _wants(arguments, "polygon_masks")
+    others = sum(bool(arguments.get(name)) for name in ("pixelwise_masks", "image_ids"))
+    return 3 + others + 2 * _wants_polygons(arguments)
 
 
 @reads(
@@ -71,9 +63,30 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
             Argument("polygon_masks", Kind.BOOL, "Return polygons and vertices.", False),
             Argument("pixelwise_masks", Kind.BOOL, "Return the label of each pixel.", False),
             Argument("image_ids", Kind.BOOL, "Return the id of each image.", False),
-            Argument("masks", Kind.BOOL, "Deprecated: `polygon_masks`, but counted in coordinates, 2 per vertex."),
-            Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`."),
-            *(Argument(name, Kind.OBJECT, "Not supported: use `annotations_file`.") for name in _MISSING),
+            Argument(
+                "masks",
+                Kind.BOOL,
+                "Deprecated: `polygon_masks`, but counted in coordinates, 2 per vertex.",
+                deprecated="Use `polygon_masks` instead. Note that the polygon format has changed: it counts vertices.",
+            ),
+            Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`.", replaced_by="image_ids"),
+            Argument(
+                "preprocessed_annotations",
+                Kind.STRING,
+                "Folder with annotations that `save_preprocessed_annotations` wrote, instead of `annotations_file`. "
+                "They "
+                "are read faster. Arguments that select objects have no effect on them.",
+            ),
+            Argument("save_preprocessed_annotations", Kind.BOOL, "Write the selected images and objects.", False),
+            Argument("save_preprocessed_annotations_dir", Kind.STRING, "Folder to write them to."),
+            *(
+                Argument(old, kind, f"Deprecated name of `{new}`.", replaced_by=new)
+                for old, new, kind in (
+                    ("meta_files_path", "preprocessed_annotations", Kind.STRING),
+                    ("dump_meta_files", "save_preprocessed_annotations", Kind.BOOL),
+                    ("dump_meta_files_path", "save_preprocessed_annotations_dir", Kind.STRING),
+                )
+            ),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
@@ -86,15 +99,17 @@ class CocoLoader(Loader):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         argument = node.argument
-        for name in _MISSING:
-            if argument(name):
-                raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
-        for name in ("file_root", "annotations_file"):
-            if not argument(name):
-                raise ArgumentValueError(f"argument {name!r} is required")
-        self._polygons = _wants(node.arguments, "polygon_masks")
+        if not argument("file_root"):
+            raise ArgumentValueError("``file_root`` argument is required")
+        if bool(argument("annotations_file")) == bool(argument("preprocessed_annotations")):
+            raise ArgumentValueError("Either ``annotations_file`` or ``preprocessed_annotations`` must be provided")
+        if argument("preprocessed_annotations") and argument("images") is not None:
+            raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+        if argument("save_preprocessed_annotations") and not argument("save_preprocessed_annotations_dir"):
+            raise ArgumentValueError("argument 'save_preprocessed_annotations' needs a folder: pass its '_dir'")
+        self._polygons = _wants_polygons(node.arguments)
         self._pixelwise = bool(argument("pixelwise_masks"))
-        self._ids = _wants(node.arguments, "image_ids")
+        self._ids = bool(argument("image_ids"))
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
         self._images: list[AnnotatedImage] = []
@@ -109,7 +124,16 @@ class CocoLoader(Loader):
 
     def open(self) -> int:
         argument = self.node.argument
-        path = argument("annotations_file")
+        folder = argument("preprocessed_annotations")
+        self._images = load_images(folder) if folder else self._selected(argument("annotations_file"))
+        if not self._images:
+            raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
+        if argument("save_preprocessed_annotations"):
+            save_images(self._images, argument("save_preprocessed_annotations_dir"))
+        return len(self._images)
+
+    def _selected(self, path: str) -> list[AnnotatedImage]:
+        argument = self.node.argument
         found = read_annotations(
             path,
             remap=not argument("avoid_class_remapping"),
@@ -123,10 +147,7 @@ class CocoLoader(Loader):
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in argument("images")]
-        self._images = [image for image in found if image.labels or not argument("skip_empty")]
-        if not self._images:
-            raise BuildError(f"annotations_file {path!r} names no images to read")
-        return len(self._images)
+        return [image for image in found if image.labels or not argument("skip_empty")]
 
     def read(self, entry: int) -> tuple[Array, ...]:
         image = self._images[entry]

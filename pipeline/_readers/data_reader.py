@@ -19,7 +19,7 @@ from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.upload import upload
 from pipeline._readers.arguments import ReaderArguments
 from pipeline._readers.loader import Loader
-from pipeline._readers.order import BufferShuffled, EpochShuffled, Order, Sequential
+from pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
 from pipeline._readers.reading_ahead import Column, ReadAhead, Reading
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import SerializationError
@@ -46,7 +46,7 @@ class DataReader(Reader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._arguments = ReaderArguments.from_node(node)
+        self._arguments = ReaderArguments.from_node(node, shuffles_files=not self.loader.random_access)
         self._loader = self.loader(node, setup)
         self._lock = new_lock(Level.READER, "reader")  # guards `_open`: any thread may read `meta`
         self._opened: tuple[Sharding, ReadAhead] | None = None
@@ -124,7 +124,7 @@ class DataReader(Reader):
             if self._opened is None:
                 arguments = self._arguments
                 sharding = Sharding(
-                    self._loader.open(),
+                    self._list_entries(),
                     arguments.shard_id,
                     arguments.num_shards,
                     arguments.stick_to_shard or arguments.shuffle_after_epoch,
@@ -142,13 +142,23 @@ class DataReader(Reader):
                 self._opened = sharding, ahead
             return self._opened
 
+    def _list_entries(self) -> int:
+        try:
+            return self._loader.open()
+        except BaseException:
+            self._loader.close()  # `close` isn't called for a reader that couldn't be created
+            raise
+
     def _order(self, sharding: Sharding) -> Order:
-        arguments = self._arguments
+        arguments, sizes = self._arguments, self._loader.file_sizes
+        own = self.node.argument("seed")
+        seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
+        if arguments.shuffle_after_epoch and sizes is not None:
+            buffer = arguments.initial_fill if arguments.random_shuffle else 1
+            return FilesShuffled(sharding, sizes, arguments.shuffle_after_epoch_seed, buffer, seed, stream)
         if arguments.shuffle_after_epoch:
             return EpochShuffled(sharding, arguments.shuffle_after_epoch_seed)
         if arguments.random_shuffle:
-            own = self.node.argument("seed")
-            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
             return BufferShuffled(sharding, arguments.initial_fill, seed, stream, self._loader.random_access)
         return Sequential(sharding)
 

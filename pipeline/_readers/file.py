@@ -77,12 +77,12 @@ class FileLoader(FilesLoader):
         super().__init__(node, setup)
         argument = node.argument
         if argument("files") is not None and argument("file_list") is not None:
-            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+            raise ArgumentValueError("File paths can be provided through ``files`` or ``file_list`` but not both")
         if argument("files") is None:
             if argument("labels") is not None:
                 raise ArgumentValueError("argument 'labels' needs 'files'")
             if argument("file_list") is None and argument("file_root") is None:
-                raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
+                raise ArgumentValueError("``file_root`` argument is required when not using ``files`` or ``file_list``")
         for name in ("files", "file_filters", "dir_filters"):
             if argument(name) == ():
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
@@ -97,7 +97,7 @@ class FileLoader(FilesLoader):
             self._paths = [*argument("files")]
             labels = argument("labels")
             if labels is not None and len(labels) != len(self._paths):
-                raise ArgumentValueError(f"{len(labels)} labels for {len(self._paths)} files")
+                raise ArgumentValueError(f"Provided {len(labels)} labels for {len(self._paths)} files")
             self._set_labels(range(len(self._paths)) if labels is None else labels)
         elif argument("file_list") is not None:
             self._list_lines(argument("file_list"))

@@ -45,6 +45,10 @@ class Loader(ABC):
     #: Whether random access is as fast as sequential access, so that ``random_shuffle`` can shuffle all entries first.
     random_access: ClassVar[bool] = True
 
+    #: For formats with many entries per file: the number of entries in each file, in the order of the entries; `open`
+    #: sets it. ``shuffle_after_epoch`` then shuffles the files, not their entries.
+    file_sizes: Sequence[int] | None = None
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup

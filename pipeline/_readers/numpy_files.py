@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,11 +23,9 @@ from pipeline._operators.geometry.slice_arguments import SliceWindows
 from pipeline._operators.geometry.windows import POLICIES, cut, inside, out_of_bounds_error, policy_argument, trim
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import DataReader
-from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
-from pipeline._readers.loader import Loader
+from pipeline._readers.listed_files import ListedFilesLoader, listing_arguments
 from pipeline._readers.npy_file import NpyFile
 from pipeline._readers.reading_ahead import Column
-from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
@@ -63,19 +60,7 @@ NUMPY = register(
 The files come from `file_root` and the folders directly below it, or from `file_list` or `files`. All arrays of a
 batch must have the same dtype and number of dimensions. For a region, only the bytes around it are read.""",
         arguments=(
-            Argument(
-                "file_root",
-                Kind.STRING,
-                "Folder of the files; or the folder that `files` and `file_list` are relative to.",
-            ),
-            Argument("files", Kind.STRINGS, "Paths of the files."),
-            Argument(
-                "file_list",
-                Kind.STRING,
-                "Text file with a path on each line. Paths are relative to `file_root`, by default to the folder of "
-                "this text file.",
-            ),
-            Argument("file_filter", Kind.STRING, "Glob pattern of file names in `file_root`.", "*.npy"),
+            *listing_arguments("*.npy"),
             *map(_region, _ROI),
             Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
             policy_argument(POLICIES),
@@ -91,54 +76,23 @@ batch must have the same dtype and number of dimensions. For a region, only the 
 )
 
 
-class NumpyLoader(Loader):
+class NumpyLoader(ListedFilesLoader):
     """Loads whole arrays, or regions of them."""
 
     outputs = (OutputSpec(),)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        argument = node.argument
-        if argument("files") is not None and argument("file_list") is not None:
-            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
-        if argument("files") is None and argument("file_list") is None and argument("file_root") is None:
-            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
         #: The requested regions; None for whole arrays.
         self.regions = _Regions(node) if _Regions.requested(node) else None
-        self._root = ""
-        self._paths: list[str] = []  # relative to the root where they aren't absolute
-
-    def open(self) -> int:
-        argument = self.node.argument
-        self._root = argument("file_root") or ""
-        if argument("files") is not None:
-            self._paths = [*argument("files")]
-        elif argument("file_list") is not None:
-            self._list_lines(argument("file_list"))
-        else:
-            fits = matcher([argument("file_filter")], True)
-            for folder in (".", *list_folders(self._root)):
-                names = list_files(os.path.join(self._root, folder), fits)
-                self._paths += [f"{folder}{os.sep}{name}" for name in names]
-        if not self._paths:
-            raise BuildError(f"no files to read in {argument('file_list') or self._root or 'files'!r}")
-        return len(self._paths)
 
     def read(self, entry: int) -> tuple[Any, ...]:
         """Read an array, or its region if all samples have the same; otherwise the header: regions follow later."""
-        path = os.path.join(self._root, self._paths[entry])
+        path = self.path(entry)
         if self.regions is None:
             return (parse_npy(read_file(path)),)
         file = NpyFile.open(path)
         return (file if self.regions.per_sample else self.regions.read(file, 0, self.regions.windows({}, 1, file)),)
-
-    def source_info(self, entry: int) -> str:
-        return self._paths[entry]
-
-    def _list_lines(self, path: str) -> None:
-        lines = read_file_list(path)
-        self._root = self._root or os.path.dirname(path)
-        self._paths = [line for line in lines if line.strip()]
 
 
 class _Region(Arguments):

@@ -7,6 +7,7 @@ don't affect the order. Only raw Philox bits are used, which are the same in all
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,16 @@ import numpy.typing as npt
 from pipeline._readers.sharding import Offsets, Sharding
 from pipeline._rng import BatchKey, batch_generator
 
-__all__ = ["BufferShuffled", "Entries", "EpochShuffled", "Order", "Sequential", "permutation", "shuffle_by_buffer"]
+__all__ = [
+    "BufferShuffled",
+    "Entries",
+    "EpochShuffled",
+    "FilesShuffled",
+    "Order",
+    "Sequential",
+    "permutation",
+    "shuffle_by_buffer",
+]
 
 Entries = npt.NDArray[np.int64]
 
@@ -104,6 +114,36 @@ class EpochShuffled(_Drawn):
         first, end = self._sharding.bounds(epoch)
         shard: Entries = permutation(self._sharding.entries, self._seed, 0, BatchKey(epoch))[first:end].copy()
         return shard
+
+
+class FilesShuffled(_Drawn):
+    """``shuffle_after_epoch`` of large files: the files are shuffled for each epoch; their entries stay in order.
+
+    Args:
+        sharding: division of the positions in that order among epochs.
+        sizes: number of entries of each file.
+        files_seed: seed of the order of files; the same for all shards.
+        buffer: size of the buffer of ``random_shuffle``, from which samples are then drawn; 1 to keep the order.
+        seed: seed of the draws.
+        stream: number that distinguishes operators with the same seed.
+    """
+
+    def __init__(
+        self, sharding: Sharding, sizes: Sequence[int], files_seed: int, buffer: int, seed: int, stream: int = 0
+    ) -> None:
+        super().__init__(sharding)
+        self._sizes = np.array(sizes, np.int64)
+        self._files_seed = files_seed
+        self._buffer = buffer
+        self._seed = seed
+        self._stream = stream
+
+    def draw(self, epoch: int) -> Entries:
+        first, end = self._sharding.bounds(epoch)
+        starts = np.cumsum(self._sizes) - self._sizes
+        files = permutation(len(starts), self._files_seed, 0, BatchKey(epoch)).tolist()
+        shard: Entries = np.concatenate([starts[file] + np.arange(self._sizes[file]) for file in files])[first:end]
+        return shard[shuffle_by_buffer(len(shard), self._buffer, self._seed, self._stream, BatchKey(epoch))]
 
 
 def permutation(count: int, seed: int, stream: int, key: BatchKey) -> Entries:

@@ -53,6 +53,7 @@ frames of a sequence must have the same size.""",
             ),
             *READER_ARGUMENTS,
         ),
+        deprecated="\nThis operator may be removed in future releases.",
     )
 )
 class SequenceLoader(Loader):

@@ -65,7 +65,11 @@ class Sharding:
                 f"shard_id must be 0 or more and less than num_shards; they are {self.shard_id} and {self.num_shards}"
             )
         if self.entries < self.num_shards:
-            raise ArgumentValueError(f"{self.entries} entries can't be divided into {self.num_shards} shards")
+            raise ArgumentValueError(
+                f"The number of input samples: {self.entries}, needs to be at least equal to the requested number of "
+                "shards: "
+                f"{self.num_shards}."
+            )
 
     def bounds(self, epoch: int) -> tuple[int, int]:
         """Return the first entry of an epoch, and the end of its range."""

@@ -115,7 +115,7 @@ def list_videos(argument: Callable[[str], Any], form: ListFormat) -> list[VideoF
     paths: Sequence[str] = argument("filenames")
     labels = argument("labels") or range(len(paths))
     if len(labels) != len(paths):
-        raise ArgumentValueError(f"{len(labels)} labels for {len(paths)} files")
+        raise ArgumentValueError(f"Provided {len(labels)} labels for {len(paths)} files")
     return [VideoFile(path, label) for path, label in zip(paths, labels, strict=True)]
 
 

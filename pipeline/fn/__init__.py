@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from pipeline._catalog import all_schemas, fill_namespace, make_function
+from pipeline.fn import _conditional as _conditional
 
 _operators = fill_namespace(
     __name__,

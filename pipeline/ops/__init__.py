@@ -9,7 +9,8 @@ Example:
 
 from typing import Any
 
-from pipeline._catalog import all_schemas, class_name, fill_namespace, make_class
+from pipeline._catalog import all_schemas, fill_namespace, make_class
+from pipeline._declaration.names import class_name
 from pipeline.ops.compose import Compose as Compose
 
 _operators = fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)

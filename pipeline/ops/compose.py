@@ -29,5 +29,5 @@ class Compose:
     def __call__(self, *inputs: Any) -> Any:
         outputs: Any = inputs if len(inputs) != 1 else inputs[0]
         for operator in self._operators:
-            outputs = operator(*outputs) if isinstance(outputs, tuple) else operator(outputs)
+            outputs = operator(*outputs) if isinstance(outputs, tuple | list) else operator(outputs)
         return outputs

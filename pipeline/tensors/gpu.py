@@ -201,7 +201,8 @@ class TensorListGPU(TensorListBase):
                 self._samples = [self._dense[index] for index in range(len(self._dense))]
             else:
                 self._samples = self._make_samples()
-        return self._samples  # type: ignore[no-any-return]
+        samples: Sequence[Any] = self._samples
+        return samples
 
     @property
     def dense(self) -> Any:

@@ -326,3 +326,12 @@ def normalize(draw: Draw) -> None:
     draw.maybe("scale", lambda: draw.real(0.5, 30))
     draw.maybe("shift", lambda: draw.real(-10, 128))
     draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT8", "INT16", "INT32", "FLOAT")))
+
+
+@case("sequence_rearrange")
+def sequence_rearrange(draw: Draw) -> None:
+    ndim = draw.integer(2, 4)
+    samples = draw.arrays(ndim, layout=draw.one(None, "FHWC"[:ndim]), least=2)
+    length = draw.integer(1, 4)
+    frames = min(map(len, samples))
+    draw.argument("new_order", lambda: [draw.integer(0, frames - 1) for _ in range(length)], np.int32, always=True)

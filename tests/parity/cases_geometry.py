@@ -254,3 +254,51 @@ def coord_transform(draw: Draw) -> None:
     fold(draw, "MT", columns + 1)
     fold(draw, "M", columns)
     draw.maybe("dtype", lambda: Type("FLOAT"))
+
+
+@case("grid_mask")
+def grid_mask(draw: Draw) -> None:
+    draw.images(dtypes=("uint8", "int16", "float32"))  # DALI ignores the layout
+    draw.argument("tile", lambda: draw.integer(2, 9), np.int32)
+    draw.argument("ratio", lambda: draw.real(0.2, 0.8))
+    draw.argument("angle", lambda: draw.real(-3, 3) + 0.01)
+    draw.argument("shift_x", lambda: draw.real(-5, 5) + 0.01)
+    draw.argument("shift_y", lambda: draw.real(-5, 5) + 0.02)
+
+
+@case("water", "sphere")
+def displacement(draw: Draw, operator: str) -> None:
+    draw.images(dtypes=("uint8", "float32"), least=2)
+    for kind, most in (("ampl", 5), ("freq", 1), ("phase", 3)):
+        for axis in "xy" if operator == "water" else "":
+            draw.maybe(f"{kind}_{axis}", lambda most=most: draw.real(0, most) + 0.01)
+    if draw.flag():
+        draw.per_sample("mask", [draw.integer(0, 1) for _ in range(draw.count)], np.int32)
+    draw.maybe("fill_value", lambda: draw.integer(0, 255))
+    draw.maybe("interp_type", lambda: Type(draw.one("INTERP_NN", "INTERP_LINEAR")))
+
+
+@case("experimental.warp_perspective")
+def warp_perspective(draw: Draw) -> None:
+    layout, samples = draw.images(
+        ("HWC", "HW", "FHWC", "CHW", "FCHW"), ("uint8", "uint16", "int16", "float32"), least=2, channels=(1, 2, 3, 4)
+    )
+
+    def matrix() -> list[list[float]]:
+        x, y = draw.real(-4, 4), draw.real(-4, 4)
+        slope, turn = draw.real(-0.25, 0.25), draw.real(0.5, 1.5)
+        return [[turn, slope, x], [-slope, 1, y], [slope / 16, 1 / 128, 1]]
+
+    if draw.flag():
+        draw.call.inputs.append(([np.array(matrix(), np.float32) for _ in range(draw.count)], None))
+    else:
+        draw.argument("matrix", matrix, always=True)
+        if "matrix" in draw.call.constants:
+            draw.give(matrix=[value for row in draw.call.constants["matrix"] for value in row])
+    draw.maybe("inverse_map", draw.flag)
+    draw.argument("size", lambda: [draw.integer(1, 12), draw.integer(1, 12)])
+    draw.maybe("pixel_origin", lambda: draw.one("corner", "center"))
+    draw.maybe("interp_type", lambda: Type(f"INTERP_{draw.one('NN', 'LINEAR', 'CUBIC')}"))
+    draw.maybe("border_mode", lambda: draw.one("constant", "replicate", "reflect", "reflect_101", "wrap"))
+    channels = samples[0].shape[-1] if layout[-1] == "C" else 1  # DALI accepts one value for planes
+    draw.maybe("fill_value", lambda: [draw.integer(0, 200) for _ in range(draw.one(1, channels))])

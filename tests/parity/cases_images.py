@@ -102,6 +102,30 @@ def gaussian_blur(draw: Draw) -> None:
         draw.maybe("dtype", lambda: Type("FLOAT"))
 
 
+@case("laplacian")
+def laplacian(draw: Draw) -> None:
+    layout, samples = draw.images(
+        ("HWC", "CHW", "FHWC", "DHWC", "HW", "FCHW", "CDHW", "FDHWC"),
+        ("uint8", "int16", "uint16", "int32", "float32"),
+        named=True,
+        least=9,
+    )
+    axes = sum(letter in "DHW" for letter in layout)
+    per_axis = draw.flag()
+
+    def widths(*choices: int) -> list[int]:
+        return [draw.one(*choices) for _ in range(axes if per_axis else 1)]
+
+    draw.argument("window_size", lambda: widths(3, 5, 7), np.int32)
+    draw.argument("smoothing_size", lambda: widths(1, 3, 5), np.int32)
+    if draw.flag():
+        draw.argument("scale", lambda: [draw.real(-2, 2) for _ in range(axes if per_axis else 1)], always=True)
+    else:
+        draw.give(normalized_kernel=True)
+    if samples[0].dtype != np.float32:
+        draw.maybe("dtype", lambda: Type("FLOAT"))
+
+
 def crop_window(draw: Draw, layout: str, most: int) -> None:
     depth = "D" in layout
     if draw.flag():
@@ -237,3 +261,56 @@ def resize_crop_mirror(draw: Draw) -> None:
 def jpeg_compression_distortion(draw: Draw) -> None:
     draw.images(("HWC", "FHWC"), channels=(3,), most=40)
     draw.argument("quality", lambda: draw.integer(-5, 110), np.int32)
+
+
+@case("clahe")
+def clahe(draw: Draw) -> None:
+    draw.images(most=40)
+    draw.give(tiles_x=draw.integer(1, 5), tiles_y=draw.integer(1, 5), clip_limit=draw.real(0, 4))
+    draw.maybe("luma_only", draw.flag)
+
+
+@case("debayer")
+def debayer(draw: Draw) -> None:
+    layout, dtype = draw.one("HW", "HWC", "FHW", "FHWC"), draw.one("uint8", "uint16")
+    samples = []
+    for _ in range(draw.count):
+        height, width = 2 * draw.integer(2, 6), 2 * draw.integer(2, 6)
+        shape = [{"H": height, "W": width, "C": 1, "F": draw.integer(1, 3)}[letter] for letter in layout]
+        samples.append(draw.noise(shape, dtype))
+    draw.call.inputs.append((samples, layout))
+    draw.argument("blue_position", lambda: [draw.integer(0, 1), draw.integer(0, 1)], np.int32, always=True)
+    algorithms = ("bilinear_ocv", "edgeaware_ocv", "gray_ocv", "vng_ocv")
+    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8")]))
+
+
+@case("tensor_resize")
+def tensor_resize(draw: Draw) -> None:
+    ndim = draw.integer(1, 4)
+    layout = "ABCD"[:ndim]
+    draw.arrays(ndim, ("uint8", "int16", "float32"), layout=layout, least=2, most=9, empty=False, low=0, high=255)
+    count = min(ndim, 3)
+    first = draw.integer(0, ndim - count)  # DALI resizes up to three axes beside each other
+    axes = list(range(first, first + count))
+    if draw.flag():
+        draw.give(axis_names="".join(layout[axis] for axis in axes))
+    elif ndim > 3 or draw.flag():
+        draw.give(axes=[axis - ndim * draw.integer(0, 1) for axis in axes])
+    if draw.flag():
+        draw.argument("sizes", lambda: [0.0 if draw.nothing() else draw.real(1, 14) for _ in axes], always=True)
+        mode = draw.one("default", "stretch", "not_larger", "not_smaller")
+        draw.give(mode=mode)
+        if draw.flag():
+            draw.give(max_size=[draw.real(2, 12) for _ in axes])
+    else:
+        draw.argument("scales", lambda: [draw.real(0.25, 3) for _ in axes], always=True)
+    draw.maybe("size_rounding", lambda: draw.one("round", "truncate", "ceil"))
+    draw.argument("alignment", lambda: [draw.real(0, 1) for _ in axes])
+    draw.maybe("subpixel_scale", draw.flag)
+    if draw.flag():
+        draw.argument("roi_start", lambda: [draw.real(0, 0.25) for _ in axes], always=True)
+        draw.argument("roi_end", lambda: [draw.real(0.5, 1) for _ in axes], always=True)
+        draw.give(roi_relative=True)
+    draw.maybe("antialias", draw.flag)
+    filters(draw, nearest=False)
+    draw.maybe("dtype", lambda: Type("FLOAT"))

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from pipeline._catalog import all_schemas
 from pipeline._declaration.registry import lookup
-from tests.parity import cases_arrays, cases_files, cases_geometry, cases_images  # noqa: F401 - they register themselves
+from tests.parity import (  # noqa: F401 - they register themselves
+    cases_arrays,
+    cases_audio,
+    cases_boxes,
+    cases_files,
+    cases_geometry,
+    cases_images,
+)
 from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
 from tests.parity.machine import CASES, compare, documented, draw_call, record, run_here, run_there
 from tests.parity.tolerances import TOLERANCES

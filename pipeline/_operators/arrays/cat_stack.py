@@ -11,11 +11,11 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples, join_samples
+from pipeline._operator_api.axes import axes_by_name
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
-from pipeline._operators.arrays.axes import axes_by_name
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -58,7 +58,7 @@ STACK = register(
 def _check_name(node: GraphNode) -> str | None:
     name: str | None = node.argument("axis_name")
     if name is not None and len(name) != 1:
-        raise ArgumentValueError(f"argument 'axis_name' must be one letter, not {name!r}")
+        raise ArgumentValueError(f"``axis_name`` must be a single character; got {name}")
     if name is not None and node.operator == CAT.name and "axis" in node.arguments:
         raise ArgumentValueError("arguments 'axis' and 'axis_name' can't be used together")
     return name
@@ -77,7 +77,9 @@ def _axis(node: GraphNode, layout: str, ndim: int) -> int:
     if not new and node.argument("axis_name") is not None:
         (axis,) = axes_by_name(node.argument("axis_name"), layout)
     if not -ndim <= axis < ndim + new:
-        raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
+        raise ArgumentValueError(
+            f"Invalid axis argument, {axis} for {ndim}-D tensors. Accepted range is [{-ndim}, {ndim + new - 1}]"
+        )
     # In DALI, -1 is the last position for a new axis, and -ndim the position after the first axis.
     return axis + ndim + new if axis < 0 else axis
 

@@ -31,6 +31,14 @@ ELEMENT_EXTRACT = register(
 )
 
 
+def _outside(element: int, length: int) -> ArgumentValueError:
+    return ArgumentValueError(
+        f"Negative indices in `element_map` are not allowed, found: {element}"
+        if element < 0
+        else f"Index `{element}` from `element_map` is out of bounds for sample with sequence length equal `{length}`"
+    )
+
+
 @implements(ELEMENT_EXTRACT, "cpu", "gpu")
 class ElementExtract(BatchOperator):
     """Returns views of the sequences."""
@@ -40,13 +48,14 @@ class ElementExtract(BatchOperator):
         layout, elements = data.layout(), self.node.argument("element_map")
         if layout[:1] not in ("", "F") or data.ndim < 2:
             raise ArgumentValueError(
-                f"the samples must be sequences, with a layout that begins with 'F'; they have {data.ndim} dimensions "
-                f"and the layout {layout!r}"
+                "Input must have at least two dimensions - outermost for sequence and at least one for data elements."
+                if data.ndim < 2
+                else f"Input layout must describe a sequence - it must start with 'F', got {layout!r} instead."
             )
         lengths = [shape[0] for shape in data.shape()]
         fail(
             [
-                (sample, ArgumentValueError(f"element {element} is out of range: the sequence has {length}"))
+                (sample, _outside(element, length))
                 for sample, length in enumerate(lengths)
                 for element in elements
                 if not 0 <= element < length

@@ -33,17 +33,24 @@ class _Expanded(BatchView):
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
         super().__init__(node, batch, layout)
         axes, self._names = node.argument("axes"), node.argument("new_axis_names")
-        if any(axis < 0 for axis in axes) or len(set(axes)) < len(axes):
-            raise ArgumentValueError(f"argument 'axes' must be different and not negative: {list(axes)}")
+        if any(axis < 0 for axis in axes):
+            raise ArgumentValueError(f"Axis value can't be negative: {list(axes)}")
+        if len(set(axes)) < len(axes):
+            raise ArgumentValueError(f"Duplicate axis index found: {list(axes)}")
         if self._names and len(self._names) != len(axes):
-            raise ArgumentValueError(f"argument 'new_axis_names' has {len(self._names)} letters for {len(axes)} axes")
+            raise ArgumentValueError(
+                f"Specified {len(axes)} new dimensions, but layout contains {len(self._names)} new dimension names"
+            )
         self._new_axes = sorted(zip(axes, self._names or " " * len(axes), strict=True))
 
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
         shape = list(extents)
         for axis, _ in self._new_axes:
             if axis > len(shape):
-                raise ArgumentValueError(f"axis {axis} is out of range for samples of {len(extents)} dimensions")
+                raise ArgumentValueError(
+                    f"Data has not enough dimensions to add new axes at specified indices: axis {axis} for samples of "
+                    f"{len(extents)} dimensions"
+                )
             shape.insert(axis, 1)
         return shape
 

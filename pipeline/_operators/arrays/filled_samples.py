@@ -45,7 +45,9 @@ def check_layout(layout: str, ndim: int) -> str:
         ArgumentValueError: the layout doesn't have a letter for each dimension.
     """
     if len(layout) not in (0, ndim):
-        raise ArgumentValueError(f"the layout {layout!r} doesn't fit a shape of {ndim} dimensions")
+        raise ArgumentValueError(
+            f"Layout {layout!r} has {len(layout)} dimensions but output shape has {ndim} dimensions."
+        )
     return layout
 
 

@@ -30,6 +30,7 @@ GET_PROPERTY = register(
                 "or empty.",
                 REQUIRED,
                 choices=("layout", "source_info"),
+                unknown="Unsupported property key: {}.",
             ),
         ),
         devices=("cpu", "gpu"),

@@ -18,7 +18,7 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["MERGE"]
+__all__ = ["MERGE", "common_property"]
 
 MERGE = register(
     OperatorSchema(
@@ -44,6 +44,28 @@ def _selected(batch: Batch, node: Any) -> list[int]:
     return selected
 
 
+def _dimensions(spec: OutputSpec) -> int | None:
+    known = spec.shape if spec.shape is not None else spec.extents
+    return None if known is None else len(known)
+
+
+def common_property(what: str, values: Sequence[Any]) -> Any:
+    """Return the value that all branches have, or None without branches.
+
+    Raises:
+        ArgumentValueError: the branches differ.
+    """
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) > 1:
+        shown = " and ".join(f'"{value}"' if what == "layouts" else str(value) for value in distinct)
+        raise ArgumentValueError(
+            "Divergent data found in different branches of conditional operation. All paths in conditional operation "
+            "are merged into one batch which must have consistent type, number of dimensions, layout and other "
+            f"metadata. Found distinct {what}: {shown}."
+        )
+    return distinct[0] if distinct else None
+
+
 @dataclass(frozen=True)
 class _State:
     selected: list[int]
@@ -57,12 +79,10 @@ class MergeCpu(SampleOperator[_State]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         selected = _selected(batch, self.node)
         specs = [inputs[chosen] for chosen in sorted(set(selected))]
-        layout = next((spec.layout for spec in specs if spec.layout), "")
+        layout = common_property("layouts", [spec.layout for spec in specs]) or ""
         dtypes = {spec.dtype for spec in specs}
-        known_dtypes = dtypes - {None}
-        if len(known_dtypes) > 1:
-            names = " and ".join(sorted(map(str, known_dtypes)))
-            raise ArgumentValueError(f"the branches return samples of {names}: use fn.cast in one of them")
+        common_property("types", sorted(str(dtype) for dtype in dtypes - {None}))
+        common_property("sample dimensions", [_dimensions(spec) for spec in specs if _dimensions(spec) is not None])
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         known = [spec.shape if spec.shape is not None else spec.extents for spec in specs]
         shapes = [extents for extents in known if extents is not None]
@@ -86,6 +106,8 @@ class MergeGpu(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selected = _selected(batch, self.node)
         branches = [aligned_samples(batch, edge) for edge in self.node.inputs]
-        layouts = (batch.outputs[edge].layout() for edge in self.node.inputs if edge in batch.outputs)
-        samples = [branches[chosen][sample] for sample, chosen in enumerate(selected)]
-        return [TensorListGPU(samples, next((layout for layout in layouts if layout), ""))]
+        taken = [batch.outputs[self.node.inputs[chosen]] for chosen in sorted(set(selected))]
+        layout = common_property("layouts", [each.layout() for each in taken])
+        common_property("types", [str(each.samples[0].dtype) for each in taken])
+        common_property("sample dimensions", [each.ndim for each in taken])
+        return [TensorListGPU([branches[chosen][sample] for sample, chosen in enumerate(selected)], layout)]

@@ -18,11 +18,11 @@ from pipeline._imaging.normalize import scale_bytes
 from pipeline._imaging.reductions import REDUCTIONS, Reduction, reduce
 from pipeline._imaging.rows import combine
 from pipeline._kernels import Samples, Spread, reduce_axes, standardize
+from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.upload import upload
-from pipeline._operators.arrays.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -100,7 +100,11 @@ class _Settings:
         if not tensors and named and None not in given.values():
             raise ArgumentValueError("axes have no effect if mean and stddev are numbers")
         if whole and tensors:
-            raise ArgumentValueError("with batch=True, mean and stddev can't be given as samples")
+            raise ArgumentValueError(
+                "Batch normalization cannot be used with parameters specified as TensorList inputs: with batch=True, "
+                "pass "
+                "mean and stddev as constants"
+            )
         for arrays in tensors:
             if any(array.ndim != ndim for array in arrays):
                 raise ArgumentValueError(

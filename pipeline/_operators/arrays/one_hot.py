@@ -73,14 +73,18 @@ class _Coding:
         scalar = "axis" not in node.arguments and all(math.prod(shape) == 1 for shape in data.shape())
         ndim = 0 if scalar else data.ndim
         if not -1 <= axis <= ndim:
-            raise ArgumentValueError(f"argument 'axis' must be from -1 to {ndim}, not {axis}")
+            raise ArgumentValueError(
+                f"Provided axis is outside of allowed range, got: {axis}, expected to be in range: [-1, {ndim}]"
+            )
         if classes < 0:
             raise ArgumentValueError(f"argument 'num_classes' can't be negative: {classes}")
         axis = ndim if axis == -1 else axis
         layout = ""
         if name is not None:
             if len(name) != 1:
-                raise ArgumentValueError(f"argument 'axis_name' must be one letter, not {name!r}")
+                raise ArgumentValueError(
+                    f'Unsupported axis_name value. It must be a single character, got "{name}" instead.'
+                )
             old = "" if scalar else data.layout()
             if len(old) != ndim:
                 raise ArgumentValueError("argument 'axis_name' extends the layout of the input, but it has no layout")

@@ -47,6 +47,7 @@ BATCH_PERMUTATION = register(
                 "no_fixed_points", Kind.BOOL, "Move all samples to other positions, in batches of two or more.", False
             ),
         ),
+        keeps_order=False,
     )
 )
 
@@ -62,10 +63,16 @@ class PermuteBatch(BatchOperator):
         assert rows is not None
         indices = np.concatenate(rows).tolist() if arguments.per_sample("indices") else rows[0].tolist()
         if len(indices) != batch.size:
-            raise ArgumentValueError(f"there are {len(indices)} 'indices' for a batch of {batch.size} samples")
+            raise ArgumentValueError(
+                f"The number of sample indices {len(indices)} does not match the current batch size, which is "
+                f"{batch.size}"
+            )
         for index in indices:
             if not 0 <= index < batch.size:
-                raise ArgumentValueError(f"index {index} is out of range: the batch has {batch.size} samples")
+                raise ArgumentValueError(
+                    f"Sample index out of range. {index} is not a valid index for an input batch of {batch.size} "
+                    "tensors."
+                )
         return [type(data)([data.samples[index] for index in indices], data.layout())]
 
 

@@ -13,11 +13,11 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
 from pipeline._kernels import reduce_axes, strided_copy
+from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.arrays.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type

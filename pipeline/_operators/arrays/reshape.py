@@ -41,7 +41,7 @@ class Reshaped(BatchView):
         if self._new_layout is None:
             return self._layout if len(self._layout) == ndim else ""
         if len(self._new_layout) not in (0, ndim):
-            raise ArgumentValueError(f"the layout {self._new_layout!r} doesn't fit a shape of {ndim} dimensions")
+            raise ArgumentValueError(f"Requested layout {self._new_layout!r} is not compatible with a {ndim}D shape")
         return self._new_layout
 
 

@@ -62,10 +62,12 @@ class Shapes:
         arguments = batch.arguments(node)
         named = [name for name in ("shape", "rel_shape") if arguments.given(name)]
         if len(named) + (input_shapes is not None) > 1:
-            raise ArgumentValueError("only one of the shape input, 'shape' and 'rel_shape' can be used")
+            raise ArgumentValueError("Shape input, `shape` argument and `rel_shape` argument are mutually exclusive")
         has_effect = input_shapes is not None or named or arguments.given("src_dims") or arguments.given("layout")
         if not has_effect and node.argument("dtype") is None:
-            raise ArgumentValueError("the call has no effect: pass a shape, a layout or a dtype")
+            raise ArgumentValueError(
+                "the call is no-op: arguments specify neither new shape nor layout; pass a shape, a layout or a dtype"
+            )
         if input_shapes is not None and input_shapes[0].dtype.kind not in "iu":
             raise ArgumentValueError(f"the shape input must be integers, not {input_shapes[0].dtype}")
         self._shape = input_shapes if input_shapes is not None else arguments.rows("shape", np.int64)
@@ -105,7 +107,10 @@ class Shapes:
         order = self._order[sample].tolist()
         for axis in order:
             if not -1 <= axis < len(extents):
-                raise ArgumentValueError(f"'src_dims' has {axis}: it must be -1, or less than {len(extents)}")
+                raise ArgumentValueError(
+                    f"`src_dims` has {axis}, which is out of bounds. The indices in `src_dims` should be either valid "
+                    f"dimension indices in range [0..{len(extents) - 1}] or -1 to insert a new dimension."
+                )
         return [1 if axis == -1 else extents[axis] for axis in order]
 
     def _scaled(self, factors: Sequence[float], extents: Sequence[int]) -> list[int]:
@@ -113,7 +118,14 @@ class Shapes:
             raise ArgumentValueError("argument 'rel_shape' is empty")
         added = len(factors) == len(extents) + 1 and factors[-1] < 0 and self._order is None
         if (len(factors) > len(extents) and not added) or (self._order is not None and len(factors) != len(extents)):
-            raise ArgumentValueError(f"'rel_shape' has {len(factors)} values for {len(extents)} dimensions")
+            raise ArgumentValueError(
+                f"`src_dims` and `rel_shape` have different lengths: {len(extents)} vs {len(factors)}"
+                if self._order is not None
+                else f"`rel_shape` has more elements ({len(factors)}) than there are dimensions in the input "
+                f"({len(extents)}). To add new dimensions, use `src_dims` to specify the mapping between input and "
+                "output "
+                "dimensions."
+            )
         return [
             -1 if factor < 0 else round_half_away(factor * extent)
             for factor, extent in zip(factors, [*extents, 1], strict=False)
@@ -124,7 +136,7 @@ def _infer(extents: list[int], size: int) -> list[int]:
     """Replace the negative extent by the extent that gives the size."""
     negative = [axis for axis, extent in enumerate(extents) if extent < 0]
     if len(negative) > 1:
-        raise ArgumentValueError(f"only one extent of {extents} may be negative")
+        raise ArgumentValueError(f"Only one negative extent is allowed; got: {extents}")
     if negative:
         rest = math.prod([extent for extent in extents if extent >= 0])
         extents[negative[0]] = size // rest if rest else 0

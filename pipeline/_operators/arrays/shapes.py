@@ -26,9 +26,10 @@ SHAPES = register(
         inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
         arguments=(
             Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
-            Argument("type", Kind.DTYPE, "Deprecated name of `dtype`."),
+            Argument("type", Kind.DTYPE, "Deprecated name of `dtype`.", replaced_by="dtype"),
         ),
         devices=("cpu", "gpu"),
+        deprecated="\nUse :meth:`nvidia.dali.pipeline.DataNode.shape` instead.",
     )
 )
 
@@ -39,7 +40,7 @@ class Shapes(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        dtype = check_dtype(self.node.argument("type") or self.node.argument("dtype"), INTEGER_LIKE)
+        dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)
         shapes = np.array(data.shape(), dtype).reshape(batch.size, data.ndim)
         if self.node.device == "gpu":
             return [TensorListGPU(upload_array(batch, shapes))]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
-from pipeline._operators.arrays.axes import axes_by_name, check_axes
 from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
 from pipeline.errors import ArgumentValueError
 
@@ -43,7 +43,10 @@ class _Squeezed(BatchView):
         removed = check_axes(self._axes, len(extents))
         rest = [extent for axis, extent in enumerate(extents) if axis not in removed]
         if math.prod(rest) != math.prod(extents):
-            raise ArgumentValueError(f"the axes {list(removed)} of shape {tuple(extents)} don't all have extent 1")
+            raise ArgumentValueError(
+                "The volume of the new shape should match the one of the original shape, but the axes "
+                f"{list(removed)} of shape {tuple(extents)} don't all have extent 1"
+            )
         return rest
 
     def layout(self, ndim: int) -> str:

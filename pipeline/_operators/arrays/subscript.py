@@ -78,7 +78,7 @@ class Subscript(BatchOperator):
         """Return the entries of the key, with full slices for the ellipsis and for missing dimensions."""
         used = sum(entry != ELLIPSIS and not _is_new(entry) for entry in self._key)
         if used > ndim:
-            raise ArgumentValueError(f"{used} indices for samples of {ndim} dimensions")
+            raise ArgumentValueError(f"Too many indices ({used}) for a {ndim}D tensor")
         full = ((None, None, None),) * (ndim - used)
         if ELLIPSIS not in self._key:
             return (*self._key, *full)
@@ -118,7 +118,7 @@ def _out_of_range(shape: Sequence[int], key: Sequence[Any]) -> list[PipelineErro
             continue
         axis, extent = next(extents)
         if isinstance(entry, int) and not -extent <= entry < extent:
-            wrong.append(ArgumentValueError(f"index {entry} is out of range for axis {axis} of length {extent}"))
+            wrong.append(ArgumentValueError(f"Index {entry} is out of range for axis {axis} of length {extent}"))
     return wrong[:1]
 
 

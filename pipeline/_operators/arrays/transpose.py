@@ -41,9 +41,13 @@ def _permutation(node: GraphNode, ndim: int) -> tuple[int, ...]:
     if perm is None:
         return tuple(reversed(range(ndim)))
     if sorted(perm) != list(range(len(perm))):
-        raise ArgumentValueError(f"argument 'perm' must be a permutation of 0 to {len(perm) - 1}, not {list(perm)}")
+        raise ArgumentValueError(
+            f"Invalid permutation: argument 'perm' must be one of 0 to {len(perm) - 1}, not {list(perm)}"
+        )
     if len(perm) != ndim:
-        raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, but the samples have {ndim} dimensions")
+        raise ArgumentValueError(
+            f"Input has different dimensionality ({ndim}) than the length of the permutation ({len(perm)})"
+        )
     return tuple(perm)
 
 

@@ -100,8 +100,9 @@ def _checked_shape(
     shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
     if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:
         raise ArgumentValueError(
-            f"a sample of shape {extents} and dtype {source} can't be reinterpreted as one of shape {shape} and dtype "
-            f"{dtype}: they have different sizes"
+            "Input and output samples must occupy the same size in bytes. The volume of the new shape should match the "
+            f"one of the original shape. Requested a shape with {math.prod(shape)} elements but the original shape has "
+            f"{math.prod(extents)} elements. The shapes are {shape} of {dtype} and {extents} of {source}"
         )
     return shape
 

@@ -1,1 +1,1 @@
-"""Operators on bounding boxes, points and the transforms that move them."""
+"""Operators on bounding boxes, masks, points and the transforms that move them."""

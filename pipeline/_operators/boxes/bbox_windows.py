@@ -75,6 +75,8 @@ class BoxWindows:
         ratios: result of `check_ratios`.
         attempts: number of windows drawn for a threshold before another threshold is drawn.
         total: largest number of windows drawn for a sample; no limit unless it is positive.
+        redraw: whether shapes are drawn again until their aspect ratio fits; otherwise a window whose ratio doesn't
+            fit is an attempt that failed.
     """
 
     thresholds: Sequence[float]
@@ -86,6 +88,7 @@ class BoxWindows:
     ratios: Array
     attempts: int
     total: int
+    redraw: bool = True
 
     def draw(
         self, generator: np.random.Generator, boxes: Array, present: Array, extents: Array, crop: Array | None
@@ -106,15 +109,17 @@ class BoxWindows:
         best = np.full(count, -1.0)
         choice = np.zeros(count, np.intp)
         left, begin, size = np.arange(count), 0, _FIRST_COUNT
+        draws = _DRAWS if self.redraw else 1
         for step in itertools.count():
             size = min(size, self.total - begin) if self.total > 0 else size
-            numbers = _numbers(key, step, 0, (count, size, 1 + axes * (1 + _DRAWS)))[left]
+            numbers = _numbers(key, step, 0, (count, size, 1 + axes * (1 + draws)))[left]
             choices = self._choices(numbers[..., 0], begin, choice[left])
             choice[left] = choices[:, -1]
             pixels = np.broadcast_to(extents[left, None], (len(left), size, axes))
             if crop is None:
-                shapes, narrow = self._shapes(numbers[..., 1 + axes :].reshape(len(left), size, _DRAWS, axes), pixels)
-                if narrow.any():
+                shapes, narrow = self._shapes(numbers[..., 1 + axes :].reshape(len(left), size, draws, axes), pixels)
+                wrong = narrow & (not self.redraw)
+                if self.redraw and narrow.any():
                     more = _numbers(key, step, 1, (count, size, _MORE_DRAWS, axes))[left]
                     shapes[narrow], _ = self._shapes(more[narrow], pixels[narrow])
                 shapes = self._stretched(shapes, pixels)
@@ -124,13 +129,14 @@ class BoxWindows:
                 low, high = np.minimum(room, 0), np.maximum(room, 0)
                 anchors = (low + np.floor(numbers[..., 1 : 1 + axes] * (high - low + 1))) / pixels
                 shapes = np.broadcast_to(crop[left, None] / pixels, anchors.shape)
+                wrong = np.zeros((len(left), size), bool)
             overlaps, kept = self._overlaps(boxes[left], present[left], anchors, shapes)
 
             whole = choices == len(self.thresholds)
             anchors, shapes = np.where(whole[..., None], 0, anchors), np.where(whole[..., None], 1, shapes)
             kept = np.where(whole[..., None], present[left, None], kept)
             keeps_any: Array = np.any(kept, axis=2)
-            enough = overlaps >= np.append(self.thresholds, 0)[choices]
+            enough = (overlaps >= np.append(self.thresholds, 0)[choices]) & ~wrong
             fits = whole | (enough & (keeps_any | ~np.any(present[left], axis=1, keepdims=True)))
             done = fits.any(axis=1)
             score = 2 * keeps_any + overlaps  # a window that keeps a box is better than one that keeps none

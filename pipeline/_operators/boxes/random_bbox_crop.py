@@ -54,6 +54,7 @@ RANDOM_BBOX_CROP = register(
                 "box that is inside.",
                 "iou",
                 choices=("iou", "overlap"),
+                unknown='Not supported ``threshold_type`` value: "{}".',
             ),
             Argument(
                 "all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap by the threshold, not only one.", True

@@ -25,7 +25,7 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
 
-__all__ = ["BYTE_MAP", "EQUALIZE", "EXPERIMENTAL_EQUALIZE"]
+__all__ = ["BYTE_MAP", "EQUALIZE"]
 
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _VALUES = np.arange(256)
@@ -43,12 +43,14 @@ _BY_HISTOGRAM = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTR
 _INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
 
-def _declare_equalize(name: str, doc: str) -> OperatorSchema:
-    return register(OperatorSchema(name, doc, inputs=(_INPUT,), devices=("cpu", "gpu")))
-
-
-EQUALIZE = _declare_equalize("equalize", "Equalizes the histogram of each channel and each frame.")
-EXPERIMENTAL_EQUALIZE = _declare_equalize("experimental.equalize", "Old name of `equalize`.")
+EQUALIZE = register(
+    OperatorSchema(
+        "equalize",
+        "Equalizes the histogram of each channel and each frame.",
+        inputs=(_INPUT,),
+        devices=("cpu", "gpu"),
+    )
+)
 BYTE_MAP = register(
     OperatorSchema(
         name="byte_map",
@@ -99,7 +101,6 @@ class _State:
 
 
 @implements(EQUALIZE, "cpu")
-@implements(EXPERIMENTAL_EQUALIZE, "cpu")
 @implements(BYTE_MAP, "cpu")
 class ByteMapCpu(SampleOperator[_State]):
     """Looks values up in a table of 256 values, for each sample or each channel of an image."""
@@ -137,7 +138,6 @@ class ByteMapCpu(SampleOperator[_State]):
 
 
 @implements(EQUALIZE, "gpu")
-@implements(EXPERIMENTAL_EQUALIZE, "gpu")
 @implements(BYTE_MAP, "gpu")
 class ByteMapGpu(GpuOperator):
     """One launch per batch, and three more to compute histograms and tables."""

@@ -48,9 +48,7 @@ def _build_table(node: GraphNode) -> Array:
     """Return the values for 0, 1, ..., followed by the default value."""
     keys, values = node.argument("keys"), node.argument("values")
     if len(keys) != len(values):
-        raise ArgumentValueError(
-            f"there are {len(keys)} 'keys' and {len(values)} 'values', but the numbers must be equal"
-        )
+        raise ArgumentValueError(f"`keys` size should match `values` size, but there are {len(keys)} and {len(values)}")
     if keys and not (min(keys) >= 0 and max(keys) <= _LARGEST_KEY):
         raise ArgumentValueError(f"argument 'keys' must be from 0 to {_LARGEST_KEY}, not {min(keys)} to {max(keys)}")
     table = np.full(max(keys, default=-1) + 2, node.argument("default_value"), np.float32)

@@ -1,1 +1,1 @@
-"""Operators that read and decode files: images, videos and arrays."""
+"""Operators that read, decode and write files: images, videos and arrays."""

@@ -8,8 +8,9 @@ from pipeline.types import RGB, UINT8
 __all__ = ["DECODER_ARGUMENTS"]
 
 
-def _ignored(name: str, kind: Kind) -> Argument:
-    return Argument(name, kind, "Accepted for compatibility; memory is managed automatically.")
+def _ignored(name: str, kind: Kind, discouraged: bool = False) -> Argument:
+    deprecated = f"The argument `{name}` is now deprecated and its usage is discouraged." if discouraged else ""
+    return Argument(name, kind, "Accepted for compatibility; memory is managed automatically.", deprecated=deprecated)
 
 
 DECODER_ARGUMENTS = (
@@ -47,9 +48,9 @@ DECODER_ARGUMENTS = (
     _ignored("host_memory_padding", Kind.INT),
     _ignored("host_memory_padding_jpeg2k", Kind.INT),
     _ignored("hybrid_huffman_threshold", Kind.INT),
-    _ignored("memory_stats", Kind.BOOL),
+    _ignored("memory_stats", Kind.BOOL, discouraged=True),
     _ignored("preallocate_height_hint", Kind.INT),
     _ignored("preallocate_width_hint", Kind.INT),
-    _ignored("split_stages", Kind.BOOL),
-    _ignored("use_chunk_allocator", Kind.BOOL),
+    _ignored("split_stages", Kind.BOOL, discouraged=True),
+    _ignored("use_chunk_allocator", Kind.BOOL, discouraged=True),
 )

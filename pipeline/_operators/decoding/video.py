@@ -27,7 +27,7 @@ from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 
-__all__ = ["EXPERIMENTAL_VIDEO", "VIDEO", "VideoSelections"]
+__all__ = ["VIDEO", "VideoSelections"]
 
 _DOC = """Decodes frames of videos to FHWC, RGB.
 
@@ -57,19 +57,13 @@ _ARGUMENTS = (
     Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline.", True),
 )
 
-VIDEO, EXPERIMENTAL_VIDEO = (
-    register(
-        OperatorSchema(
-            name=name,
-            doc=doc,
-            inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
-            arguments=_ARGUMENTS,
-            devices=("cpu", "mixed"),
-        )
-    )
-    for name, doc in (
-        ("decoders.video", _DOC),
-        ("experimental.decoders.video", _DOC + "\n\nDeprecated name of `fn.decoders.video`."),
+VIDEO = register(
+    OperatorSchema(
+        name="decoders.video",
+        doc=_DOC,
+        inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
+        arguments=_ARGUMENTS,
+        devices=("cpu", "mixed"),
     )
 )
 
@@ -128,7 +122,6 @@ def check_fill(node: GraphNode) -> Sequence[int]:
 
 
 @implements(VIDEO, "cpu")
-@implements(EXPERIMENTAL_VIDEO, "cpu")
 class VideoDecoder(SampleOperator[VideoSelections]):
     """Decodes one video per call, on one thread."""
 
@@ -154,7 +147,6 @@ class VideoDecoder(SampleOperator[VideoSelections]):
 
 
 @implements(VIDEO, "mixed")
-@implements(EXPERIMENTAL_VIDEO, "mixed")
 class MixedVideoDecoder(GpuOperator):
     """Decodes the videos of a batch in parallel, with NVDEC. The frames stay on the GPU."""
 

@@ -14,6 +14,7 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
 from pipeline._kernels import erase
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -52,16 +53,10 @@ are ignored. Regions cover the whole extent of all other axes.""",
 
 def _axes(arguments: Arguments, layout: str, ndim: int) -> list[int]:
     if arguments.given("axis_names") and (names := arguments.constant("axis_names")):
-        for letter in names:
-            if letter not in layout:
-                raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
-        return [layout.index(letter) for letter in names]
+        return list(axes_by_name(names, layout))
     if not arguments.given("axes"):
         return [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
-    axes = list(arguments.constant("axes"))
-    if any(not 0 <= axis < ndim for axis in axes) or len(set(axes)) < len(axes):
-        raise ArgumentValueError(f"the axes {axes} must be a subset of 0 to {ndim - 1} without repetitions")
-    return axes
+    return list(check_axes(arguments.constant("axes"), ndim))
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,8 @@ class _Regions:
             channels = extents[self.layout.index("C")] if "C" in self.layout else 0
             if len(fill) != channels:
                 raise ArgumentValueError(
-                    f"argument 'fill_value' has {len(fill)} values, but needs 1 or as many as channels: {channels}"
+                    f"Multi-channel fill value does not match the number of channels in the input: {len(fill)} values, "
+                    f"{channels} channels"
                 )
         return fill.astype(np.float64)
 

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging.filter2d import Border, filter2d
+from pipeline._imaging.filter2d import BORDERS, Border, filter2d
 from pipeline._kernels.filter import filter_images
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
@@ -24,56 +24,50 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT16, INT8, INT16, UINT8, UINT16, to_numpy_type
 
-__all__ = ["EXPERIMENTAL_FILTER", "FILTER"]
+__all__ = ["FILTER"]
 
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _DTYPES = (UINT8, INT8, UINT16, INT16, FLOAT16, FLOAT)
 
 
-def _declare(name: str, doc: str) -> OperatorSchema:
-    return register(
-        OperatorSchema(
-            name=name,
-            doc=doc,
-            inputs=(
-                Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
-                Input("filter", "Windows: float32 of shape (rows, columns), or one per frame.", any_device=True),
-                Input("fill_value", "Values outside of the image for a constant border: scalars.", True, True),
+FILTER = register(
+    OperatorSchema(
+        name="filter",
+        doc="Correlates images with windows, in float32. Unlike in a convolution, the windows aren't flipped.",
+        inputs=(
+            Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
+            Input("filter", "Windows: float32 of shape (rows, columns), or one per frame.", any_device=True),
+            Input("fill_value", "Values outside of the image for a constant border: scalars.", True, True),
+        ),
+        arguments=(
+            Argument(
+                "anchor",
+                Kind.INTS,
+                "Row and column of the window that are aligned with the output's pixel; -1 for the middle.",
+                (-1,),
+                per_sample=True,
             ),
-            arguments=(
-                Argument(
-                    "anchor",
-                    Kind.INTS,
-                    "Row and column of the window that are aligned with the output's pixel; -1 for the middle.",
-                    (-1,),
-                    per_sample=True,
-                ),
-                Argument(
-                    "border",
-                    Kind.STRING,
-                    "Values outside of the image.",
-                    "reflect_101",
-                    choices=tuple(border.name.lower() for border in Border),
-                ),
-                Argument(
-                    "mode",
-                    Kind.STRING,
-                    '"same" keeps the size; "valid" computes only pixels whose window lies inside of the image.',
-                    "same",
-                    choices=("same", "valid"),
-                ),
-                Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+            Argument(
+                "border",
+                Kind.STRING,
+                "Values outside of the image.",
+                "reflect_101",
+                choices=tuple(BORDERS),
+                unknown="Unknown ``border_type`` was provided: ``{}``.",
             ),
-            devices=("cpu", "gpu"),
-        )
+            Argument(
+                "mode",
+                Kind.STRING,
+                '"same" keeps the size; "valid" computes only pixels whose window lies inside of the image.',
+                "same",
+                choices=("same", "valid"),
+                unknown="Unknown ``mode`` was provided: ``{}``.",
+            ),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+        ),
+        devices=("cpu", "gpu"),
     )
-
-
-FILTER = _declare(
-    "filter",
-    "Correlates images with windows, in float32. Unlike in a convolution, the windows aren't flipped.",
 )
-EXPERIMENTAL_FILTER = _declare("experimental.filter", "Old name of `filter`.")
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class _FilterSettings:
             )
         anchors = batch.arguments(node).vectors("anchor", 2, np.int64)
         assert anchors is not None
-        border = Border[str(node.argument("border")).upper()]
+        border = BORDERS[node.argument("border")]
         return cls(layout.index("H"), anchors, border, node.argument("mode") == "valid")
 
     def anchor(self, sample: int, window: Array) -> tuple[int, int]:
@@ -167,7 +161,6 @@ def _dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @implements(FILTER, "cpu")
-@implements(EXPERIMENTAL_FILTER, "cpu")
 class FilterCpu(SampleOperator[_FilterSettings]):
     """Filters one image at a time."""
 
@@ -200,7 +193,6 @@ class FilterCpu(SampleOperator[_FilterSettings]):
 
 
 @implements(FILTER, "gpu")
-@implements(EXPERIMENTAL_FILTER, "gpu")
 class FilterGpu(GpuOperator):
     """One launch per batch. Waits for windows on the GPU."""
 

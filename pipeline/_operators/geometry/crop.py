@@ -18,7 +18,7 @@ from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.windows import (
-    POLICIES,
+    BORDER_POLICIES,
     canonical_policy,
     check_fill_values,
     cut,
@@ -37,7 +37,7 @@ CROP = register(
         inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *CROP_ARGUMENTS,
-            policy_argument(POLICIES),
+            policy_argument(BORDER_POLICIES),
             fill_argument(),
             *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
         ),

@@ -43,6 +43,7 @@ CROP_ARGUMENTS = (
         "Rounding of the first pixel of the window: 'round' to nearest, halves away from zero, or 'truncate'.",
         "round",
         choices=("round", "truncate"),
+        unknown="``rounding`` value {} is not supported.",
     ),
 )
 
@@ -101,16 +102,23 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
     by_axis = [name for name in ("crop_d", "crop_h", "crop_w") if arguments.given(name)]
     if arguments.given("crop"):
         if by_axis:
-            raise ArgumentValueError(f"arguments 'crop' and {by_axis[0]!r} can't be used together")
+            raise ArgumentValueError(
+                f"`crop` argument is not compatible with `crop_h`, `crop_w`, `crop_d`, but {by_axis[0]!r} was passed, "
+                "too"
+            )
         crop = arguments.vectors("crop")
         if crop is None or crop.shape[1] not in (2, 3):
             count = 0 if crop is None else crop.shape[1]
-            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values ([depth,] height, width), but has {count}")
+            raise ArgumentValueError(
+                f"`crop` argument should have 2 or 3 elements ([depth,] height, width), but has {count}"
+            )
         sizes[:, 3 - crop.shape[1] :] = crop
     elif by_axis:
         for name in ("crop_h", "crop_w"):
             if name not in by_axis:
-                raise ArgumentValueError(f"argument {by_axis[-1]!r} also needs {name!r}")
+                raise ArgumentValueError(
+                    f"`crop_w` and `crop_h` arguments must be provided together: {by_axis[-1]!r} also needs {name!r}"
+                )
         for column, letter in enumerate(_LETTERS):
             values = arguments.scalars(f"crop_{letter.lower()}")
             if values is not None:

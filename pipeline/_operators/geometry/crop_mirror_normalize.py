@@ -99,8 +99,7 @@ class _Settings:
         output_layout = node.argument("output_layout") or layout
         if sorted(output_layout) != sorted(layout):
             raise ArgumentValueError(
-                f"argument 'output_layout' is {output_layout!r}, which isn't a permutation of the input's layout "
-                f"{layout!r}"
+                f"The requested output layout is not a permutation of input layout: {output_layout!r} and {layout!r}"
             )
         policy = canonical_policy(node.argument("out_of_bounds_policy"))
         fill = node.argument("fill_values") if policy == "pad" else (0.0,)

@@ -32,7 +32,11 @@ def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
     assert mean is not None
     assert std is not None
     if mean.shape[1] != std.shape[1] and 1 not in (mean.shape[1], std.shape[1]):
-        raise ArgumentValueError(f"argument 'mean' has {mean.shape[1]} values and 'std' has {std.shape[1]}")
+        raise ArgumentValueError(
+            "``mean`` and ``std`` must either be of the same size, be scalars, or one of them can be a vector and the "
+            "other "
+            f"a scalar; they have {mean.shape[1]} and {std.shape[1]} values"
+        )
     if (std == 0).any():
         raise ArgumentValueError(f"argument 'std' is 0 for sample {int(np.argmax((std == 0).any(axis=1)))}")
     gain = arguments.constant("scale") / std
@@ -52,7 +56,8 @@ def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
         return values
     if len(values) != padded_channels(channels, pad=True):
         raise ArgumentValueError(
-            f"argument 'mean' or 'std' has {len(values)} values, but the image has {channels} channels"
+            "The number of per-channel arguments should match the number of channels in the output slice: 'mean' or "
+            f"'std' has {len(values)} values for {channels} channels"
         )
     return values[:channels]
 

@@ -13,6 +13,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._kernels import strided_copy
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of, shape_table
 from pipeline._operator_api.operator import BatchOperator
@@ -51,16 +52,9 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
     rows = arguments.rows("axes", np.int64) or []
     if names:
         if arguments.given("axes"):
-            raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
-        for letter in names:
-            if letter not in layout:
-                raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
-        rows = [np.array([layout.index(letter) for letter in names])] * batch_size
-    axes_by_sample = [[axis + ndim if axis < 0 else axis for axis in row.tolist()] or list(range(ndim)) for row in rows]
-    for row in axes_by_sample:
-        if any(not 0 <= axis < ndim for axis in row) or len(set(row)) < len(row):
-            raise ArgumentValueError(f"the axes {row} must be a subset of 0 to {ndim - 1} without repetitions")
-    return axes_by_sample
+            raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
+        return [list(axes_by_name(names, layout))] * batch_size
+    return [list(check_axes(row.tolist(), ndim)) or list(range(ndim)) for row in rows]
 
 
 def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> npt.NDArray[np.int64]:
@@ -86,7 +80,7 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
         if aligned is not None and len(aligned[sample]):
             align = _fit("align", aligned[sample], len(axes))
             if (align <= 0).any():
-                raise ArgumentValueError(f"argument 'align' must be positive, not {align.tolist()}")
+                raise ArgumentValueError(f"Values of `align` argument must be positive. Got: {align.tolist()}")
             extents = -(-extents // align) * align
         padded[sample, axes] = extents
     return padded
@@ -94,7 +88,9 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
 
 def _fit(name: str, row: Array, length: int) -> Array:
     if len(row) not in (1, length):
-        raise ArgumentValueError(f"argument {name!r} needs {length} values, one for each axis, but has {len(row)}")
+        raise ArgumentValueError(
+            f'Argument "{name}" expected shape {length} but got {len(row)} values: one for each axis is needed'
+        )
     return row  # one value broadcasts
 
 

@@ -78,7 +78,7 @@ class _Canvases:
         if not (ratio >= 1).all():
             raise ArgumentValueError(f"argument 'ratio' must be 1 or more, not {ratio.min():g}")
         if not ((positions >= 0) & (positions <= 1)).all():
-            raise ArgumentValueError("arguments 'paste_x' and 'paste_y' must be between 0 and 1")
+            raise ArgumentValueError("paste_x and paste_y must be in range [0, 1]")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
 
     def locate(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -19,7 +19,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_o
 from pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_dtype import output_dtype
+from pipeline._operator_api.output_dtype import IGNORED_IMAGE_TYPE, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline._operator_api.upload import upload
 from pipeline._operators.geometry.resize_arguments import (
@@ -34,7 +34,15 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import INTERP_LINEAR, INTERP_TRIANGULAR, DALIInterpType
 
-__all__ = ["FILTER_ARGUMENTS", "RESIZE", "ResizeCpu", "ResizeGpu"]
+__all__ = [
+    "EXPERIMENTAL_RESIZE",
+    "FILTER_ARGUMENTS",
+    "RESIZE",
+    "ResizeCpu",
+    "ResizeGpu",
+    "check_resize_dtype",
+    "filter_cache",
+]
 
 FILTER_ARGUMENTS = (
     Argument("interp_type", Kind.INTERP, "Filter for shrinking and growing axes.", INTERP_LINEAR, per_sample=True),
@@ -51,24 +59,36 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
     return 2 if arguments.get("save_attrs") else 1
 
 
-RESIZE = register(
-    OperatorSchema(
-        name="resize",
-        doc="""Resizes images.
+def _declare(name: str, doc: str) -> OperatorSchema:
+    return register(
+        OperatorSchema(
+            name=name,
+            doc=doc,
+            inputs=(
+                Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),
+            ),
+            arguments=(
+                *RESIZE_ARGUMENTS,
+                *FILTER_ARGUMENTS,
+                Argument(
+                    "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
+                ),
+                IGNORED_IMAGE_TYPE,
+            ),
+            devices=("cpu", "gpu"),
+            outputs=_output_count,
+        )
+    )
+
+
+RESIZE = _declare(
+    "resize",
+    """Resizes images.
 
 Filters are widened along axes that shrink (`antialias`). Outside of the image its edge pixels are repeated.""",
-        inputs=(Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
-        arguments=(
-            *RESIZE_ARGUMENTS,
-            *FILTER_ARGUMENTS,
-            Argument(
-                "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
-            ),
-            Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
-        ),
-        devices=("cpu", "gpu"),
-        outputs=_output_count,
-    )
+)
+EXPERIMENTAL_RESIZE = _declare(
+    "experimental.resize", "The same as `resize`. In DALI, it is another implementation, for the GPU."
 )
 
 
@@ -105,7 +125,7 @@ def _geometries(node: GraphNode, kind: type[Geometry]) -> ArgumentCache[Geometry
     return ArgumentCache(node, lambda batch, axes: kind.from_batch(node, batch, axes), drawn=kind.drawn)
 
 
-def _filters(node: GraphNode) -> ArgumentCache[tuple[list[int], list[int]]]:
+def filter_cache(node: GraphNode) -> ArgumentCache[tuple[list[int], list[int]]]:
     """Return a cache of the filters of each sample, for axes that shrink and axes that grow."""
     names = ("interp_type", "min_filter", "mag_filter")
     return ArgumentCache(node, lambda batch: _read_filters(batch.arguments(node), names), names)
@@ -125,7 +145,7 @@ def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int]
     return filters[0], filters[1]
 
 
-def _check_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np.dtype[Any]:
+def check_resize_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np.dtype[Any]:
     if dtype is not None and dtype not in (source, np.float32):
         raise ArgumentValueError(f"argument 'dtype' must be the input's, {source}, or FLOAT, not {dtype}")
     if source.kind not in "iuf":
@@ -145,6 +165,7 @@ class _State:
 
 
 @implements(RESIZE, "cpu")
+@implements(EXPERIMENTAL_RESIZE, "cpu")
 class ResizeCpu(SampleOperator[_State]):
     """Writes straight to the memory of the batch."""
 
@@ -154,7 +175,7 @@ class ResizeCpu(SampleOperator[_State]):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._geometries = _geometries(node, self.geometry)
-        self._filters = _filters(node)
+        self._filters = filter_cache(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -163,7 +184,7 @@ class ResizeCpu(SampleOperator[_State]):
         axes = _Axes.from_layout(layout)
         dtype = output_dtype(self.node)
         if data.dtype is not None:
-            dtype = _check_dtype(dtype, data.dtype)
+            dtype = check_resize_dtype(dtype, data.dtype)
         geometry = self._geometries.get(batch, axes.letters)
         lower, upper = self._filters.get(batch)
         attributes = self.node.argument("save_attrs")
@@ -193,7 +214,7 @@ class ResizeCpu(SampleOperator[_State]):
         axes = state.axes
         extents = axes.extents(image.shape)
         resized = state.geometry.solve(sample, extents)
-        dtype = state.dtype or _check_dtype(None, image.dtype)
+        dtype = state.dtype or check_resize_dtype(None, image.dtype)
         options: dict[str, Any] = {
             "min_filter": state.lower[sample],
             "mag_filter": state.upper[sample],
@@ -245,6 +266,7 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
 
 
 @implements(RESIZE, "gpu")
+@implements(EXPERIMENTAL_RESIZE, "gpu")
 class ResizeGpu(GpuOperator):
     """One launch per batch and axis."""
 
@@ -254,7 +276,7 @@ class ResizeGpu(GpuOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._geometries = _geometries(node, self.geometry)
-        self._filters = _filters(node)
+        self._filters = filter_cache(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -289,4 +311,4 @@ class ResizeGpu(GpuOperator):
         Raises:
             ArgumentValueError: The input can't be resized, or not to the requested dtype.
         """
-        return _check_dtype(output_dtype(self.node), source)
+        return check_resize_dtype(output_dtype(self.node), source)

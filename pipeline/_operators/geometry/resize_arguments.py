@@ -51,6 +51,7 @@ RESIZE_ARGUMENTS = (
         "size; 'not_larger' and 'not_smaller' keep the aspect ratio and use the smallest or the largest factor.",
         "default",
         choices=("default", "stretch", "not_larger", "not_smaller"),
+        unknown="Invalid resize mode: {}.",
     ),
     Argument(
         "subpixel_scale",
@@ -311,7 +312,7 @@ class ResizeGeometry:
         if start is None and end is None:
             return None
         if start is None or end is None:
-            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
+            raise ArgumentValueError("``roi_start`` and ``roi_end`` must be specified together")
         if not (np.isfinite(start).all() and np.isfinite(end).all()):
             raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be finite numbers")
         return start.tolist(), end.tolist()

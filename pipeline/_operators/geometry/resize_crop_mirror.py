@@ -27,7 +27,7 @@ __all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
 _BITS = {"W": 1, "H": 2, "D": 4}
 
 
-def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
+def _declare(name: str, doc: str, antialias: bool, deprecated: str | None = None) -> OperatorSchema:
     filters = tuple(
         Argument(each.name, each.kind, each.doc, antialias) if each.name == "antialias" else each
         for each in FILTER_ARGUMENTS
@@ -42,6 +42,7 @@ def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
             (Input("data", "Images, volumes or sequences, as for `resize`."),),
             (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
             devices=("cpu", "gpu"),
+            deprecated=deprecated,
         )
     )
 
@@ -51,6 +52,7 @@ FAST_RESIZE_CROP_MIRROR = _declare(
     "fast_resize_crop_mirror",
     "Computes `resize_crop_mirror`, by default without antialiasing. Deprecated in DALI.",
     False,
+    " Use `nvidia.dali.fn.resize_crop_mirror` instead.",
 )
 
 

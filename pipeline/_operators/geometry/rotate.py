@@ -16,7 +16,7 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ROTATE"]
+__all__ = ["ROTATE", "rotated_size"]
 
 ROTATE = register(
     OperatorSchema(
@@ -37,6 +37,25 @@ ROTATE = register(
 
 # An extent that exceeds an integer by less than this, in pixels, is rounded down to it.
 _SLACK = 1e-2
+
+
+def rotated_size(rotations: Array, spatial: Sequence[int]) -> tuple[int, ...]:
+    """Return the extents of the smallest canvas that holds the whole result.
+
+    Each extent has the parity of the source's extent along the axis that contributes most, so that rotations by
+    multiples of 90 degrees map pixels to pixels. Several rotations share one canvas; the majority determines its
+    parity.
+
+    Args:
+        rotations: matrices from the output to the source, (N, n, n), for x, y and z.
+        spatial: extents of the source.
+    """
+    reach = np.abs(rotations.swapaxes(1, 2))  # by axes of output and source
+    extents = np.array(spatial[::-1])
+    size = np.ceil(reach @ extents - _SLACK).astype(np.int64).max(axis=0)
+    odd = (extents[reach.argmax(axis=2)] % 2).mean(axis=0) > 0.5
+    size += (size - odd) % 2
+    return tuple(size[::-1].tolist())
 
 
 class _Rotations(Warps):
@@ -64,21 +83,11 @@ class _Rotations(Warps):
         return bool(self._keep_size)
 
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
-        """Return the extents of the smallest canvas that holds the whole result.
-
-        Each extent has the parity of the source's extent along the axis that contributes most, so that rotations by
-        multiples of 90 degrees map pixels to pixels. The frames of a sequence share one canvas; the majority of frames
-        determines its parity.
-        """
+        """Return the extents of the canvas, which the frames of a sequence share."""
         if self._keep_size:
             return tuple(spatial)
         siblings = self._siblings(sample)
-        reach = np.abs(self._linear[siblings.start : siblings.stop].swapaxes(1, 2))  # by axes of output and source
-        extents = np.array(spatial[::-1])
-        size = np.ceil(reach @ extents - _SLACK).astype(np.int64).max(axis=0)
-        odd = (extents[reach.argmax(axis=2)] % 2).mean(axis=0) > 0.5
-        size += (size - odd) % 2
-        return tuple(size[::-1].tolist())
+        return rotated_size(self._linear[siblings.start : siblings.stop], spatial)
 
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         linear = self._linear[sample]

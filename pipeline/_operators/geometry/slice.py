@@ -78,7 +78,11 @@ def _channel_axis(layout: str, fill: Sequence[float]) -> int | None:
 
 def _check_inputs(count: int) -> bool:
     if count == 2:
-        raise ArgumentTypeError("the anchor input needs a shape as the third input")
+        raise ArgumentTypeError(
+            "Expected named slice arguments (e.g. start/end, start/shape) or positional inputs (start, shape): the "
+            "anchor "
+            "input needs a shape as the third input"
+        )
     return count == 3
 
 

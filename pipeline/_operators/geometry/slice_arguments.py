@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
@@ -121,7 +122,9 @@ class SliceWindows:
             )
             first, last = round_half_away(low), round_half_away(high)
             if last < first:
-                raise PipelineError(f"axis {axis}: the slice ends at {last}, before it begins at {first}")
+                raise PipelineError(
+                    f"end coordinates can't be before start coordinates. Got: start={first} end={last} for axis {axis}"
+                )
             start[axis], extent[axis] = first, last - first
         return start, extent
 
@@ -147,24 +150,16 @@ class SliceWindows:
         rows = arguments.rows("axes", np.int64)
         if rows is None:
             names = arguments.constant("axis_names")
-            missing = [name for name in names if name not in self.layout]
-            if missing:
-                raise ArgumentValueError(
-                    f"axis {missing[0]!r} of argument 'axis_names' isn't in the layout {self.layout!r}: pass 'axes'"
-                )
-            axes = [self.layout.index(name) for name in names] if names else list(range(self.ndim))
+            axes = list(axes_by_name(names, self.layout)) if names else list(range(self.ndim))
             return [self._check_axes(axes)] * batch_size
         if arguments.given("axis_names"):
-            raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+            raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
         if arguments.per_sample("axes"):
             return [self._check_axes(row.tolist()) for row in rows]
         return [self._check_axes(rows[0].tolist() or list(range(self.ndim)))] * batch_size
 
     def _check_axes(self, axes: Sequence[int]) -> list[int]:
-        positive = [axis + self.ndim if axis < 0 else axis for axis in axes]
-        if any(not 0 <= axis < self.ndim for axis in positive) or len(set(positive)) < len(positive):
-            raise ArgumentValueError(f"axes {list(axes)} aren't different axes of {self.ndim} dimensions")
-        return positive
+        return list(check_axes(axes, self.ndim))
 
     def _check_lengths(self, batch_size: int) -> None:
         for bound in (self._begin, self._end):
@@ -184,7 +179,7 @@ _NAMES = ("start", "rel_start", "end", "rel_end", "shape", "rel_shape")
 def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
     passed = [name for name in names if arguments.given(name)]
     if len(passed) > 1:
-        raise ArgumentValueError(f"arguments {passed[0]!r} and {passed[1]!r} can't be used together")
+        raise ArgumentValueError(f'"{passed[0]}" and "{passed[1]}" arguments are mutually exclusive')
     if not passed:
         return _Bound(names[0], None)
     (name,) = passed

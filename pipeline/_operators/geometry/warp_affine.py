@@ -69,7 +69,7 @@ class _AffineWarps(Warps):
             row = self._rows[sample]
             if len(row) != shape[0] * shape[1]:
                 raise ArgumentValueError(
-                    f"argument 'matrix' needs {shape[0] * shape[1]} values, but has {len(row)}"
+                    f"`matrix` parameter must have {shape[0] * shape[1]} elements, but has {len(row)}"
                     + ("; or pass the matrix as the second input" if not len(row) else "")
                 )
             matrix = row.reshape(shape)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
-from pipeline._imaging.warp import prepare_fill
+from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments
@@ -68,7 +68,10 @@ class Warps(ABC):
 
     def _size(self, row: Array) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
-            raise ArgumentValueError(f"argument 'size' needs {self.ndim} values, but has {len(row)}")
+            raise ArgumentValueError(
+                "output_size must specify same number of dimensions as the input (excluding channels): "
+                f"{self.ndim}, but argument 'size' has {len(row)} values"
+            )
         if not (row > 0).all():
             raise ArgumentValueError(f"argument 'size' must be positive, not {row.tolist()}")
         return tuple(max(1, round_half_away(extent)) for extent in row.tolist())

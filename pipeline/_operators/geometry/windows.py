@@ -57,7 +57,14 @@ def policy_argument(policies: dict[str, str]) -> Argument:
             "; 'edge' (or 'clamp') repeats the last element, 'reflect' (or 'reflect_1001') mirrors the data including "
             "the last element, 'reflect_101' mirrors the data without it, and 'wrap' continues at the other end"
         )
-    return Argument("out_of_bounds_policy", Kind.STRING, doc + ".", "error", choices=tuple(policies))
+    return Argument(
+        "out_of_bounds_policy",
+        Kind.STRING,
+        doc + ".",
+        "error",
+        choices=tuple(policies),
+        unknown="Not supported out_of_bounds_policy: {}.",
+    )
 
 
 def fill_argument() -> Argument:
@@ -83,7 +90,8 @@ def check_fill_values(values: Sequence[float], channels: int) -> tuple[float, ..
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(
-            f"argument 'fill_values' has {len(values)} values, but needs 1 or as many as channels: {channels}"
+            "Multi-channel fill value does not match the number of channels in the output: 'fill_values' has "
+            f"{len(values)} values for {channels} channels"
         )
     return tuple(values)
 
@@ -104,9 +112,15 @@ def inside(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) ->
 def out_of_bounds_error(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> PipelineError:
     """Return the error for a window that exceeds the data under the policy 'error'."""
     return PipelineError(
-        f"the window from {tuple(start)} of shape {tuple(extent)} exceeds the data of shape {tuple(shape)}; "
+        "Slice can't be placed out of bounds with current policy. Got: "
+        f"input_shape={in_braces(shape)}, slice_anchor={in_braces(start)}, slice_shape={in_braces(extent)}; "
         "use out_of_bounds_policy='pad' or 'trim_to_shape' to allow this"
     )
+
+
+def in_braces(extents: Sequence[int]) -> str:
+    """Return a shape in the form of DALI's messages."""
+    return f"{{{' x '.join(map(str, extents))}}}"
 
 
 def trim(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -228,7 +242,7 @@ def cut_batch(
         data: the batch.
         starts: first elements of the windows, (N, ndim).
         extents: extents of the windows, (N, ndim).
-        policy: as in `cut`, but only "error", "pad" and "trim_to_shape" if windows exceed their samples.
+        policy: as in `cut`.
         fill: as in `cut`.
         channel_axis: as in `cut`.
         dtype: as in `cut`.
@@ -239,12 +253,11 @@ def cut_batch(
     """
     source = samples_of(data)
     shapes = source.shapes
-    outside = ((starts < 0) | (starts + extents > shapes)).any(axis=1)
+    outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
     if outside.any():
         if policy in _BORDERS:
-            raise ArgumentValueError(
-                f"out_of_bounds_policy={policy!r} isn't supported on the GPU yet; use the CPU or 'pad'"
-            )
+            source = samples_of(_repeated(stream, data, starts, extents, outside, _BORDERS[policy]))
+            starts = np.where(outside[:, None], 0, starts)
         if policy == "error":
             fail(
                 [
@@ -272,6 +285,28 @@ def cut_batch(
     output, result = allocate(extents, target, layout)
     strided_copy(kernels, stream, source, result, start=starts, channel_axis=axis, fill=padding)
     return output
+
+
+def _repeated(
+    stream: Any,
+    data: TensorListGPU,
+    starts: npt.NDArray[np.int64],
+    extents: npt.NDArray[np.int64],
+    outside: npt.NDArray[np.bool_],
+    border: Callable[[Array, int], Array],
+) -> TensorListGPU:
+    """Return the batch with the windows in place of the samples that they exceed, filled by repetition."""
+    import cupy
+
+    samples = list(data.samples)
+    with stream:
+        for index in np.flatnonzero(outside).tolist():
+            window = samples[index]
+            for axis, (first, count) in enumerate(zip(starts[index], extents[index], strict=True)):
+                positions = border(np.arange(first, first + count), window.shape[axis])
+                window = cupy.take(window, cupy.asarray(positions), axis=axis)
+            samples[index] = window
+    return TensorListGPU(samples, data.layout())
 
 
 def _allocate_scratch(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:

@@ -93,7 +93,7 @@ class DistributionCpu(BatchOperator):
         rows = arguments.rows("shape", np.int64)
         if len(inputs) > self.shape_like:
             if rows is not None:
-                raise ArgumentValueError("argument 'shape' can't be used together with the input 'shape_like'")
+                raise ArgumentValueError('Providing argument "shape" is incompatible with providing a shape-like input')
             shapes: list[tuple[int, ...]] = inputs[self.shape_like].shape()
             return shapes
         if rows is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
-from pipeline._external_source.spec import SourceOutput, describe_source
+from pipeline._external_source.spec import ONLY_PARALLEL, SourceOutput, describe_source
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, apply_operator
 from pipeline._operator_api.batch import Batch
@@ -106,16 +106,17 @@ def external_source(
     per_output = {"layout": layout, "dtype": dtype, "ndim": ndim}
     try:
         if source is None:
-            only_with_source = {"num_outputs": num_outputs, "cycle": cycle, "parallel": parallel or None}
-            for key, value in {**only_with_source, "prefetch_queue_depth": prefetch_queue_depth}.items():
+            if prefetch_queue_depth is not None:
+                raise ArgumentValueError(ONLY_PARALLEL)
+            for key, value in {"num_outputs": num_outputs, "cycle": cycle, "parallel": parallel or None}.items():
                 if value is not None:
                     raise ArgumentValueError(f"argument {key!r} needs a source")
-        elif repeat_last:
-            raise ArgumentValueError("argument 'repeat_last' is only for fed data, not for a source")
         elif parallel and no_copy is False:
-            raise ArgumentValueError("argument 'no_copy' can't be False with parallel=True: data isn't copied then")
+            raise ArgumentValueError(
+                "The argument ``no_copy`` cannot be specified to False when used with parallel=True"
+            )
         elif num_outputs is not None and name is not None:
-            raise GraphError("argument 'name' is for one output: leave it out with num_outputs")
+            raise GraphError("``num_outputs`` is not compatible with named `fn.external_source`: leave out the name")
         if source is None:
             return _single({**common, **per_output, "repeat_last": repeat_last})
         spec = describe_source(

@@ -52,6 +52,13 @@ not modify its arguments. It runs even if no output of the pipeline depends on i
             variadic=True,
             side_effects=True,
             hidden=hidden,
+            class_parameters=(
+                ("function", None),
+                ("num_outputs", 1),
+                ("device", None),
+                *((each.name, each.default) for each in arguments),
+                ("batch_processing", batches and not hidden),
+            ),
         )
     )
 

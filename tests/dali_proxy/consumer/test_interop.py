@@ -158,7 +158,7 @@ def test_feed_a_parameter() -> None:
     [
         (TensorCPU(DATA), torch.zeros(3, 2), r"shape \(2, 3\), `arr` \(3, 2\)"),
         (TensorCPU(DATA), torch.zeros(6), "shape"),
-        (TensorCPU(DATA), torch.zeros(2, 3, dtype=torch.int32), "torch.float32, those of `arr` torch.int32"),
+        (TensorCPU(DATA), torch.zeros(2, 3, dtype=torch.int32), "torch.float32 vs torch.int32"),
         (ragged(), torch.zeros(2, 3), "differ in shape"),
         (TensorCPU(DATA), DATA, "not into ndarray"),
     ],

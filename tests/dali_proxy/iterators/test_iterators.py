@@ -166,17 +166,16 @@ def test_fed_pipelines() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"size": 0}, "number of samples"),
-        ({"size": -2}, "number of samples"),
+        ({"size": 0}, "Size cannot be 0"),
         ({"size": 2.5}, "number of samples"),
-        ({"reader_name": "r"}, "reader_name or size"),
-        ({"reader_name": "r", "size": -1, "last_batch_padded": True}, "reader_name or last_batch_padded"),
-        ({"output_map": ["x", "x"]}, "must differ"),
-        ({"output_map": []}, "at least one name"),
+        ({"reader_name": "r"}, "When reader_name is provided, size should not be set"),
+        ({"reader_name": "r", "size": -1, "last_batch_padded": True}, "last_batch_padded should not be set"),
+        ({"output_map": ["x", "x"]}, "output_map names should be distinct"),
+        ({"output_map": []}, "at least one"),
         ({"output_map": "x"}, "list of names"),
         ({"pipelines": []}, "empty"),
         ({"pipelines": [1]}, "needs pipelines, not int"),
-        ({"pipelines": None}, "needs pipelines, not NoneType"),
+        ({"pipelines": None}, "Number of provided pipelines has to be at least 1"),
         ({"auto_reset": 1.5}, "auto_reset"),
         ({"last_batch_policy": 1}, "LastBatchPolicy"),
         ({"size": 1, "last_batch_policy": DROP}, "no batch"),
@@ -187,16 +186,37 @@ def test_wrong_argument(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.GraphError, match=message) as caught:
         DALIGenericIterator(**options)
     assert isinstance(caught.value, TypeError | ValueError)
+    if not {"auto_reset", "last_batch_policy"} & set(arguments) and arguments.get("pipelines") != [1]:
+        assert isinstance(caught.value, AssertionError), "the type that DALI raises"
 
 
 def test_several_pipelines_need_a_size() -> None:
-    with pytest.raises(errors.ArgumentMismatchError, match="several pipelines"):
+    with pytest.raises(errors.ArgumentMismatchError, match="Negative size is supported only for a single pipeline"):
         DALIGenericIterator([seven(), seven()], ["x"])
 
 
 def test_batch_sizes_must_agree() -> None:
-    with pytest.raises(errors.ArgumentMismatchError, match="one batch size"):
+    with pytest.raises(errors.ArgumentMismatchError, match="All pipelines should have the same batch size"):
         DALIGenericIterator([seven(), make("pipeline", Numbered(7, 3, True), 3)], ["x"], size=14)
+
+
+def test_a_pipeline_of_an_iterator_refuses_other_ways_to_run() -> None:
+    pipe = seven()
+    next(DALIGenericIterator(pipe, ["x"], size=7))
+    for method in (pipe.schedule_run, pipe.share_outputs, pipe.release_outputs, pipe.outputs, pipe.run):
+        with pytest.raises(RuntimeError, match=r"Currently used: PipelineAPIType\.ITERATOR, but trying to use"):
+            method()
+    pipe.enable_api_check(False)
+    pipe.schedule_run()
+    pipe.close()
+
+
+def test_an_iterator_refuses_a_pipeline_that_is_run_in_another_way() -> None:
+    pipe = seven()
+    pipe.run()
+    with pytest.raises(RuntimeError, match=r"Currently used: PipelineAPIType\.BASIC, but trying to use"):
+        next(DALIGenericIterator(pipe, ["x"], size=7))
+    pipe.close()
 
 
 @pytest.mark.parametrize("names", [["x", "y"], ["data", "label", "more"]])

@@ -66,6 +66,16 @@ def test_drop_last(server: DALIServer, num_workers: int) -> None:
     assert indices_of(DataLoader(server, dataset, 8, num_workers=num_workers, drop_last=True)) == list(range(16))
 
 
+def test_ensure_server_listening_starts_the_server() -> None:
+    server = DALIServer(affine(), mode="thread")
+    loader = DataLoader(server, [0], batch_size=1)
+    assert not server.running
+    loader.ensure_server_listening()
+    loader.ensure_server_listening()
+    assert server.running
+    server.stop()
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_order_is_that_of_the_loader_of_torch(server: DALIServer, num_workers: int) -> None:
     def orders(loader: Any) -> list[list[int]]:

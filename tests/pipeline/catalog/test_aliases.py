@@ -26,7 +26,9 @@ def test_aliases_name_their_operators(name: str) -> None:
 
 
 def test_aliases_add_the_operator_and_warn() -> None:
-    with pytest.warns(DeprecationWarning, match=r"fn.coin_flip is deprecated: use fn.random.coin_flip") as caught:
+    with pytest.warns(
+        DeprecationWarning, match=r"`nvidia.dali.fn.coin_flip` is now deprecated. Use `nvidia.dali.fn.random.coin_flip`"
+    ) as caught:
         node = fn.coin_flip(probability=1.0)
     assert caught[0].filename == __file__
     assert node.source.schema.name == "random.coin_flip"
@@ -47,6 +49,9 @@ def test_graphs_of_old_names_equal_those_of_new_names() -> None:
 
 def test_classes_of_old_names_take_inputs() -> None:
     decoder = ops.ImageDecoder(output_type=types.GRAY)
-    with Pipeline(batch_size=1, num_threads=1, device_id=None), pytest.warns(DeprecationWarning, match="image_decoder"):
+    with (
+        Pipeline(batch_size=1, num_threads=1, device_id=None),
+        pytest.warns(DeprecationWarning, match="ops.ImageDecoder"),
+    ):
         node = decoder(fn.external_source(name="encoded"))
     assert node.source.schema.name == "decoders.image"

@@ -147,5 +147,5 @@ def test_index_may_be_a_node() -> None:
 
 
 def test_index_out_of_range_names_the_sample() -> None:
-    with pytest.raises(errors.OperatorError, match="index 3 is out of range for axis 0 of length 3"):
+    with pytest.raises(errors.OperatorError, match="Index 3 is out of range for axis 0 of length 3"):
         evaluate(lambda x: x[3], np.zeros((2, 3)))

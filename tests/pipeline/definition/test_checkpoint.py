@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,60 @@ def test_prefetched_batches_are_not_counted() -> None:
     second.close()
 
 
-def test_source_without_checkpoints_says_so() -> None:
+class Counter:
+    """A source with a state that a checkpoint can't contain."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        return batch(self.calls)
+
+
+def of_counter(checkpoint: bytes | None = None) -> Pipeline:
+    with Pipeline(
+        batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True, checkpoint=checkpoint
+    ) as pipe:
+        pipe.set_outputs(fn.external_source(Counter()), fn.random.uniform())
+    return pipe
+
+
+def test_a_callable_without_an_argument_starts_from_its_beginning() -> None:
+    first = of_counter()
+    with pytest.warns(UserWarning, match="DALI doesn't capture state of such 'source'.*starts from its beginning"):
+        start = take(first, 3)
+    second = of_counter(first.checkpoint())
+    after = take(first, 2)
+    with pytest.warns(UserWarning, match="DALI doesn't capture state"):
+        resumed = take(second, 2)
+    assert [source for source, _ in resumed] == [source for source, _ in start[:2]]
+    assert [number for _, number in resumed] == [number for _, number in after]
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("source", [[batch(0)], iter([batch(0)]), lambda: batch(0)])
+def test_a_source_with_a_state_causes_a_warning(source: Any) -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True) as pipe:
-        pipe.set_outputs(fn.external_source(lambda: batch(0)))
-    with pytest.raises(errors.SerializationError, match="called without an argument; let it take a SampleInfo"):
-        pipe.run()
+        pipe.set_outputs(fn.external_source(source))
+    with pytest.warns(UserWarning, match="DALI doesn't capture state of such 'source'.") as caught:
+        pipe.build()
+    assert [warning.filename for warning in caught] == [__file__]
     pipe.close()
+
+
+@pytest.mark.parametrize("enable_checkpointing", [True, False])
+def test_a_source_without_a_state_causes_no_warning(enable_checkpointing: bool) -> None:
+    with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=enable_checkpointing) as pipe:
+        pipe.set_outputs(fn.external_source(by_batch if enable_checkpointing else lambda: batch(0), batch_info=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe.build()
+    pipe.close()
+
+
+def test_a_checkpoint_needs_the_argument_of_the_pipeline() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(by_batch))
     with pytest.raises(errors.PipelineError, match="enable_checkpointing=True"):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline import fn, pipeline_def
+from pipeline import fn, pipeline_def, types
 from pipeline._definition.conditional import convert, do_not_convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
@@ -191,7 +192,7 @@ def test_variables_without_a_value_in_each_branch() -> None:
             only = fn.flip(x)
         return only
 
-    with pytest.raises(GraphError, match=r"'only' doesn't have a value in every branch"):
+    with pytest.raises(GraphError, match=r"Variable 'only' must also be initialized in the `else` branch"):
         run("pipeline", half)
 
 
@@ -208,7 +209,7 @@ def test_incompatible_branches_are_refused() -> None:
     def dtypes(fn: Any, types: Any, x: Any, way: Any) -> Any:
         return x if way == 1 else x + 1
 
-    with pytest.raises(PipelineError, match="return samples of int32 and uint8"):
+    with pytest.raises(PipelineError, match="Found distinct types: int32 and uint8"):
         run("pipeline", dtypes)
 
 
@@ -218,7 +219,7 @@ def test_conditionals_must_be_enabled() -> None:
         x = fn.external_source(name="x")
         return fn.flip(x) if x else x
 
-    with pytest.raises(TypeError, match="pass enable_conditionals=True"):
+    with pytest.raises(TypeError, match="specify `enable_conditionals=True`"):
         described()
 
 
@@ -249,3 +250,145 @@ def test_closures_defaults_and_marked_functions() -> None:
         return not True
 
     assert convert(unchanged) is unchanged
+
+
+def numbers() -> Any:
+    return fn.external_source(lambda info: np.int32(info.idx_in_batch), batch=False)
+
+
+def outputs(graph: Any, enable_conditionals: bool = True) -> list[list[Any]]:
+    pipe = pipeline_def(graph)(
+        batch_size=4, num_threads=1, device_id=None, seed=1, enable_conditionals=enable_conditionals
+    )
+    try:
+        return [[np.asarray(sample).tolist() for sample in batch] for batch in pipe.run()]
+    finally:
+        pipe.close()
+
+
+def test_attributes_and_items_belong_to_the_branch_that_assigns_them() -> None:
+    def graph() -> Any:
+        holder, sizes = SimpleNamespace(size=1), {"a": 1}
+        if numbers() > 1:
+            holder.size = 2
+            sizes["a"] = 3
+            holder.new = 5
+        else:
+            sizes["a"] += 6
+            holder.new = 6
+        return holder.size, sizes["a"], holder.new
+
+    assert outputs(graph) == [[1, 1, 2, 2], [7, 7, 3, 3], [6, 6, 5, 5]]
+
+
+def test_chained_comparisons_are_conditions() -> None:
+    def graph() -> Any:
+        x = numbers()
+        return 0 < x < 3, x > 0
+
+    assert outputs(graph) == [[False, True, True, False], [False, True, True, True]]
+
+
+def test_variables_that_are_not_read_may_hold_anything() -> None:
+    def graph() -> Any:
+        if numbers() > 1:
+            text, only = "a", 1  # noqa: F841 - they aren't read
+        else:
+            text = None  # noqa: F841
+        return 5
+
+    assert outputs(graph) == [[5] * 4]
+
+
+def test_python_condition_that_leaves_a_variable_out() -> None:
+    def graph() -> Any:
+        if graph is None:
+            only = 1
+        return only
+
+    with pytest.raises(UnboundLocalError, match="'only' is used before assignment"):
+        outputs(graph)
+
+
+def returns_in_one_branch() -> Any:
+    if numbers() > 1:
+        return 1
+
+
+def structures() -> Any:
+    value = {"a": 1, "b": 2} if numbers() > 1 else {"a": 3}
+    return value["a"]
+
+
+def lengths() -> Any:
+    if numbers() > 1:
+        return 1, 2
+    return 3
+
+
+def stacked_condition() -> Any:
+    x = numbers()
+    return x if fn.stack(x, x) else 2
+
+
+def stacked_negation() -> Any:
+    x = numbers()
+    return not fn.stack(x, x)
+
+
+def integer_on_the_right() -> Any:
+    return (numbers() > 1) and numbers()
+
+
+def integer_on_the_left() -> Any:
+    return numbers() or (numbers() > 1)
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (returns_in_one_branch, "The `else` branch must also have a return statement"),
+        (structures, r"(?s)same nesting structure .*'If' output structure: {'a': \*, 'b': \*}"),
+        (lengths, r"(?s)'If' output structure: \(\*, \*\).*'Else' output structure: \*"),
+        (stacked_condition, "`if` statements are restricted .* Got a 1-d input"),
+        (stacked_negation, "`not` is restricted to scalar .* Got a 1-d input"),
+        (integer_on_the_right, "`and` is restricted .* type `int32` as the right argument"),
+        (integer_on_the_left, "`or` is restricted .* type `int32` as the left argument"),
+    ],
+)
+def test_wrong_conditions_and_branches_are_errors(graph: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        outputs(graph)
+
+
+def test_layouts_of_branches_must_be_equal() -> None:
+    def graph() -> Any:
+        x = types.Constant([1, 2], layout="A")
+        if numbers() > 1:
+            x = types.Constant([1, 2])
+        return x
+
+    with pytest.raises(RuntimeError, match='Found distinct layouts: "A" and ""'):
+        outputs(graph)
+
+
+def test_split_and_merge_work_without_conditionals() -> None:
+    def merged() -> Any:
+        x = numbers()
+        large = x > 1
+        true, false = fn._conditional.split(x, predicate=large)
+        return fn._conditional.merge(true * 10, -false, predicate=large), fn._conditional.not_(large)
+
+    assert outputs(merged, enable_conditionals=False) == [[0, -1, 20, 30], [True, True, False, False]]
+
+
+def test_permutation_in_a_branch_permutes_the_samples_of_the_branch() -> None:
+    def graph() -> Any:
+        x = numbers()
+        if x < 3:
+            x = fn.batch_permutation()
+        return x
+
+    (result,) = outputs(graph)
+    assert sorted(result[:3]) == [0, 1, 2]
+    assert result[3] == 3

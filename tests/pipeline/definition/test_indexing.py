@@ -127,7 +127,7 @@ def test_failure_names_each_sample() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(name="x")[fn.external_source(name="n")])
     with pytest.raises(
-        errors.OperatorError, match="for sample 1: index 5 is out of range for axis 0 of length 2"
+        errors.OperatorError, match="for sample 1: Index 5 is out of range for axis 0 of length 2"
     ) as one:
         pipe.run(x=np.zeros((3, 2)), n=np.array([0, 5, -3]))
     assert [failure.sample for failure in one.value.failures] == [1, 2]

@@ -155,7 +155,7 @@ def test_source_is_left_out_and_must_be_passed_again() -> None:
         Pipeline.deserialize(data)
     with pytest.raises(errors.SerializationError, match="no callback 'other'; its callbacks are: 'numbers'"):
         Pipeline.deserialize(data, callbacks={"numbers": numbers(), "other": numbers()})
-    with pytest.raises(errors.SerializationError, match="'numbers' doesn't fit: a source must be callable"):
+    with pytest.raises(errors.SerializationError, match="'numbers' doesn't fit: The `source` must be callable"):
         Pipeline.deserialize(data, callbacks={"numbers": 5})
     copy = Pipeline.deserialize(data, callbacks={"numbers": [np.full((3, 1), 7, np.int32)]})
     assert first(copy) == [[14] * 3] * 2, "the source is read repeatedly, as the first one was"

@@ -270,7 +270,9 @@ def test_source_and_an_input_that_is_fed() -> None:
     assert pipe.input_names == ("fed",)
     assert values(pipe.run(fed=batch(10))) == [[10, 11, 12]]
     assert values(pipe.run(fed=batch(10, 2))) == [[13, 14]], "samples are generated for the fed batch"
-    with pytest.raises(errors.InputError, match="'given' can't be fed: it has a source"):
+    with pytest.raises(
+        errors.InputError, match="Cannot use `feed_input` on the external source 'given' with a `source`"
+    ):
         pipe.feed_input("given", batch(0))
     pipe.close()
 

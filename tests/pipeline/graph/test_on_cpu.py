@@ -72,7 +72,7 @@ def test_operator_without_cpu_form_is_an_error_that_names_its_line(monkeypatch: 
         move_to_cpu(graph_of(describe))
 
 
-def test_every_public_operator_has_a_cpu_form() -> None:
+def test_public_operators_all_have_a_cpu_form() -> None:
     """Users may develop any pipeline on a machine without a GPU."""
     missing = [
         schema.name

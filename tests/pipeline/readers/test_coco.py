@@ -124,7 +124,8 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
         ({"polygon_masks": True, "pixelwise_masks": True}, "exclude each other"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
         ({"name": "a.jpg"}, "isn't in COCO's format"),
-        ({"preprocessed_annotations": "x"}, "isn't supported yet"),
+        ({"preprocessed_annotations": "x"}, "Either ``annotations_file`` or ``preprocessed_annotations`` must be"),
+        ({"save_preprocessed_annotations": True}, "needs a folder"),
     ],
 )
 def test_bad_annotations_are_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
@@ -135,8 +136,35 @@ def test_bad_annotations_are_refused(root: Path, arguments: dict[str, Any], matc
 def test_missing_arguments_are_refused() -> None:
     with pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*pipeline.fn.readers.coco(annotations_file="x"))
-    with pytest.raises(PipelineError, match="'file_root' is required"):
+    with pytest.raises(PipelineError, match="``file_root`` argument is required"):
         pipe.build()
+
+
+def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path: Path) -> None:
+    def read(**arguments: Any) -> Any:
+        with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+            pipe.set_outputs(*pipeline.fn.readers.coco(file_root=root, polygon_masks=True, image_ids=True, **arguments))
+        outputs = [[np.array(sample) for sample in output] for output in pipe.run()]
+        pipe.close()
+        return outputs
+
+    folder = tmp_path / "annotations"
+    saved = read(
+        annotations_file=root / "annotations.json",
+        skip_empty=True,
+        save_preprocessed_annotations=True,
+        save_preprocessed_annotations_dir=folder,
+    )
+    with pytest.warns(DeprecationWarning, match="`meta_files_path` is a deprecated alias"):
+        loaded = read(meta_files_path=folder)
+    for ours, theirs in zip(saved, loaded, strict=True):
+        for before, after in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(before, after)
+    with pytest.raises(PipelineError, match="can't read preprocessed_annotations"):
+        read(preprocessed_annotations=tmp_path)
+    (tmp_path / "annotations.json").write_text("[{}]")
+    with pytest.raises(PipelineError, match="weren't written by"):
+        read(preprocessed_annotations=tmp_path)
 
 
 def test_run_lengths_as_numbers_and_as_text() -> None:

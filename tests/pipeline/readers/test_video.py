@@ -241,9 +241,9 @@ def test_reader_resizes_frames(clips: Clips) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "argument 'sequence_length' is required"),
+        ({}, 'specify values for arguments: "sequence_length"'),
         ({"sequence_length": 2, "resize_x": "wide"}, "argument 'resize_x' must be float, not str"),
-        ({"sequence_length": 2, "width": 3}, "unknown argument 'width'; its arguments are: .*filenames.*resize_x"),
+        ({"sequence_length": 2, "width": 3}, 'Argument "width" is not defined .*arguments are: .*filenames.*resize_x'),
     ],
 )
 def test_wrong_call_names_the_operator_that_was_called(arguments: dict[str, Any], message: str) -> None:

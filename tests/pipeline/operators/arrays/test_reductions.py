@@ -104,9 +104,9 @@ def test_dtypes_that_dali_refuses() -> None:
     [
         ({"axes": [0, 0]}, "must differ"),
         ({"axes": [0, -3]}, "must differ"),
-        ({"axes": 3}, "axis 3 is out of range"),
-        ({"axis_names": "Q"}, "no axis 'Q'"),
-        ({"axis_names": "H", "axes": 0}, "can't be used together"),
+        ({"axes": 3}, "Axis 3 out of range"),
+        ({"axis_names": "Q"}, "Axis 'Q' is not present"),
+        ({"axis_names": "H", "axes": 0}, "mutually exclusive"),
     ],
 )
 def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:

@@ -114,15 +114,15 @@ def test_sequences_of_transforms() -> None:
     ("name", "arguments", "match"),
     [
         ("translation", {"offset": [1, 2, 3]}, "2 dimensions, but the arguments are for 3"),
-        ("translation", {}, "'offset' is required"),
-        ("rotation", {"angle": 1, "center": [1, 2, 3]}, "needs 2 values"),
-        ("rotation", {"angle": 1, "axis": [1, 2]}, "needs 3 values"),
+        ("translation", {}, 'specify values for arguments: "offset"'),
+        ("rotation", {"angle": 1, "center": [1, 2, 3]}, "list of 2 elements"),
+        ("rotation", {"angle": 1, "axis": [1, 2]}, "list of 3 elements"),
         ("scale", {"scale": [1, 2, 3, 4, 5, 6, 7]}, "1 to 6 dimensions"),
         ("shear", {"shear": 2}, "2 values, or 6"),
         ("shear", {}, "not both"),
         ("shear", {"shear": [1, 2], "angles": [1, 2]}, "not both"),
         ("shear", {"angles": [91, 2]}, "between -90 and 90"),
-        ("crop", {"from_start": [1, 2], "from_end": [1, 2, 3]}, "needs 3 values"),
+        ("crop", {"from_start": [1, 2], "from_end": [1, 2, 3]}, "list of 3 elements"),
     ],
 )
 def test_bad_calls_are_refused(name: str, arguments: dict[str, Any], match: str) -> None:

@@ -77,7 +77,7 @@ def test_files_of_a_folder_have_source_info(folder: Path) -> None:
     ("arguments", "match"),
     [
         ({}, "one of the arguments"),
-        ({"files": ["a"], "file_list": "b"}, "exclude each other"),
+        ({"files": ["a"], "file_list": "b"}, "but not both"),
         ({"files": ["nowhere.npy"]}, "can't read the file"),
     ],
 )
@@ -89,7 +89,7 @@ def test_readers_refused_by_both(arguments: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"roi_start": [1], "roi_end": [5]}, "exceeds the data"),
+        ({"roi_start": [1], "roi_end": [5]}, "can't be placed out of bounds"),
         ({"roi_start": [1], "rel_roi_start": [0.5]}, "can't be used together"),
     ],
 )

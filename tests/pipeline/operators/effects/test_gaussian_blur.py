@@ -108,7 +108,7 @@ def test_channels(channels: int) -> None:
         ({}, "can't both be 0"),
         ({"sigma": -1.0}, "can't be negative"),
         ({"window_size": 4}, "must be odd"),
-        ({"sigma": [1.0, 1.0, 1.0]}, "needs 2 values"),
+        ({"sigma": [1.0, 1.0, 1.0]}, "list of 2 elements"),
     ],
 )
 def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:

@@ -91,15 +91,15 @@ def test_float16_saturates() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"crop": [3]}, "'crop' needs 2 or 3 values"),
-        ({"crop": [3, 3], "crop_w": 3}, "'crop' and 'crop_w' can't be used together"),
+        ({"crop": [3]}, "`crop` argument should have 2 or 3 elements"),
+        ({"crop": [3, 3], "crop_w": 3}, "`crop` argument is not compatible with .*, but 'crop_w'"),
         ({"crop_w": 3}, "'crop_w' also needs 'crop_h'"),
         ({"crop_h": 3}, "'crop_h' also needs 'crop_w'"),
         ({"crop": [3, 3], "crop_pos_x": 1.5}, r"'crop_pos_x' must be between 0 and 1, not 1.5 for sample 0"),
-        ({"crop": [99, 3]}, r"sample 0: .*exceeds the data of shape \(17, 23, 3\)"),
+        ({"crop": [99, 3]}, "sample 0: Slice can't be placed out of bounds .*input_shape=.17 x 23 x 3."),
         ({"crop": [3, 3], "rounding": "up"}, "'rounding' must be one of"),
         ({"crop": [99, 3], "out_of_bounds_policy": "nothing"}, "'out_of_bounds_policy' must be one of"),
-        ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, but needs 1 or"),
+        ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values for 3 channels"),
     ],
 )
 def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
@@ -109,9 +109,13 @@ def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
 @pytest.mark.parity
 def test_layouts_without_height_or_channels_are_refused() -> None:
     refused_by_both(
-        lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), layouts=["HW"], match="layout 'HW'"
+        lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), layouts=["HW"], match='layout "HW"'
     )
-    refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), match="2 dimensions and no layout")
+    refused_by_both(
+        lambda fn, _, x: fn.crop(x, crop=[2, 2]),
+        sample_images((5, 5)),
+        match="number of dimensions 2 does not match any of the allowed",
+    )
 
 
 def test_only_failing_samples_are_named() -> None:

@@ -51,6 +51,19 @@ def test_pad_per_sample(layout: str) -> None:
     same(lambda fn, _, x, a, f: fn.pad(x, axes=a, align=8, fill_value=f), feed, axes, fill, layout=layout)
 
 
+@pytest.mark.parametrize("policy", ["edge", "reflect_1001", "reflect_101", "wrap"])
+def test_windows_beyond_the_data_repeat_it(policy: str) -> None:
+    feed = feed_of("HWC", "uint8")
+    same(lambda fn, _, x: fn.crop(x, crop=(25, 20), out_of_bounds_policy=policy), feed, layout="HWC")
+    same(
+        lambda fn, types, x: fn.slice(
+            x, start=[-9, 3], shape=[60, 5], axes=[0, 1], out_of_bounds_policy=policy, dtype=types.FLOAT
+        ),
+        feed,
+        layout="HWC",
+    )
+
+
 @pytest.mark.parametrize("colour", [[7], [1, 2, 3]])
 def test_paste(colour: list[int]) -> None:
     ratio, x, y = ([np.float32(value) for value in row] for row in ((1, 1.7, 3.1), (0, 1, 0.3), (0.5, 0.1, 1)))

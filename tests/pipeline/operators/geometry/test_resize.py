@@ -241,10 +241,10 @@ def test_crop_that_is_resized() -> None:
         ({}, "exactly one of"),
         ({"size": [3, 3], "resize_x": 3}, "exactly one of"),
         ({"resize_shorter": 3, "resize_longer": 3}, "exactly one of"),
-        ({"size": [3, 3, 3]}, "'size' needs 2 values, but has 3"),
+        ({"size": [3, 3, 3]}, 'Argument "size" expects either a single value or a list of 2 elements'),
         ({"resize_shorter": 3, "mode": "stretch"}, "'mode' can't be used together"),
         ({"size": [3, 3], "mode": "huge"}, "'mode' must be one of"),
-        ({"size": [3, 3], "roi_start": [0, 0]}, "given together"),
+        ({"size": [3, 3], "roi_start": [0, 0]}, "specified together"),
         ({"size": [3, 3], "dtype": 8}, "'dtype' must be the input's, uint8, or FLOAT"),
     ],
 )

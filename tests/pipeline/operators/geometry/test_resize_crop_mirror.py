@@ -59,7 +59,7 @@ def test_calls_refused_by_both(arguments: dict[str, Any], match: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(
-    ("name", "match"), [("jpeg_compression_distortion", "layout 'CHW'"), ("resize_crop_mirror", "size")]
+    ("name", "match"), [("jpeg_compression_distortion", 'layout "CHW"'), ("resize_crop_mirror", "size")]
 )
 def test_distortion_needs_images(name: str, match: str) -> None:
     refused_by_both(lambda fn, _, x: getattr(fn, name)(x), sample_images((3, 9, 9)), layouts=["CHW"], match=match)

@@ -166,12 +166,12 @@ def test_samples_without_layout_are_images_or_sequences() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "match"),
     [
-        ("rotate", {}, "'angle' is required"),
-        ("rotate", {"angle": 1, "size": [1, 2, 3]}, "needs 2 values"),
+        ("rotate", {}, 'specify values for arguments: "angle"'),
+        ("rotate", {"angle": 1, "size": [1, 2, 3]}, "same number of dimensions as the input .*: 2"),
         ("rotate", {"angle": 1, "size": [0, 2]}, "positive"),
         ("rotate", {"angle": 1, "interp_type": 2}, "INTERP_LINEAR or INTERP_NN"),
-        ("warp_affine", {}, "needs 6 values"),
-        ("warp_affine", {"matrix": [1, 2, 3]}, "needs 6 values"),
+        ("warp_affine", {}, "must have 6 elements"),
+        ("warp_affine", {"matrix": [1, 2, 3]}, "must have 6 elements"),
         ("warp_affine", {"matrix": [1, 0, 0, 1, 0, 0], "inverse_map": False}, "has no inverse"),
     ],
 )

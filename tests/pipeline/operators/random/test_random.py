@@ -170,7 +170,7 @@ def test_certain_draws_equal_dali() -> None:
     [
         (lambda fn, types, x: fn.random.uniform(range=[5, 5]), "smaller than the second"),
         (lambda fn, types, x: fn.random.uniform(range=[1, 2, 3]), "needs 2 values"),
-        (lambda fn, types, x: fn.random.uniform(x, shape=3), "can't be used together"),
+        (lambda fn, types, x: fn.random.uniform(x, shape=3), "incompatible with providing a shape-like input"),
         (lambda fn, types, x: fn.random.uniform(shape=[-1]), "not be negative"),
         (lambda fn, types, x: fn.random.beta(alpha=0.0), "must be positive, not 0"),
         (lambda fn, types, x: fn.random.beta(dtype=types.UINT8), "must be one of FLOAT, FLOAT64"),

@@ -134,9 +134,9 @@ def test_results_that_are_not_sequences_are_refused() -> None:
 
 
 def test_arguments_are_checked_when_the_graph_is_described() -> None:
-    with pytest.raises(ArgumentTypeError, match="'function' is required"):
+    with pytest.raises(ArgumentTypeError, match='specify values for arguments: "function"'):
         fn.python_function(fn.external_source(name="x"))
-    with pytest.raises(ArgumentValueError, match="device must be one of cpu, gpu"):
+    with pytest.raises(ArgumentValueError, match="It must be one of cpu, gpu"):
         fn.python_function(fn.external_source(name="x"), function=len, device="mixed")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentIndexError, ArgumentValueError
 
 __all__ = ["AXES", "AXIS_NAMES", "axes_by_name", "check_axes", "chosen_axes"]
 
@@ -27,7 +27,7 @@ def chosen_axes(node: GraphNode, layout: str, ndim: int) -> tuple[int, ...]:
     """
     names, axes = node.argument("axis_names"), node.argument("axes")
     if names is not None and axes is not None:
-        raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+        raise ArgumentValueError("Arguments `axes` and `axis_names` are mutually exclusive")
     if names is not None:
         axes = axes_by_name(names, layout)
     return tuple(range(ndim)) if axes is None else check_axes(axes, ndim)
@@ -41,7 +41,7 @@ def axes_by_name(names: str, layout: str) -> tuple[int, ...]:
     """
     for letter in names:
         if letter not in layout:
-            raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
+            raise ArgumentValueError(f"Axis {letter!r} is not present in the input layout {layout!r}")
     return tuple(layout.index(letter) for letter in names)
 
 
@@ -49,7 +49,8 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """Return axes with non-negative indices.
 
     Raises:
-        ArgumentValueError: an axis doesn't exist or is repeated.
+        ArgumentIndexError: an axis doesn't exist.
+        ArgumentValueError: an axis is repeated.
 
     Example:
         >>> check_axes([-1, 0], 3)
@@ -57,7 +58,9 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """
     for axis in axes:
         if not -ndim <= axis < ndim:
-            raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
+            raise ArgumentIndexError(
+                f"Axis {axis} out of range. Expected range is [{-ndim}, {ndim - 1}] for a {ndim}D input"
+            )
     positive = tuple(axis % ndim for axis in axes)
     if len(set(positive)) < len(positive):
         raise ArgumentValueError(f"the axes {list(axes)} must differ")

@@ -1,4 +1,4 @@
-"""Names of operators in NVIDIA DALI's notations: classes, and schemas of the backend."""
+"""Names of operators in NVIDIA DALI's Python interface."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def class_name(path: str) -> str:
 
 
 def schema_name(path: str) -> str:
-    """Return the name of an operator's schema: "decoders.image_crop" is "decoders__ImageCrop"."""
+    """Return the name of an operator in DALI's errors: "decoders.image_crop" is "decoders__ImageCrop"."""
     return "__".join([*path.split(".")[:-1], class_name(path)])

@@ -1,0 +1,44 @@
+"""Silence at the ends of signals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["nonsilent_region"]
+
+Array = npt.NDArray[Any]
+
+
+def nonsilent_region(signal: Array, window: int, cutoff: float, reference: float | None) -> tuple[int, int]:
+    """Return the start and the length of the part of a signal that isn't silent.
+
+    The power of a window is the mean of the squares. The part begins with the first window whose power isn't below the
+    cutoff, and ends with the last one.
+
+    Args:
+        signal: numbers, 1-D, not empty.
+        window: length of the windows; at most the whole signal is used.
+        cutoff: smallest power that isn't silence, in decibels.
+        reference: power of 0 dB; None for the largest power of a window.
+
+    Returns:
+        start and length; two zeros if everything is silent.
+
+    Example:
+        >>> nonsilent_region(np.array([0, 0, 9, 9, 0]), 1, -60, None)
+        (2, 2)
+    """
+    exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2  # sums of these squares fit into 64 bits
+    squares = np.square(signal, dtype=np.int64 if exact else np.float64)
+    window = min(window, len(signal))
+    totals = np.concatenate([np.zeros(1, squares.dtype), np.cumsum(squares)])
+    powers = (totals[window:] - totals[:-window]) / window
+    if reference is None:
+        reference = float(powers.max())
+    loud = np.flatnonzero(powers >= reference * 10.0 ** (cutoff / 10))
+    if not loud.size:
+        return 0, 0
+    return int(loud[0]), int(loud[-1] - loud[0]) + window

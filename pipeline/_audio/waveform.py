@@ -1,0 +1,79 @@
+"""Decoding of audio files by libsndfile."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._audio.resampling import resample, to_range
+from pipeline._optional import optional_package
+from pipeline.errors import DecodeError
+
+__all__ = ["Decoding", "decode", "load_decoder"]
+
+Array = npt.NDArray[Any]
+
+
+def load_decoder() -> Any:
+    """Return the package that decodes audio.
+
+    Raises:
+        BuildError: it isn't installed.
+    """
+    return optional_package("soundfile", "decoding audio", "audio")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The requested form of decoded audio.
+
+    Attributes:
+        dtype: int16, int32 or float32; integers fill their range.
+        downmix: whether to return the mean of the channels, 1-D.
+        quality: quality of resampling, 0 to 100.
+    """
+
+    dtype: np.dtype[Any]
+    downmix: bool = False
+    quality: float = 50.0
+
+
+def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, float]:
+    """Decode an audio file: WAV, FLAC, Ogg Vorbis, Ogg Opus, MP3 and others.
+
+    Args:
+        encoded: content of the file, 1-D uint8.
+        wanted: dtype and channels of the result.
+        rate: sample rate to resample to, in hertz; 0 or less for that of the file.
+
+    Returns:
+        the samples, of shape (samples, channels) or (samples,), not rounded unless they have the requested dtype; and
+        the sample rate of the file.
+
+    Raises:
+        DecodeError: the file is damaged, or isn't an audio file.
+    """
+    soundfile = load_decoder()
+    try:
+        with soundfile.SoundFile(io.BytesIO(encoded.data)) as file:
+            own, frames = float(file.samplerate), file.frames
+            mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
+            # What is computed from several samples is computed in float32, and rounded once.
+            read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
+            signal = file.read(dtype=read.name, always_2d=True)
+    except soundfile.SoundFileError as error:
+        raise DecodeError(f"not a valid audio file: {error}") from error
+    if len(signal) != frames:
+        raise DecodeError(f"the audio file is truncated: it has {len(signal)} of {frames} samples")
+    if mixes:
+        signal = signal.mean(axis=1, dtype=np.float32, keepdims=True)
+    if resamples:
+        scale = rate / own
+        signal = resample(signal, scale, int(np.ceil(frames * scale)), wanted.quality)
+    if read != wanted.dtype:
+        signal = to_range(signal, wanted.dtype)
+    return (signal[:, 0] if wanted.downmix else signal), own

@@ -1,0 +1,170 @@
+"""`KeptCall`: an operator in debug mode, which lives from batch to batch and runs when the graph function calls it."""
+
+from __future__ import annotations
+
+import math
+import queue
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._executor.executor import Executor
+from pipeline._external_source.spec import SourceOutput
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, TensorList
+from pipeline._rng import BatchKey
+from pipeline.errors import GraphError
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["KeptCall"]
+
+
+class KeptCall:
+    """An operator and its state, such as the position of a reader. It runs in an executor that has only this operator.
+
+    Args:
+        call: the first call of the operator.
+        number: number of the call in the graph, on which its random numbers depend.
+        twin: number of the call whose random numbers it shares; None for its own.
+        config: configuration of executors.
+
+    Attributes:
+        node: the operator in its own graph.
+    """
+
+    def __init__(self, call: OperatorCall, number: int, twin: int | None, config: ExecutorConfig) -> None:
+        self._call = call
+        self._config = config
+        fed = [_fed(index, node) for index, node in enumerate(_read(call))]
+        edges = [Edge(node.index) for node in fed]
+        self._names = [node.name for node in fed]
+        self.node = GraphNode(
+            index=len(fed),
+            operator=call.schema.name,
+            name=call.name or f"__{call.schema.name}_{number}",
+            device=call.device,
+            inputs=tuple(edges[: len(call.inputs)]),
+            arguments=dict(call.arguments),
+            argument_inputs=dict(zip(call.argument_inputs, edges[len(call.inputs) :], strict=True)),
+            location=call.location,
+            stream=(number if twin is None else twin) + 1,
+        )
+        outputs = tuple(Edge(self.node.index, output) for output in range(self.node.output_count))
+        self._graph = Graph((*fed, self.node), outputs)
+        self._executor: Executor | None = None
+
+    @property
+    def executor(self) -> Executor:
+        """The executor. Reading this creates it."""
+        if self._executor is None:
+            self._executor = Executor(self._graph, self._config)
+        return self._executor
+
+    def check(self, call: OperatorCall) -> None:
+        """Check that a call in a later batch is the same as the first one, except for the data of its inputs.
+
+        Raises:
+            GraphError: it isn't.
+        """
+        first, name = self._call, call.schema.name
+        if name != first.schema.name:
+            raise GraphError(
+                f"Unexpected operator {name!r}. Debug mode does not support changing the order of operators executed "
+                f"within the pipeline. At this position, the first batch had {first.schema.name!r}\n"
+                f"  at {call.location}"
+            )
+        if len(call.inputs) != len(first.inputs):
+            raise GraphError(
+                f"Trying to use operator {name!r} with different number of inputs than when it was built: "
+                f"{len(call.inputs)} instead of {len(first.inputs)}\n  at {call.location}"
+            )
+        now, before = _keywords(call), _keywords(first)
+        if len(now) != len(before):
+            raise GraphError(
+                f"Trying to use operator {name!r} with different number of keyword arguments than when it was built: "
+                f"{sorted(now)} instead of {sorted(before)}\n  at {call.location}"
+            )
+        for index, (one, other) in enumerate(zip(call.inputs, first.inputs, strict=True)):
+            _check_node(f"Input {index}", name, one, other, call)
+        for key, value in now.items():
+            self._check_argument(key, value, before.get(key), call)
+        if call.device != first.device:
+            raise GraphError(
+                f"The operator {name!r} runs on the {call.device} device, but ran on {first.device} when created\n"
+                f"  at {call.location}"
+            )
+
+    def _check_argument(self, key: str, value: Any, before: Any, call: OperatorCall) -> None:
+        name = call.schema.name
+        if isinstance(value, DataNode) or isinstance(before, DataNode):
+            _check_node(f"Argument {key!r}", name, value, before, call)
+        elif not _same(value, before):
+            raise GraphError(
+                f"Argument {key!r} for operator {name!r} unexpectedly changed value from {before!r} to {value!r}. "
+                f"Debug mode doesn't support arguments that change from batch to batch\n  at {call.location}"
+            )
+
+    def run(self, inputs: Sequence[TensorList], size: int, key: BatchKey) -> tuple[TensorList, ...]:
+        """Run the operator for one batch and wait for it.
+
+        Args:
+            inputs: the batches of its inputs and argument inputs; for an `external_source`, the data.
+            size: number of samples.
+            key: identity of the batch, for random numbers.
+
+        Raises:
+            PipelineError: the operator failed.
+        """
+        names = [self.node.name] if self.node.schema.fed else self._names
+        done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+        self.executor.submit(BatchRequest(size, dict(zip(names, inputs, strict=True)), key), done.put)
+        result = done.get()
+        if result.error is not None:
+            raise result.error
+        for output in result.outputs:
+            if isinstance(output, TensorListGPU) and output.ready is not None:
+                output.ready.synchronize()
+        return result.outputs
+
+    def close(self) -> None:
+        """End the threads of the executor."""
+        if self._executor is not None:
+            self._executor.close()
+
+
+def _read(call: OperatorCall) -> tuple[DataNode, ...]:
+    return (*call.inputs, *call.argument_inputs.values())
+
+
+def _fed(index: int, node: DataNode) -> GraphNode:
+    return GraphNode(index, "external_source", f"__input_{index}", node.device, arguments={"no_copy": True})
+
+
+def _keywords(call: OperatorCall) -> Mapping[str, Any]:
+    return {**call.arguments, **call.argument_inputs}
+
+
+def _check_node(label: str, operator: str, value: Any, before: Any, call: OperatorCall) -> None:
+    now, then = _kind(value), _kind(before)
+    if now != then:
+        raise GraphError(
+            f"{label} for operator {operator!r} is {now} but was {then} when created.\n  at {call.location}"
+        )
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, DataNode) or (value.source is not None and value.source.schema.name == "constant_value"):
+        return "a constant"
+    return f"on {value.device.upper()}"
+
+
+def _same(value: Any, before: Any) -> bool:
+    if isinstance(value, SourceOutput) or callable(value):
+        return True  # graph functions create them again for each batch; the first one stays in use
+    if isinstance(value, tuple | list) and isinstance(before, tuple | list):
+        return len(value) == len(before) and all(map(_same, value, before))
+    if isinstance(value, float) and isinstance(before, float) and math.isnan(value):
+        return math.isnan(before)
+    return bool(np.array_equal(value, before)) if isinstance(value, np.ndarray) else bool(value == before)

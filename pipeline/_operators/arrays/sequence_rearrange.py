@@ -1,0 +1,106 @@
+"""`sequence_rearrange`: the frames of sequences in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels import Samples, strided_copy
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.resize_launches import frames
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["SEQUENCE_REARRANGE"]
+
+SEQUENCE_REARRANGE = register(
+    OperatorSchema(
+        name="sequence_rearrange",
+        doc="Selects frames of sequences, in any order: frame `i` of the output is frame `new_order[i]` of the input.",
+        inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
+        arguments=(
+            Argument(
+                "new_order",
+                Kind.INTS,
+                "Numbers of the frames, from 0. They may be repeated or left out.",
+                REQUIRED,
+                per_sample=True,
+            ),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> list[Array]:
+    """Return the order of each sample."""
+    if layout[:1] not in ("", "F") or (ndim is not None and ndim < 2):
+        raise ArgumentValueError(
+            f"the samples must be sequences, with a layout that begins with 'F'; they have {ndim} dimensions and the "
+            f"layout {layout!r}"
+        )
+    values = batch.arguments(node).arrays("new_order", np.int64)
+    assert values is not None
+    return [np.atleast_1d(value) for value in values]
+
+
+def _check(order: Array, count: int) -> None:
+    if order.ndim != 1 or not len(order):
+        raise ArgumentValueError(f"argument 'new_order' must be a list with at least one number, not {order.tolist()}")
+    wrong = order[(order < 0) | (order >= count)]
+    if len(wrong):
+        raise ArgumentValueError(f"argument 'new_order' has the number {wrong[0]}, but the sequence has {count} frames")
+
+
+@implements(SEQUENCE_REARRANGE, "cpu")
+class SequenceRearrangeCpu(SampleOperator[list[Array]]):
+    """Copies the frames."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[Array], Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        orders = _orders(self.node, batch, data.layout, None if known is None else len(known))
+        lengths = {order.size for order in orders}
+        extents = None if known is None else (lengths.pop() if len(lengths) == 1 else None, *known[1:])
+        return orders, [describe(data.layout, extents, data.dtype)]
+
+    def run(self, state: list[Array], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        order = state[sample]
+        _check(order, len(data))
+        return np.take(data, order, axis=0, out=out, mode="clip")
+
+
+@implements(SEQUENCE_REARRANGE, "gpu")
+class SequenceRearrangeGpu(GpuOperator):
+    """One launch per batch, which copies each frame."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        source = samples_of(data)
+        orders = _orders(self.node, batch, data.layout(), data.ndim)
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (order, count) in enumerate(zip(orders, source.shapes[:, 0].tolist(), strict=True)):
+            try:
+                _check(order, count)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        shapes = source.shapes.copy()
+        shapes[:, 0] = [len(order) for order in orders]
+        output, target = allocate(shapes, source.dtype, data.layout())
+        images, _ = frames(source, 1)
+        targets, _ = frames(target, 1)
+        firsts = np.cumsum(source.shapes[:, 0]) - source.shapes[:, 0]
+        chosen = np.concatenate([first + order for first, order in zip(firsts, orders, strict=True)])
+        picked = Samples(images.pointers[chosen], images.shapes[chosen], images.strides[chosen], images.dtype)
+        strided_copy(self.kernels, batch.stream, picked, targets)
+        return [output]

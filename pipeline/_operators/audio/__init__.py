@@ -1,0 +1,1 @@
+"""Operators on audio and other signals."""

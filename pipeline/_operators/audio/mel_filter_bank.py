@@ -1,0 +1,107 @@
+"""Mel spectrograms: spectrograms with few frequencies that are evenly spaced for the ear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._audio.mel import FORMULAS, MelFilters, mel_filters
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.audio.signals import as_floats
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["MEL_FILTER_BANK"]
+
+MEL_FILTER_BANK = register(
+    OperatorSchema(
+        name="mel_filter_bank",
+        doc="""Converts spectrograms to mel spectrograms by a bank of triangular filters.
+
+The frequencies are the axis "f" of the layout. Without a layout, they are the last axis but one, or the only axis. The
+output is float32.""",
+        inputs=(Input("data", "Spectrograms: the bins are frequencies from 0 to half the sample rate."),),
+        arguments=(
+            Argument("nfilter", Kind.INT, "Number of filters.", 128),
+            Argument("sample_rate", Kind.FLOAT, "Sample rate of the signal, in hertz.", 44100.0),
+            Argument("freq_low", Kind.FLOAT, "Lower end of the first filter, in hertz.", 0.0),
+            Argument("freq_high", Kind.FLOAT, "Upper end of the last filter, in hertz; by default half the rate.", 0.0),
+            Argument("normalize", Kind.BOOL, "Scale filters to an integral of 1, instead of a peak of 1.", True),
+            Argument(
+                "mel_formula",
+                Kind.STRING,
+                'Scale of pitches: "slaney" is linear up to 1000 Hz and logarithmic above, as in librosa; "htk" is '
+                "2595 * log10(1 + f / 700).",
+                "slaney",
+                choices=FORMULAS,
+            ),
+        ),
+    )
+)
+
+
+def _frequency_axis(layout: str, ndim: int) -> int:
+    if layout:
+        if "f" not in layout:
+            raise ArgumentValueError(f"the layout {layout!r} has no axis 'f'")
+        return layout.index("f")
+    if not ndim:
+        raise ArgumentValueError("samples without dimensions have no axis of frequencies")
+    return max(0, ndim - 2)
+
+
+@implements(MEL_FILTER_BANK, "cpu")
+class MelFilterBank(SampleOperator[str]):
+    """Sums the bins of each filter. Filters are computed once for each number of bins. The state is the layout."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        argument = node.argument
+        rate, low = argument("sample_rate"), argument("freq_low")
+        if argument("nfilter") < 1:
+            raise ArgumentValueError(f"argument 'nfilter' must be 1 or more, not {argument('nfilter')}")
+        if not rate > 0:
+            raise ArgumentValueError(f"argument 'sample_rate' must be more than 0, not {rate}")
+        if not low >= 0:
+            raise ArgumentValueError(f"argument 'freq_low' must be 0 or more, not {low}")
+        self._high = argument("freq_high") if argument("freq_high") > 0 else rate / 2
+        if not low < self._high <= rate:
+            raise ArgumentValueError(
+                f"argument 'freq_high' must be more than freq_low={low} and at most half the sample rate, "
+                f"not {self._high}"
+            )
+        self._by_bins: dict[int, MelFilters] = {}
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
+        layout = inputs[0].layout
+        known = known_extents(batch, self.node, inputs)
+        if known is not None:
+            axis = _frequency_axis(layout, len(known))
+            known = (*known[:axis], self.node.argument("nfilter"), *known[axis + 1 :])
+        return layout, [describe(layout, known, np.dtype(np.float32))]
+
+    def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data = as_floats(inputs[0])
+        axis = _frequency_axis(state, data.ndim)
+        return self._filters(data.shape[axis]).apply(data, axis)
+
+    def _filters(self, bins: int) -> MelFilters:
+        filters = self._by_bins.get(bins)
+        if filters is None:
+            argument = self.node.argument
+            filters = self._by_bins[bins] = mel_filters(
+                bins,
+                argument("nfilter"),
+                argument("sample_rate"),
+                argument("freq_low"),
+                self._high,
+                argument("mel_formula"),
+                normalize=argument("normalize"),
+            )
+        return filters

@@ -1,0 +1,75 @@
+"""Mel frequency cepstral coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._audio.cepstrum import DCT_TYPES, cosine_matrix, transform_axis
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import describe
+from pipeline._operators.audio.signals import as_floats, check_axis
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["MFCC"]
+
+MFCC = register(
+    OperatorSchema(
+        name="mfcc",
+        doc="""Computes mel frequency cepstral coefficients of mel spectrograms: their discrete cosine transform.
+
+The output is float32. It has at most as many coefficients as the axis has entries.""",
+        inputs=(Input("data", "Mel spectrograms, usually in decibels; computed in float32."),),
+        arguments=(
+            Argument("n_mfcc", Kind.INT, "Number of coefficients.", 20),
+            Argument("dct_type", Kind.INT, "Type of the discrete cosine transform: 1 to 4.", 2),
+            Argument("normalize", Kind.BOOL, "Use an orthonormal basis; not with `dct_type=1`.", False),
+            Argument("axis", Kind.INT, "Axis to transform.", 0),
+            Argument(
+                "lifter",
+                Kind.FLOAT,
+                "If it isn't 0, multiply coefficient i by 1 + lifter / 2 * sin(pi * (i + 1) / lifter).",
+                0.0,
+            ),
+        ),
+    )
+)
+
+
+@implements(MFCC, "cpu")
+class Mfcc(SampleOperator[None]):
+    """Multiplies by the matrix of the transform, in single precision."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        argument = node.argument
+        kind = argument("dct_type")
+        if kind not in DCT_TYPES:
+            raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
+        if kind == 1 and argument("normalize"):
+            raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
+        if argument("n_mfcc") < 1:
+            raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {argument('n_mfcc')}")
+        if argument("axis") < 0:
+            raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        return None, [describe(inputs[0].layout, None, np.dtype(np.float32))]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data, argument = as_floats(inputs[0]), self.node.argument
+        axis = check_axis(argument("axis"), data.ndim)
+        length = data.shape[axis]
+        if argument("dct_type") == 1 and length == 1:
+            raise ArgumentValueError("DCT type I requires an extent of more than 1")
+        count = min(argument("n_mfcc"), length)
+        matrix = cosine_matrix(
+            length, count, argument("dct_type"), orthonormal=argument("normalize"), lifter=argument("lifter")
+        )
+        return transform_axis(matrix, data, axis)

@@ -1,0 +1,69 @@
+"""The preemphasis filter, which amplifies high frequencies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.audio.signals import as_floats
+from pipeline.tensors.cpu import Array
+from pipeline.types import FLOAT, to_numpy_type
+
+__all__ = ["PREEMPHASIS_FILTER"]
+
+PREEMPHASIS_FILTER = register(
+    OperatorSchema(
+        name="preemphasis_filter",
+        doc="""Subtracts from each element its predecessor times a coefficient, which amplifies high frequencies.
+
+Samples of more dimensions are filtered as one signal, in the order of their elements.""",
+        inputs=(Input("data", "Signals."),),
+        arguments=(
+            Argument("preemph_coeff", Kind.FLOAT, "Factor of the predecessor.", 0.97, per_sample=True),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output; values are rounded and clamped.", FLOAT),
+            Argument(
+                "border",
+                Kind.STRING,
+                'Predecessor of the first element: "clamp" takes the first element, "reflect" the second one (or the '
+                'only one), "zero" takes 0.',
+                "clamp",
+                choices=("zero", "clamp", "reflect"),
+            ),
+        ),
+    )
+)
+
+
+def _filter(data: Array, coefficient: np.floating[Any], border: str) -> Array:
+    """Return the filtered elements, 1-D, in the dtype of the data."""
+    flat = data.reshape(-1)
+    result: Array = flat.copy()
+    if flat.size:
+        result[1:] -= coefficient * flat[:-1]
+        if border != "zero":
+            result[0] -= coefficient * flat[1 if border == "reflect" and flat.size > 1 else 0]
+    return result
+
+
+@implements(PREEMPHASIS_FILTER, "cpu")
+class PreemphasisFilter(SampleOperator[Array]):
+    """Computes in single precision; in double precision for FLOAT64. The state has one coefficient per sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Array, Sequence[OutputSpec]]:
+        coefficients = batch.arguments(self.node).scalars("preemph_coeff", np.float32)
+        assert coefficients is not None
+        dtype = to_numpy_type(self.node.argument("dtype"))
+        return coefficients, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), dtype)]
+
+    def run(self, state: Array, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data = inputs[0] if inputs[0].dtype == np.float64 else as_floats(inputs[0])
+        result = _filter(data, state[sample], self.node.argument("border")).reshape(data.shape)
+        return convert(result, to_numpy_type(self.node.argument("dtype")), out)

@@ -1,0 +1,53 @@
+"""Magnitudes in decibels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._audio.decibels import to_decibels
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.audio.signals import as_floats
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["TO_DECIBELS"]
+
+TO_DECIBELS = register(
+    OperatorSchema(
+        name="to_decibels",
+        doc="""Converts magnitudes to decibels: `multiplier` * log10(magnitude / `reference`), float32.
+
+Ratios of less than 10 ** (`cutoff_db` / `multiplier`) are raised to it.""",
+        inputs=(Input("data", "Magnitudes, of any shape; computed in float32."),),
+        arguments=(
+            Argument("multiplier", Kind.FLOAT, "Factor of the logarithm: 10 for powers, 20 for amplitudes.", 10.0),
+            Argument("reference", Kind.FLOAT, "Magnitude of 0 dB; by default the largest one of the sample."),
+            Argument("cutoff_db", Kind.FLOAT, "Smallest result, in decibels.", -200.0),
+        ),
+    )
+)
+
+
+@implements(TO_DECIBELS, "cpu")
+class ToDecibels(SampleOperator[None]):
+    """Computes in single precision, in the memory of the output."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        for name in ("reference", "multiplier"):
+            if node.argument(name) == 0:
+                raise ArgumentValueError(f"argument {name!r} can't be zero")
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), np.dtype(np.float32))]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        multiplier, reference, cutoff = map(self.node.argument, ("multiplier", "reference", "cutoff_db"))
+        return to_decibels(as_floats(inputs[0]), multiplier, reference, cutoff, out)

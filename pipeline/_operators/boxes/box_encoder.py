@@ -1,0 +1,167 @@
+"""Matches boxes with default boxes, as detectors like SSD need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["BOX_ENCODER"]
+
+BOX_ENCODER = register(
+    OperatorSchema(
+        name="box_encoder",
+        doc="""Assigns boxes and labels to default boxes (anchors), for the training of detectors like SSD.
+
+Each anchor gets the box with the largest intersection over union, if that exceeds `criteria`. Each box is also assigned
+to the anchor that it overlaps most. The outputs are a box for each anchor, FLOAT of x, y (the centre), width, height,
+and its label, INT32. An anchor without a box has the label 0 and its own coordinates; with `offset`, zeros.""",
+        inputs=(
+            Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom."),
+            Input("labels", "INT32 of shape (M,) or (M, 1)."),
+        ),
+        arguments=(
+            Argument("anchors", Kind.FLOATS, "Anchors one after the other: left, top, right, bottom.", REQUIRED),
+            Argument("criteria", Kind.FLOAT, "Intersection over union that a match must exceed, 0 to 1.", 0.5),
+            Argument(
+                "offset",
+                Kind.BOOL,
+                "Return the differences between boxes and anchors: of the centres, in units of the anchor's extents, "
+                "and the logarithms of the ratios of the extents.",
+                False,
+            ),
+            Argument("scale", Kind.FLOAT, "Factor of boxes and anchors, for `offset`.", 1.0),
+            Argument(
+                "means", Kind.FLOATS, "Means of x, y, width, height that `offset` subtracts.", (0.0, 0.0, 0.0, 0.0)
+            ),
+            Argument(
+                "stds",
+                Kind.FLOATS,
+                "Standard deviations of x, y, width, height by which `offset` divides.",
+                (1.0, 1.0, 1.0, 1.0),
+            ),
+        ),
+        devices=("cpu",),
+        outputs=2,
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Anchors:
+    """The anchors of an operator.
+
+    Attributes:
+        corners: left, top, right, bottom, (N, 4) float32.
+        centers: x, y, width, height, (N, 4) float32.
+        areas: areas, (N,) float32.
+        means: means of offsets, (4,) float32.
+        stds: standard deviations of offsets, (4,) float32.
+    """
+
+    corners: Array
+    centers: Array
+    areas: Array
+    means: Array
+    stds: Array
+
+    @classmethod
+    def from_node(cls, node: GraphNode) -> _Anchors:
+        anchors, means, stds = (np.array(node.argument(name), np.float32) for name in ("anchors", "means", "stds"))
+        if not len(anchors) or len(anchors) % 4:
+            raise ArgumentValueError(f"argument 'anchors' needs 4 values for each anchor, but has {len(anchors)}")
+        criteria = node.argument("criteria")
+        if not 0 <= criteria <= 1:
+            raise ArgumentValueError(f"argument 'criteria' must be between 0 and 1, not {criteria:g}")
+        for name, values in (("means", means), ("stds", stds)):
+            if len(values) != 4:
+                raise ArgumentValueError(f"argument {name!r} needs 4 values, but has {len(values)}")
+        if not stds.all():
+            raise ArgumentValueError(f"argument 'stds' must not contain 0: {stds.tolist()}")
+        if not node.argument("scale"):
+            raise ArgumentValueError("argument 'scale' must not be 0")
+        corners = anchors.reshape(-1, 4)
+        return cls(corners, _to_centers(corners), _areas(corners), means, stds)
+
+    def match(self, boxes: Array, criteria: float) -> Array:
+        """Return the index of the box of each anchor, or -1. Of equal overlaps, the last one counts, as in DALI."""
+        low = np.maximum(self.corners[:, None, :2], boxes[None, :, :2])
+        high = np.minimum(self.corners[:, None, 2:], boxes[None, :, 2:])
+        sides = np.maximum(high - low, 0)
+        common = sides[..., 0] * sides[..., 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            overlaps = np.nan_to_num(common / (self.areas[:, None] + _areas(boxes) - common))
+        matched: Array = len(boxes) - 1 - np.argmax(overlaps[:, ::-1], axis=1)
+        matched[overlaps[np.arange(len(matched)), matched] <= criteria] = -1
+        closest = len(self.corners) - 1 - np.argmax(overlaps[::-1], axis=0)
+        for box, anchor in enumerate(closest.tolist()):  # an anchor that two boxes share gets the second one
+            matched[anchor] = box
+        return matched
+
+
+def _to_centers(corners: Array) -> Array:
+    low, high = corners[:, :2], corners[:, 2:]
+    centers: Array = np.concatenate([(low + high) / np.float32(2), high - low], axis=1)
+    return centers
+
+
+def _areas(corners: Array) -> Array:
+    areas: Array = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
+    return areas
+
+
+@implements(BOX_ENCODER, "cpu")
+class BoxEncoderCpu(SampleOperator[None]):
+    """Compares all boxes of a sample with all anchors at once."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._anchors = _Anchors.from_node(node)
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        count = len(self._anchors.corners)
+        specs = [OutputSpec("", (count, 4), np.dtype(np.float32)), OutputSpec("", (count,), np.dtype(np.int32))]
+        return None, specs
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
+        boxes, labels = inputs[0], inputs[1].reshape(-1)
+        if boxes.dtype != np.float32 or labels.dtype.kind not in "iu":
+            raise ArgumentTypeError(
+                f"boxes must be FLOAT and labels integers, not {boxes.dtype} and {labels.dtype}; use fn.cast"
+            )
+        if boxes.ndim == 1:
+            boxes = boxes.reshape(-1, 4) if boxes.size % 4 == 0 else boxes
+        if boxes.ndim != 2 or boxes.shape[1] != 4:
+            raise ArgumentValueError(f"boxes must be of shape (M, 4), not {inputs[0].shape}")
+        if len(labels) != len(boxes):
+            raise ArgumentValueError(f"there are {len(labels)} labels for {len(boxes)} boxes")
+        anchors = self._anchors
+        offset = self.node.argument("offset")
+        encoded = np.zeros_like(anchors.centers) if offset else anchors.centers.copy()
+        found = np.zeros(len(encoded), np.int32)
+        if len(boxes):
+            matched = anchors.match(boxes, self.node.argument("criteria"))
+            rows = np.flatnonzero(matched >= 0)
+            chosen = matched[rows]
+            centers = _to_centers(boxes)[chosen]
+            encoded[rows] = self._offsets(centers, anchors.centers[rows]) if offset else centers
+            found[rows] = labels[chosen]
+        return encoded, found
+
+    def _offsets(self, boxes: Array, anchors: Array) -> Array:
+        scale = np.float32(self.node.argument("scale"))
+        boxes, anchors = boxes * scale, anchors * scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = (boxes[:, :2] - anchors[:, :2]) / anchors[:, 2:]
+            grown = np.log(boxes[:, 2:] / anchors[:, 2:])
+        result: Array = (np.concatenate([moved, grown], axis=1) - self._anchors.means) / self._anchors.stds
+        return result

@@ -1,0 +1,94 @@
+"""`segmentation.select_masks`: the polygons of chosen masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["SELECT_MASKS"]
+
+SELECT_MASKS = register(
+    OperatorSchema(
+        name="segmentation.select_masks",
+        doc="""Selects the polygons of masks, in the order of `mask_ids`.
+
+Polygons and vertices are those of `fn.readers.coco`. The outputs are the chosen polygons and their vertices.""",
+        inputs=(
+            Input("mask_ids", "INT32 of shape (K,): masks to select, each of them once."),
+            Input(
+                "polygons",
+                "INT32 of shape (P, 3): for each polygon its mask, its first vertex, and the end of its vertices.",
+            ),
+            Input("vertices", "Coordinates of the vertices, of shape (V, n) and any dtype."),
+        ),
+        arguments=(
+            Argument(
+                "reindex_masks", Kind.BOOL, "Number the masks in the order of `mask_ids`: 0, 1, and so on.", False
+            ),
+        ),
+        outputs=2,
+    )
+)
+
+
+@implements(SELECT_MASKS, "cpu")
+class SelectMasks(BatchOperator):
+    """Copies the rows of the chosen vertices."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        reindex = self.node.argument("reindex_masks")
+        results: list[tuple[Array, Array]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, arrays in enumerate(zip(*(data.samples for data in inputs), strict=True)):
+            try:
+                results.append(_select(*map(np.asarray, arrays), reindex=reindex))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        polygons, vertices = zip(*results, strict=True)
+        return [TensorListCPU(list(polygons)), TensorListCPU(list(vertices))]
+
+
+def _select(masks: Array, polygons: Array, vertices: Array, *, reindex: bool) -> tuple[Array, Array]:
+    """Return the polygons and vertices of the chosen masks of a sample."""
+    for name, array in (("mask_ids", masks), ("polygons", polygons)):
+        if array.dtype.kind not in "iu":
+            raise ArgumentTypeError(f"{name} must be INT32, not {array.dtype}")
+    if masks.ndim != 1 or polygons.ndim != 2 or polygons.shape[1] != 3 or vertices.ndim != 2:
+        raise ArgumentValueError(
+            "mask_ids, polygons and vertices must be of the shapes (K,), (P, 3) and (V, n), not "
+            f"{masks.shape}, {polygons.shape} and {vertices.shape}"
+        )
+    chosen = masks.tolist()
+    if len(set(chosen)) < len(chosen):
+        raise ArgumentValueError(f"mask_ids must not repeat a mask: {chosen}")
+    rows: dict[int, list[tuple[int, int]]] = {mask: [] for mask in chosen}
+    for mask, begin, end in polygons.tolist():
+        if mask in rows:
+            if not 0 <= begin <= end <= len(vertices):
+                raise ArgumentValueError(
+                    f"a polygon of mask {mask} has the vertices {begin} to {end}, but there are {len(vertices)}"
+                )
+            rows[mask].append((begin, end))
+    selected: list[tuple[int, int, int]] = []
+    parts: list[Array] = []
+    position = 0
+    for number, (mask, ranges) in enumerate(rows.items()):
+        if not ranges:
+            raise ArgumentValueError(f"mask {mask} doesn't exist; the masks are {sorted(set(polygons[:, 0].tolist()))}")
+        for begin, end in ranges:
+            selected.append((number if reindex else mask, position, position + end - begin))
+            parts.append(vertices[begin:end])
+            position += end - begin
+    picked = np.concatenate(parts) if parts else vertices[:0]
+    return np.array(selected, np.int32).reshape(-1, 3), picked

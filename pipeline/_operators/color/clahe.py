@@ -1,0 +1,83 @@
+"""Equalizes the contrast of the tiles of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8
+
+__all__ = ["CLAHE"]
+
+CLAHE = register(
+    OperatorSchema(
+        name="clahe",
+        doc="""Equalizes the histogram of each tile of an image, with a limited contrast (CLAHE), as OpenCV does.
+
+Between the centres of tiles, their results are interpolated.""",
+        inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
+        arguments=(
+            Argument("tiles_x", Kind.INT, "Number of tiles along the width.", REQUIRED),
+            Argument("tiles_y", Kind.INT, "Number of tiles along the height.", REQUIRED),
+            Argument(
+                "clip_limit",
+                Kind.FLOAT,
+                "Largest count of a value in a histogram, relative to the mean of all values; 0 or less is no limit.",
+                REQUIRED,
+            ),
+            Argument(
+                "luma_only", Kind.BOOL, "Equalize only the luminance of RGB images, else each channel alone.", True
+            ),
+            Argument("bins", Kind.INT, "Accepted for compatibility; there are 256 values.", 256),
+        ),
+    )
+)
+
+
+@implements(CLAHE, "cpu")
+class ClaheCpu(SampleOperator[None]):
+    """Runs OpenCV for each image."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        for name in ("tiles_x", "tiles_y"):
+            if node.argument(name) < 1:
+                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), ("HWC",))
+        return None, [describe(layout, known, data.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (image,) = inputs
+        check_samples(image.dtype, (UINT8,))
+        if image.shape[2] not in (1, 3):
+            raise PipelineError(f"images need 1 or 3 channels, but the shape of the sample is {image.shape}")
+        if out is None:
+            out = np.empty(image.shape, image.dtype)
+        if not image.size:
+            return out
+        argument = self.node.argument
+        equalizer = cv2.createCLAHE(argument("clip_limit"), (argument("tiles_x"), argument("tiles_y")))
+        if image.shape[2] == 3 and argument("luma_only"):
+            converted = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2LAB)
+            converted[..., 0] = equalizer.apply(np.ascontiguousarray(converted[..., 0]))
+            np.copyto(out, cv2.cvtColor(converted, cv2.COLOR_LAB2RGB))
+            return out
+        for channel in range(image.shape[2]):
+            out[..., channel] = equalizer.apply(np.ascontiguousarray(image[..., channel]))
+        return out

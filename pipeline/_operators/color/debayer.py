@@ -1,0 +1,126 @@
+"""Computes colour images from the mosaics of sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8, UINT16
+
+__all__ = ["DEBAYER"]
+
+_LAYOUTS = ("HW", "HWC", "FHW", "FHWC")
+
+#: Conversions of OpenCV by algorithm, for blue at (0, 0), (0, 1), (1, 0) and (1, 1).
+_CODES = {
+    "bilinear_ocv": (
+        cv2.COLOR_BayerBG2RGB, cv2.COLOR_BayerGB2RGB, cv2.COLOR_BayerGR2RGB, cv2.COLOR_BayerRG2RGB
+    ),
+    "edgeaware_ocv": (
+        cv2.COLOR_BayerBG2RGB_EA, cv2.COLOR_BayerGB2RGB_EA, cv2.COLOR_BayerGR2RGB_EA, cv2.COLOR_BayerRG2RGB_EA
+    ),
+    "vng_ocv": (
+        cv2.COLOR_BayerBG2RGB_VNG, cv2.COLOR_BayerGB2RGB_VNG, cv2.COLOR_BayerGR2RGB_VNG, cv2.COLOR_BayerRG2RGB_VNG
+    ),
+    "gray_ocv": (
+        cv2.COLOR_BayerBG2GRAY, cv2.COLOR_BayerGB2GRAY, cv2.COLOR_BayerGR2GRAY, cv2.COLOR_BayerRG2GRAY
+    ),
+}  # fmt: skip
+
+DEBAYER = register(
+    OperatorSchema(
+        name="debayer",
+        doc="""Computes the colours of images whose pixels have one colour each, in a repeated 2 x 2 tile.
+
+The output is RGB, HWC or FHWC.""",
+        inputs=(
+            Input(
+                "data",
+                f"UINT8 or UINT16, of one of the layouts {', '.join(_LAYOUTS)}, with one channel. Height and width "
+                "must be even.",
+            ),
+        ),
+        arguments=(
+            Argument(
+                "blue_position",
+                Kind.INTS,
+                "Row and column of blue in the 2 x 2 tile that begins in the second row and column: 0 or 1.",
+                REQUIRED,
+                per_sample=True,
+            ),
+            Argument(
+                "algorithm",
+                Kind.STRING,
+                'Interpolation: "bilinear_ocv" (the default); "edgeaware_ocv", along edges; "vng_ocv", by a variable '
+                'number of gradients, UINT8 only; "gray_ocv" returns grey images.',
+                None,
+                choices=tuple(_CODES),
+            ),
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Mosaics:
+    """The mosaics of a batch.
+
+    Attributes:
+        sequence: whether samples are sequences.
+        codes: conversion of OpenCV for each sample.
+    """
+
+    sequence: bool
+    codes: list[int]
+
+
+@implements(DEBAYER, "cpu")
+class DebayerCpu(SampleOperator[_Mosaics]):
+    """Runs OpenCV for each image."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Mosaics, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        ndim = 2 if known is None and not data.layout else None if known is None else len(known)
+        layout = choose_layout(data.layout, ndim, _LAYOUTS)
+        positions = batch.arguments(self.node).vectors("blue_position", 2, np.int64)
+        assert positions is not None
+        wrong = ((positions < 0) | (positions > 1)).any(axis=1)
+        if wrong.any():
+            found = tuple(positions[wrong][0].tolist())
+            raise ArgumentValueError(f"argument 'blue_position' must be a position in a 2 x 2 tile, not {found}")
+        algorithm = self.node.argument("algorithm") or "bilinear_ocv"
+        codes = [_CODES[algorithm][2 * row + column] for row, column in positions.tolist()]
+        sequence = layout[0] == "F"
+        channels = 1 if algorithm == "gray_ocv" else 3
+        extents = None if known is None else (*known[: sequence + 2], channels)
+        return _Mosaics(sequence, codes), [describe("FHWC" if sequence else "HWC", extents, data.dtype)]
+
+    def run(self, state: _Mosaics, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        algorithm = self.node.argument("algorithm") or "bilinear_ocv"
+        check_samples(data.dtype, (UINT8,) if algorithm == "vng_ocv" else (UINT8, UINT16))
+        shape = data.shape[: state.sequence + 2]
+        if data.size != np.prod(shape):
+            raise PipelineError(f"images need one channel, but the shape of the sample is {data.shape}")
+        if shape[-1] % 2 or shape[-2] % 2:
+            raise PipelineError(f"height and width must be even, but they are {shape[-2]} and {shape[-1]}")
+        if out is None:
+            out = np.empty((*shape, 1 if algorithm == "gray_ocv" else 3), data.dtype)
+        if data.size:
+            images = np.ascontiguousarray(data).reshape(-1, *shape[-2:])
+            for image, target in zip(images, out if state.sequence else [out], strict=True):
+                np.copyto(target, cv2.cvtColor(image, state.codes[sample]).reshape(target.shape))
+        return out

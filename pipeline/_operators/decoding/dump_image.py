@@ -1,0 +1,65 @@
+"""Writes images to files, to look at what a pipeline produces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8
+
+__all__ = ["DUMP_IMAGE"]
+
+DUMP_IMAGE = register(
+    OperatorSchema(
+        name="dump_image",
+        doc="""Writes each image to a file in the current folder, and returns the images unchanged.
+
+The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM, or PGM for grey images. Each batch overwrites the files
+of the last one.""",
+        inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
+        arguments=(
+            Argument("suffix", Kind.STRING, "Part of the names of the files.", ""),
+            Argument("input_layout", Kind.LAYOUT, 'Layout of the images: "HWC".', "HWC"),
+        ),
+    )
+)
+
+
+@implements(DUMP_IMAGE, "cpu")
+class DumpImage(SampleOperator[None]):
+    """Writes a file for each sample."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        if node.argument("input_layout") != "HWC":
+            raise ArgumentValueError(f"argument 'input_layout' must be 'HWC', not {node.argument('input_layout')!r}")
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        (data,) = inputs
+        return None, [describe(data.layout, known_extents(batch, self.node, inputs), data.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (image,) = inputs
+        check_samples(image.dtype, (UINT8,))
+        if image.ndim != 3 or image.shape[2] not in (1, 3):
+            raise PipelineError(
+                f"images must be HWC with 1 or 3 channels, but the shape of the sample is {image.shape}"
+            )
+        height, width, channels = image.shape
+        header = f"P{6 if channels == 3 else 5}\n{width} {height}\n255\n"
+        Path(f"{sample}-{self.node.argument('suffix')}-0.ppm").write_bytes(header.encode() + image.tobytes())
+        if out is None:
+            return image
+        np.copyto(out, image)
+        return out

@@ -1,0 +1,93 @@
+"""Erases a grid of squares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["GRID_MASK"]
+
+_LAYOUTS = ("HWC", "HW", "CHW", "FHWC", "FHW", "FCHW")
+
+GRID_MASK = register(
+    OperatorSchema(
+        name="grid_mask",
+        doc="""Erases a grid of squares, as in https://arxiv.org/abs/2001.04086. Erased pixels are 0.
+
+The grid consists of tiles, each with an erased square in its first corner. It is rotated about the first pixel, then
+moved.""",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(_LAYOUTS)}; HWC or HW without a layout."),),
+        arguments=(
+            Argument("tile", Kind.INT, "Width of a tile in pixels.", 100, per_sample=True),
+            Argument("ratio", Kind.FLOAT, "Width of the erased square, as a fraction of the tile.", 0.5, True),
+            Argument("angle", Kind.FLOAT, "Rotation of the grid in radians.", 0.0, per_sample=True),
+            Argument("shift_x", Kind.FLOAT, "Horizontal shift of the grid in pixels.", 0.0, per_sample=True),
+            Argument("shift_y", Kind.FLOAT, "Vertical shift of the grid in pixels.", 0.0, per_sample=True),
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Grids:
+    """The grids of a batch.
+
+    Attributes:
+        first: axis of the height; the width follows.
+        values: tile, ratio, angle and shifts of each sample, (N, 5).
+    """
+
+    first: int
+    values: Array
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments, layout: str) -> _Grids:
+        columns = [arguments.scalars(name) for name in ("tile", "ratio", "angle", "shift_x", "shift_y")]
+        values = np.stack([column for column in columns if column is not None], axis=1)
+        if not (values[:, 0] > 0).all():
+            raise ArgumentValueError(f"argument 'tile' must be positive, not {values[:, 0].min():g}")
+        return cls(layout.index("H"), values)
+
+    def erased(self, sample: int, height: int, width: int) -> Array:
+        """Return the mask of the erased pixels of an image, (height, width)."""
+        tile, ratio, angle, shift_x, shift_y = self.values[sample].tolist()
+        y, x = np.arange(height)[:, None], np.arange(width)
+        sine, cosine = np.sin(angle), np.cos(angle)
+        across, down = ((x * cosine - y * sine) - shift_x) / tile, ((x * sine + y * cosine) - shift_y) / tile
+        across -= np.floor(across)
+        down -= np.floor(down)
+        result: Array = (across < ratio) & (down < ratio)
+        return result
+
+
+@implements(GRID_MASK, "cpu")
+class GridMaskCpu(SampleOperator[_Grids]):
+    """Copies the sample, then erases the grid."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Grids, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        grids = _Grids.from_arguments(batch.arguments(self.node), layout)
+        return grids, [describe(data.layout, known, data.dtype)]
+
+    def run(self, state: _Grids, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        if out is None:
+            out = np.empty(data.shape, data.dtype)
+        np.copyto(out, data)
+        erased = state.erased(sample, *data.shape[state.first : state.first + 2])
+        out[(slice(None),) * state.first + (erased,)] = 0
+        return out

@@ -1,0 +1,133 @@
+"""Computes the Laplacian of images, volumes and sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.image_axes import ImageAxes
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import own_or_float
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["LAPLACIAN"]
+
+_LARGEST = 31
+
+LAPLACIAN = register(
+    OperatorSchema(
+        name="laplacian",
+        doc="""Computes the Laplacian: the sum of the second derivatives along all axes except frames and channels.
+
+Each derivative is a filter along its own axis, and a smoothing filter along the other axes. It is computed in float32.
+Borders are reflected.""",
+        inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are filtered."),),
+        arguments=(
+            Argument(
+                "window_size",
+                Kind.INTS,
+                f"Odd width of the derivative filter, 3 to {_LARGEST}: one for all axes or one per axis.",
+                (3,),
+                per_sample=True,
+            ),
+            Argument(
+                "smoothing_size",
+                Kind.INTS,
+                f"Odd width of the smoothing filter, 1 to {_LARGEST}: one for all axes or one per axis; 1 doesn't "
+                "smooth. By default it is the width of the derivative filter.",
+                None,
+                per_sample=True,
+            ),
+            Argument(
+                "scale", Kind.FLOATS, "Factors of the derivatives: one for all axes or one per axis.", (1.0,), True
+            ),
+            Argument(
+                "normalized_kernel",
+                Kind.BOOL,
+                "Scale each derivative by 2 ** (axes + 2 - widths), where `widths` is the sum of the widths of its "
+                "filters; can't be used together with `scale`.",
+                False,
+            ),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
+        ),
+    )
+)
+
+#: For each derivative: the weights for every axis, and the factor of the result.
+_Derivatives = list[tuple[list[Array], float]]
+
+
+def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivatives]:
+    """Return the filters of each sample.
+
+    Raises:
+        ArgumentValueError: A width isn't allowed, or arguments exclude each other.
+    """
+    widths = arguments.vectors("window_size", axes, np.int64)
+    smoothing = arguments.vectors("smoothing_size", axes, np.int64)
+    scales = arguments.vectors("scale", axes, np.float32)
+    normalized = arguments.constant("normalized_kernel")
+    assert widths is not None
+    assert scales is not None
+    if normalized and arguments.given("scale"):
+        raise ArgumentValueError("arguments 'normalized_kernel' and 'scale' can't be used together")
+    _check_widths("window_size", widths, 3)
+    if smoothing is not None:
+        _check_widths("smoothing_size", smoothing, 1)
+    filters: list[_Derivatives] = []
+    for sample in range(size):
+        own: _Derivatives = []
+        for axis in range(axes):
+            width = int(widths[sample, axis])
+            others = [width] * axes if smoothing is None else smoothing[sample].tolist()
+            windows = [
+                derivative_window(width) if other == axis else smoothing_window(others[other]) for other in range(axes)
+            ]
+            total = sum(map(len, windows))
+            own.append((windows, 2.0 ** (axes + 2 - total) if normalized else float(scales[sample, axis])))
+        filters.append(own)
+    return filters
+
+
+def _check_widths(name: str, widths: Array, least: int) -> None:
+    wrong = (widths < least) | (widths > _LARGEST) | (widths % 2 == 0)
+    if wrong.any():
+        raise ArgumentValueError(
+            f"argument {name!r} must be odd and between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
+        )
+
+
+@dataclass(frozen=True)
+class _State:
+    axes: ImageAxes
+    derivatives: list[_Derivatives]
+
+
+@implements(LAPLACIAN, "cpu")
+class LaplacianCpu(SampleOperator[_State]):
+    """Runs OpenCV's separable filter once for each axis of an image."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
+        dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
+        filters = _derivatives(batch.arguments(self.node), axes.count, batch.size)
+        return _State(axes, filters), [describe(data.layout, known, dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        if out is None:
+            out = np.empty(data.shape, own_or_float(self.node, data.dtype))
+        for image, target in state.axes.images(data, out):
+            laplacian(image, state.derivatives[sample], target)
+        return out

@@ -1,0 +1,160 @@
+"""Operators that move each pixel by a formula: `water`, `sphere` and `jitter`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._imaging.sampling import linear_at, nearest_at
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.windows import saturate
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import DALIInterpType
+
+__all__ = ["JITTER", "SPHERE", "WATER"]
+
+
+def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
+    return register(
+        OperatorSchema(
+            name=name,
+            doc=doc,
+            inputs=(Input("data", "Images, HWC."),),
+            arguments=(
+                *arguments,
+                Argument("mask", Kind.INT, "0 returns the image unchanged.", 1, per_sample=True),
+                Argument("fill_value", Kind.FLOAT, "Value outside of the image.", 0.0),
+                Argument(
+                    "interp_type",
+                    Kind.INTERP,
+                    "INTERP_NN for the nearest pixel, or INTERP_LINEAR.",
+                    DALIInterpType.INTERP_NN,
+                ),
+            ),
+        )
+    )
+
+
+def _wave(kind: str, axis: str, default: float) -> Argument:
+    names = {"ampl": "Amplitude in pixels", "freq": "Frequency in radians per pixel", "phase": "Phase in radians"}
+    return Argument(f"{kind}_{axis}", Kind.FLOAT, f"{names[kind]} of the wave that moves pixels along {axis}.", default)
+
+
+WATER = _declare(
+    "water",
+    """Distorts images by waves, as if they were under water.
+
+The output at (x, y) is the input at x + ampl_x * sin(freq_x * y + phase_x), y + ampl_y * cos(freq_y * x + phase_y).""",
+    *(
+        _wave(kind, axis, default)
+        for kind, default in (("ampl", 10.0), ("freq", 0.049087), ("phase", 0.0))
+        for axis in "xy"
+    ),
+)
+SPHERE = _declare(
+    "sphere",
+    """Distorts images as if they covered a sphere.
+
+The distance of each pixel from the centre is multiplied by its ratio to half of the longer side.""",
+)
+JITTER = _declare(
+    "jitter",
+    "Takes each pixel from a random position near it, which differs by up to half of `nDegree` along x and y.",
+    Argument("nDegree", Kind.INT, "Largest distance between two positions of a pixel.", 2),
+)
+
+
+@dataclass(frozen=True)
+class _State:
+    """The arguments of a batch.
+
+    Attributes:
+        moved: whether to move the pixels of each sample, (N,).
+        keys: keys of the random numbers of each sample, (N, 2) uint64; empty for operators that don't draw.
+    """
+
+    moved: Array
+    keys: Array
+
+
+class _Displacement(SampleOperator[_State]):
+    """Computes a position for each pixel of the output."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), ("HWC",))
+        if self.node.argument("interp_type") not in (DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR):
+            raise ArgumentValueError(
+                f"argument 'interp_type' must be INTERP_NN or INTERP_LINEAR, not {self.node.argument('interp_type')!r}"
+            )
+        mask = batch.arguments(self.node).scalars("mask", np.int64)
+        assert mask is not None
+        return _State(mask != 0, self.keys(batch)), [describe(layout, known, data.dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (image,) = inputs
+        if out is None:
+            out = np.empty(image.shape, image.dtype)
+        if not state.moved[sample] or not image.size:
+            np.copyto(out, image)
+            return out
+        positions = self.positions(image.shape[0], image.shape[1], state, sample)
+        fill = float(saturate(np.array([self.node.argument("fill_value")], np.float32), image.dtype)[0])
+        sampled = nearest_at if self.node.argument("interp_type") == DALIInterpType.INTERP_NN else linear_at
+        return convert(sampled(image, positions, fill), image.dtype, out)
+
+    def keys(self, batch: Batch) -> Array:
+        """Return the keys of the random numbers of each sample, if the operator draws any."""
+        return np.zeros((0, 2), np.uint64)
+
+    @abstractmethod
+    def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
+        """Return the positions of all pixels along y and x; they broadcast to (height, width)."""
+
+
+@implements(WATER, "cpu")
+class WaterCpu(_Displacement):
+    """Moves rows along x and columns along y."""
+
+    def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
+        y, x = np.arange(height, dtype=np.float64)[:, None], np.arange(width, dtype=np.float64)
+        argument = self.node.argument
+        return (
+            y + argument("ampl_y") * np.cos(argument("freq_y") * x + argument("phase_y")),
+            x + argument("ampl_x") * np.sin(argument("freq_x") * y + argument("phase_x")),
+        )
+
+
+@implements(SPHERE, "cpu")
+class SphereCpu(_Displacement):
+    """Moves pixels along lines through the centre."""
+
+    def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
+        radius = max(height // 2, width // 2, 1)
+        y, x = np.arange(0.5, height)[:, None] - height / 2, np.arange(0.5, width) - width / 2
+        factor = np.sqrt(x * x + y * y) / radius
+        return height / 2 + factor * y, width / 2 + factor * x
+
+
+@implements(JITTER, "cpu")
+class JitterCpu(_Displacement):
+    """Draws the positions of a sample with its own generator."""
+
+    def keys(self, batch: Batch) -> Array:
+        return batch.generator(self.node).integers(0, 1 << 64, (batch.size, 2), dtype=np.uint64)
+
+    def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
+        generator = np.random.Generator(np.random.Philox(key=state.keys[sample]))
+        shifts = (generator.random((2, height, width)) - 0.5) * self.node.argument("nDegree")
+        return shifts[0] + np.arange(0.5, height)[:, None], shifts[1] + np.arange(0.5, width)

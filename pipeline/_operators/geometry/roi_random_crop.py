@@ -1,0 +1,91 @@
+"""Places cropping windows at random positions around regions of interest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["ROI_RANDOM_CROP"]
+
+ROI_RANDOM_CROP = register(
+    OperatorSchema(
+        name="roi_random_crop",
+        doc="""Draws the position of a window of a given shape that contains as much as possible of a region.
+
+A region smaller than the window lies inside of it; otherwise the window lies inside of the region. With an input or
+`in_shape`, the window also lies inside of the data. The output is the first element of the window, INT64, with an index
+for each axis of `crop_shape`.""",
+        inputs=(Input("data", "Samples that will be cropped, of which only the shape is read.", optional=True),),
+        arguments=(
+            Argument("crop_shape", Kind.INTS, "Extents of the window.", REQUIRED, per_sample=True),
+            Argument("roi_start", Kind.INTS, "First element of the region.", REQUIRED, per_sample=True),
+            Argument("roi_end", Kind.INTS, "End of the region.", None, per_sample=True),
+            Argument("roi_shape", Kind.INTS, "Extents of the region; instead of `roi_end`.", None, per_sample=True),
+            Argument("in_shape", Kind.INTS, "Extents of the data; can't be used together with an input.", None, True),
+        ),
+    )
+)
+
+
+@implements(ROI_RANDOM_CROP, "cpu")
+class RoiRandomCrop(BatchOperator):
+    """Draws the positions of all windows together."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        names = {*node.arguments, *node.argument_inputs}
+        if ("roi_end" in names) == ("roi_shape" in names):
+            raise ArgumentValueError("exactly one of the arguments 'roi_end' and 'roi_shape' must be given")
+        if "in_shape" in names and node.inputs:
+            raise ArgumentValueError("argument 'in_shape' can't be used together with an input")
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        arguments = batch.arguments(self.node)
+        crop = arguments.vectors("crop_shape", None, np.int64)
+        assert crop is not None
+        axes = crop.shape[1]
+        start, end, shape = (arguments.vectors(f"roi_{name}", axes, np.int64) for name in ("start", "end", "shape"))
+        assert start is not None
+        if end is None:
+            assert shape is not None
+            end = start + shape
+        low, high = np.minimum(start, end - crop), np.maximum(start, end - crop)
+        limits = self._limits(arguments, inputs, axes)
+        failures: list[tuple[int, PipelineError]] = []
+        if limits is not None:
+            for sample, (own, window, first, last) in enumerate(zip(limits, crop, start, end, strict=True)):
+                text = f"data of shape {tuple(own.tolist())}"
+                if (window > own).any():
+                    error = f"the window of shape {tuple(window.tolist())} doesn't fit into {text}"
+                    failures.append((sample, ArgumentValueError(error)))
+                elif (first < 0).any() or (last > own).any():
+                    error = f"the region from {tuple(first.tolist())} to {tuple(last.tolist())} exceeds {text}"
+                    failures.append((sample, ArgumentValueError(error)))
+            low, high = np.maximum(low, 0), np.minimum(high, limits - crop)
+        negative = np.flatnonzero((crop < 0).any(axis=1)).tolist()
+        message = "argument 'crop_shape' can't be negative: {}"
+        failures += [(sample, ArgumentValueError(message.format(crop[sample].tolist()))) for sample in negative]
+        fail(failures)
+        numbers = batch.generator(self.node).random(crop.shape)
+        return [TensorListCPU(low + np.floor(numbers * (high - low + 1)).astype(np.int64))]
+
+    def _limits(self, arguments: Arguments, inputs: Sequence[Any], axes: int) -> Array | None:
+        """Return the extents of the data of each sample, (N, axes), or None if they aren't known."""
+        if not inputs:
+            return arguments.vectors("in_shape", axes, np.int64)
+        shapes = inputs[0].shape()
+        if inputs[0].ndim < axes:
+            raise ArgumentValueError(f"argument 'crop_shape' has {axes} values for samples of {inputs[0].ndim} axes")
+        return np.array([shape[:axes] for shape in shapes], np.int64)

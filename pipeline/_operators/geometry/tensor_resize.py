@@ -1,0 +1,208 @@
+"""Resizes any axes of arrays of any shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline import _imaging as imaging
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import output_dtype
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, check_resize_dtype, filter_cache
+from pipeline._operators.geometry.resize_arguments import RESIZE_ARGUMENTS, Resized
+from pipeline._operators.geometry.windows import round_half_away
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["TENSOR_RESIZE"]
+
+_SHARED = ("max_size", "mode", "subpixel_scale", "roi_start", "roi_end", "roi_relative")
+# The size of an axis is at least this when its region is adapted, as in `resize`.
+_MIN_SIZE = 0.1
+_ROUNDINGS: dict[str, Callable[[float], int]] = {"round": round_half_away, "truncate": math.trunc, "ceil": math.ceil}
+
+TENSOR_RESIZE = register(
+    OperatorSchema(
+        name="tensor_resize",
+        doc="""Resizes any axes of arrays, by `sizes` or by `scales`.
+
+Filters are widened along axes that shrink (`antialias`). Outside of the array its edge is repeated.""",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(
+            Argument("sizes", Kind.FLOATS, "Extents of the output; `mode` sets those that are 0.", None, True),
+            Argument("scales", Kind.FLOATS, "Ratios of the output's extents to the input's.", None, True),
+            Argument("axes", Kind.INTS, "Axes of `sizes`, `scales` and the region; by default all axes."),
+            Argument("axis_names", Kind.LAYOUT, "The same as letters of the layout; instead of `axes`."),
+            Argument(
+                "size_rounding",
+                Kind.STRING,
+                'Rounding of extents: "round" to the nearest integer, "truncate", or "ceil".',
+                "round",
+                choices=tuple(_ROUNDINGS),
+            ),
+            Argument(
+                "alignment",
+                Kind.FLOATS,
+                "Point of the region that keeps its position if an extent is rounded, from 0 (start) to 1 (end).",
+                (0.5,),
+                per_sample=True,
+            ),
+            *(argument for argument in RESIZE_ARGUMENTS if argument.name in _SHARED),
+            *FILTER_ARGUMENTS,
+        ),
+    )
+)
+
+
+class _Sizes:
+    """Sizes and regions of a batch, in float32 as in DALI.
+
+    Args:
+        arguments: arguments of the batch.
+        axes: axes to resize.
+
+    Raises:
+        ArgumentValueError: Arguments exclude each other, or have a wrong number of values.
+    """
+
+    def __init__(self, arguments: Arguments, axes: list[int]) -> None:
+        count = len(axes)
+        self._mode = arguments.constant("mode")
+        if arguments.given("sizes") == arguments.given("scales"):
+            raise ArgumentValueError("exactly one of the arguments 'sizes' and 'scales' must be given")
+        if arguments.given("scales") and self._mode in ("not_larger", "not_smaller"):
+            raise ArgumentValueError(f"argument 'scales' can't be used together with the mode {self._mode!r}")
+        if arguments.given("roi_start") != arguments.given("roi_end"):
+            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
+        self._sizes, self._scales, self._start, self._end, self._alignment = (
+            arguments.vectors(name, count, np.float32) if count or name == "alignment" else None
+            for name in ("sizes", "scales", "roi_start", "roi_end", "alignment")
+        )
+        largest = arguments.constant("max_size")
+        self._largest = None if largest is None else np.resize(np.array(largest, np.float32), count)
+        self._relative = arguments.constant("roi_relative")
+        self._subpixel = arguments.constant("subpixel_scale")
+        self._round = _ROUNDINGS[arguments.constant("size_rounding")]
+
+    def solve(self, sample: int, extents: Sequence[int]) -> Resized:
+        """Return size and region of a sample, given the extents of the axes to resize."""
+        low, high = np.zeros(len(extents), np.float32), np.array(extents, np.float32)
+        if self._start is not None and self._end is not None:
+            factor = high if self._relative else np.float32(1)
+            low, high = self._start[sample] * factor, self._end[sample] * factor
+        lengths = np.abs(high - low)
+        requested = self._sizes[sample] if self._sizes is not None else self._scaled(sample, extents)
+        exact = self._exact(np.abs(requested), lengths)
+        size = [max(1, self._round(float(extent))) for extent in exact]
+        starts, ends = low.tolist(), high.tolist()
+        assert self._alignment is not None
+        for axis, (unrounded, count) in enumerate(zip(exact.tolist(), size, strict=True)):
+            if self._subpixel and unrounded != count and unrounded > 0:
+                share = float(self._alignment[sample, axis])
+                fixed = starts[axis] * (1 - share) + ends[axis] * share
+                factor = count / max(unrounded, _MIN_SIZE)
+                starts[axis] = fixed + (starts[axis] - fixed) * factor
+                ends[axis] = fixed + (ends[axis] - fixed) * factor
+            if requested[axis] < 0:
+                starts[axis], ends[axis] = ends[axis], starts[axis]
+        return Resized(tuple(size), tuple(starts), tuple(ends), whole=False)
+
+    def _scaled(self, sample: int, extents: Sequence[int]) -> Array:
+        """Return the sizes that `scales` means. They refer to the whole extents, also if there is a region."""
+        assert self._scales is not None
+        scaled: Array = self._scales[sample] * np.array(extents, np.float32)
+        return scaled
+
+    def _exact(self, sizes: Array, lengths: Array) -> Array:
+        """Return the sizes before rounding; `sizes` is 0 for axes that the mode scales."""
+        given = (sizes > 0) & (lengths > 0)
+        scales = (sizes[given] / lengths[given]).astype(np.float32)
+        if self._mode in ("not_larger", "not_smaller"):
+            scale = (np.min if self._mode == "not_larger" else np.max)(scales) if len(scales) else np.float32(1)
+            if self._largest is not None:
+                scale = min(scale, np.min(self._largest / lengths))
+            return (lengths * scale).astype(np.float32)
+        scale = np.float32(1)
+        if self._mode == "default" and len(scales):
+            scale = np.float32(math.prod(scales.tolist()) ** (1 / len(scales)))
+        exact: Array = np.where(sizes > 0, sizes, lengths * scale).astype(np.float32)
+        return exact if self._largest is None else np.minimum(exact, self._largest)
+
+
+@implements(TENSOR_RESIZE, "cpu")
+class TensorResizeCpu(SampleOperator[Any]):
+    """Resizes one axis after the other, those that shrink most first."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        if {"axes", "axis_names"} <= set(node.arguments):
+            raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+        self._filters = filter_cache(node)
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        ndim = len(data.layout) if known is None else len(known)
+        if not ndim:
+            raise ArgumentValueError("samples need at least one dimension, or a layout if it isn't known")
+        axes = self._axes(data.layout, ndim)
+        dtype = output_dtype(self.node)
+        if data.dtype is not None:
+            dtype = check_resize_dtype(dtype, data.dtype)
+        sizes = _Sizes(batch.arguments(self.node), axes)
+        return (axes, sizes, self._filters.get(batch), dtype), [describe(data.layout, None, dtype)]
+
+    def _axes(self, layout: str, ndim: int) -> list[int]:
+        names = self.node.argument("axis_names")
+        if names is not None:
+            if not set(names) <= set(layout):
+                raise ArgumentValueError(f"the layout {layout!r} doesn't have all of the axes {names!r}")
+            return [layout.index(name) for name in names]
+        axes = self.node.argument("axes")
+        axes = list(range(ndim)) if axes is None else [axis + ndim if axis < 0 else axis for axis in axes]
+        if len(set(axes)) < len(axes) or not all(0 <= axis < ndim for axis in axes):
+            raise ArgumentValueError(f"the axes {axes} must be distinct and from 0 to {ndim - 1}")
+        return axes
+
+    def run(self, state: Any, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        axes, sizes, (lower, upper), dtype = state
+        dtype = dtype or check_resize_dtype(None, data.dtype)
+        resized = sizes.solve(sample, [data.shape[axis] for axis in axes])
+        shape = list(data.shape)
+        for axis, extent in zip(axes, resized.size, strict=True):
+            shape[axis] = extent
+        if 0 in data.shape:
+            shape = [min(own, old) if old == 0 else own for own, old in zip(shape, data.shape, strict=True)]
+            return np.zeros(shape, dtype)
+        changed = [
+            number
+            for number, axis in enumerate(axes)
+            if (resized.size[number], resized.low[number], resized.high[number])
+            != (data.shape[axis], 0.0, float(data.shape[axis]))
+        ]
+        changed.sort(key=lambda number: resized.size[number] / data.shape[axes[number]])
+        result = data
+        for position, number in enumerate(changed):
+            last = position == len(changed) - 1
+            moved = np.ascontiguousarray(np.moveaxis(result, axes[number], 0))
+            column = imaging.resize(
+                moved.reshape(len(moved), 1, -1),
+                (resized.size[number], 1),
+                region=(resized.low[number], 0.0, resized.high[number], 1.0),
+                dtype=dtype if last else np.dtype(np.float32),
+                min_filter=lower[sample],
+                mag_filter=upper[sample],
+                antialias=self.node.argument("antialias"),
+            )
+            result = np.moveaxis(column.reshape(-1, *moved.shape[1:]), 0, axes[number])
+        return np.ascontiguousarray(imaging.convert(result, dtype))

@@ -1,0 +1,35 @@
+"""Optional packages: an error that says how to install them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from pipeline.errors import BuildError
+
+__all__ = ["optional_package"]
+
+
+def optional_package(name: str, purpose: str, extra: str) -> Any:
+    """Return a module of a package that not every user has.
+
+    Args:
+        name: full name of the module.
+        purpose: what the package is needed for, such as "decoding audio".
+        extra: extra of this project that installs it.
+
+    Raises:
+        BuildError: it can't be imported.
+
+    Example:
+        >>> optional_package("missing", "decoding audio", "audio")
+        Traceback (most recent call last):
+        pipeline.errors.BuildError: decoding audio needs the package 'missing', which can't be imported (...): ...
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:  # OSError: a wheel without the library that it loads
+        raise BuildError(
+            f"{purpose} needs the package {name.partition('.')[0]!r}, which can't be imported ({error}): "
+            f"pip install 'dali-proxy[{extra}]'"
+        ) from error

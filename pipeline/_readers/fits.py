@@ -1,0 +1,97 @@
+"""`experimental.readers.fits`: images in FITS files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipeline._bulk.read_file import read_file
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import convert
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._optional import optional_package
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.listed_files import ListedFilesLoader, listing_arguments
+from pipeline.errors import ArgumentValueError, InputError
+from pipeline.tensors.cpu import Array
+from pipeline.types import DALIDataType, to_numpy_type
+
+__all__ = ["FitsLoader"]
+
+_FIRST = (2,)
+
+
+def _outputs(arguments: Mapping[str, Any]) -> int:
+    return len(arguments.get("hdu_indices") or _FIRST)
+
+
+@reads(
+    OperatorSchema(
+        name="experimental.readers.fits",
+        doc="""Reads images from FITS files, as arrays of any number of dimensions.
+
+The files come from `file_root` and the folders directly below it, or from `file_list` or `files`. Each output is one
+unit (HDU) of a file. Compressed images are decompressed, and values are scaled as their header says.""",
+        arguments=(
+            *listing_arguments("*.fits"),
+            Argument(
+                "hdu_indices",
+                Kind.INTS,
+                "Unit of each output, counted from 1; 2 follows the primary one.",
+                _FIRST,
+            ),
+            Argument("dtypes", Kind.OBJECT, "Dtype of each output, as by `fn.cast`; by default that of the file."),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+        outputs=_outputs,
+    )
+)
+class FitsLoader(ListedFilesLoader):
+    """Reads whole files and parses them with Astropy."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._fits = optional_package("astropy.io.fits", "reading FITS files", "fits")
+        self._units = node.argument("hdu_indices") or _FIRST
+        if min(self._units) < 1:
+            raise ArgumentValueError(f"argument 'hdu_indices' counts from 1, so {min(self._units)} isn't a unit")
+        self._dtypes = _dtypes(node.argument("dtypes"), len(self._units))
+        self.outputs = [OutputSpec(dtype=dtype) for dtype in self._dtypes]
+
+    def read(self, entry: int) -> tuple[Array, ...]:
+        path = self.path(entry)
+        content = read_file(path)
+        try:
+            with self._fits.open(io.BytesIO(content.data), memmap=False) as units:
+                arrays = [self._image(units, number) for number in self._units]
+        except (OSError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
+            raise InputError(f"the file {path!r} can't be read: {error}") from error
+        return tuple(
+            array if dtype is None else convert(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)
+        )
+
+    def _image(self, units: Any, number: int) -> Array:
+        if number > len(units):
+            raise ValueError(f"it has {len(units)} units, so unit {number} doesn't exist")
+        unit = units[number - 1]
+        if not unit.is_image:
+            raise ValueError(f"unit {number} isn't an image")
+        if unit.data is None:
+            raise ValueError(f"unit {number} has no data")
+        data: Array = np.ascontiguousarray(unit.data)
+        return data.astype(data.dtype.newbyteorder("="), copy=False)
+
+
+def _dtypes(dtypes: Any, count: int) -> list[np.dtype[Any] | None]:
+    if dtypes is None:
+        return [None] * count
+    chosen = list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
+    if len(chosen) != count:
+        raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
+    return [to_numpy_type(DALIDataType(each)) for each in chosen]

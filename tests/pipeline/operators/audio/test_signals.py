@@ -1,0 +1,112 @@
+"""Spectra, filters and levels of signals: errors, and behaviour that DALI doesn't have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.errors import PipelineError
+from tests.pipeline.operators.both import Array, run_ours
+
+SIGNAL = np.sin(np.arange(1000, dtype=np.float32))
+TABLE = np.ones((20, 3), np.float32)
+
+
+def run(operator: str, *samples: Array, layout_of_data: str | None = None, **arguments: Any) -> Array:
+    """Return the first sample of the first output."""
+
+    def graph(fn: Any, types: Any, data: Any) -> Any:
+        return getattr(fn, operator)(data, **arguments)
+
+    return run_ours(graph, list(samples), layouts=[layout_of_data])[0].samples[0]
+
+
+@pytest.mark.parametrize(
+    ("operator", "sample", "arguments", "match"),
+    [
+        ("power_spectrum", SIGNAL, {"power": 3}, r"fn.power_spectrum.*'power' must be 1 \(magnitude\) or 2"),
+        ("power_spectrum", SIGNAL, {"axis": 1}, r"sample 0: Axis 1 is out of bounds \[0,1\)"),
+        ("power_spectrum", SIGNAL[:0], {}, r"of shape \(0,\) has no elements to transform"),
+        ("power_spectrum", SIGNAL > 0, {}, "must be numbers, not bool"),
+        ("spectrogram", SIGNAL, {"nfft": 511}, "'nfft' must be window_length=512 or more, not 511"),
+        ("spectrogram", SIGNAL, {"window_length": 0}, "'window_length' must be 1 or more, not 0"),
+        ("spectrogram", SIGNAL, {"window_fn": [1.0]}, "'window_fn' must have window_length=512 values, not 1"),
+        ("spectrogram", SIGNAL, {"layout": "xy"}, "'layout' must be 'ft' or 'tf', not 'xy'"),
+        ("spectrogram", SIGNAL[:0], {}, "a sample without elements has no spectrogram"),
+        ("spectrogram", SIGNAL[:9], {"center_windows": False}, "Signal is too short: it has 9 samples"),
+        ("spectrogram", TABLE, {}, r"signals of one channel: .*, not of shape \(20, 3\)"),
+        ("mel_filter_bank", TABLE, {"nfilter": 0}, "'nfilter' must be 1 or more, not 0"),
+        ("mel_filter_bank", TABLE, {"sample_rate": 0.0}, "'sample_rate' must be more than 0, not 0.0"),
+        ("mel_filter_bank", TABLE, {"freq_low": -1.0}, "'freq_low' must be 0 or more, not -1.0"),
+        ("mel_filter_bank", TABLE, {"freq_low": 9e3, "freq_high": 8e3}, "must be more than freq_low=9000.0"),
+        ("mel_filter_bank", TABLE, {"mel_formula": "bark"}, "'mel_formula' must be one of 'slaney', 'htk'"),
+        ("to_decibels", TABLE, {"reference": 0.0}, "'reference' can't be zero"),
+        ("mfcc", TABLE, {"dct_type": 5}, "Unsupported DCT type: 5. Supported types are: 1, 2, 3, 4"),
+        ("mfcc", TABLE, {"dct_type": 1, "normalize": True}, "Ortho-normalization is not supported for DCT type I"),
+        ("mfcc", TABLE, {"n_mfcc": 0}, "'n_mfcc' must be 1 or more, not 0"),
+        ("mfcc", TABLE, {"axis": -1}, "axis cannot be negative"),
+        ("mfcc", TABLE, {"axis": 2}, r"Axis 2 is out of bounds \[0,2\)"),
+        ("mfcc", TABLE[:1], {"dct_type": 1}, "requires an extent of more than 1"),
+        ("preemphasis_filter", SIGNAL, {"border": "wrap"}, "'border' must be one of 'zero', 'clamp', 'reflect'"),
+        ("nonsilent_region", SIGNAL, {"window_length": 0}, "'window_length' must be 1 or more, not 0"),
+        ("nonsilent_region", SIGNAL, {"reference_power": 0.0}, "'reference_power' must be more than 0, not 0.0"),
+        ("nonsilent_region", TABLE, {}, r"1-D, not empty, and numbers; not of shape \(20, 3\)"),
+        ("nonsilent_region", SIGNAL[:0], {}, r"1-D, not empty, and numbers; not of shape \(0,\)"),
+    ],
+)
+def test_bad_argument_or_sample_is_an_error(
+    operator: str, sample: Array, arguments: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(PipelineError, match=match):
+        run(operator, sample, **arguments)
+
+
+def test_mel_filter_bank_of_a_layout_without_frequencies_is_an_error() -> None:
+    with pytest.raises(PipelineError, match="the layout 'xy' has no axis 'f'"):
+        run("mel_filter_bank", TABLE, layout_of_data="xy")
+
+
+@pytest.mark.parametrize("operator", ["power_spectrum", "spectrogram", "to_decibels"])
+def test_integers_are_computed_in_float32(operator: str) -> None:
+    samples = np.arange(600, dtype=np.int16)
+    result = run(operator, samples)
+    assert result.dtype == np.float32
+    assert np.array_equal(result, run(operator, samples.astype(np.float32)))
+
+
+def test_spectrogram_of_a_long_signal_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run("spectrogram", SIGNAL, window_length=16, window_step=3)
+    monkeypatch.setattr("pipeline._audio.spectrum._BLOCK", 100)
+    assert np.array_equal(run("spectrogram", SIGNAL, window_length=16, window_step=3), whole)
+
+
+def test_mel_filter_with_an_invalid_bin_leaves_the_others_valid() -> None:
+    table = np.ones((65, 2), np.float32)
+    table[-2] = np.nan
+    result = run("mel_filter_bank", table, nfilter=10)
+    assert np.isnan(result[-1]).all()
+    assert not np.isnan(result[:-1]).any()
+
+
+def test_preemphasis_reflects_an_only_element() -> None:
+    assert run("preemphasis_filter", np.array([4.0], np.float32), border="reflect", preemph_coeff=0.5) == [2.0]
+
+
+def test_preemphasis_of_an_empty_sample_is_empty() -> None:
+    assert run("preemphasis_filter", SIGNAL[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_nonsilent_region_ends_at_the_last_sound(dtype: Any) -> None:
+    """Sums don't lose precision, however loud the sound before the silence is."""
+    samples = np.zeros(5000, dtype)
+    samples[1000:2000] = 30_000
+    samples[3000] = 1
+
+    def graph(fn: Any, types: Any, data: Any) -> Any:
+        return fn.nonsilent_region(data, window_length=10, cutoff_db=-110.0)
+
+    start, length = (output.samples[0] for output in run_ours(graph, [samples]))
+    assert (start.item(), start.item() + length.item()) == (991, 3010)

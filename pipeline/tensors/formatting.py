@@ -92,7 +92,7 @@ def _shapes_text(shapes: Sequence[tuple[int, ...]], indent: str) -> str:
 
 def _shown(count: int, summarize: bool) -> Sequence[int]:
     """Return the indices of the shown items."""
-    if not summarize or count <= 2 * _EDGE:
+    if not summarize or count <= 2 * _EDGE + 1:
         return range(count)
     return [*range(_EDGE), *range(count - _EDGE, count)]
 

@@ -47,10 +47,10 @@ def test_states_and_seeds_agree_with_dali() -> None:
     compared = 0
     for name in {*backend.RegisteredCPUOps(), *backend.RegisteredGPUOps(), "ExternalSource"}:
         ours, theirs = find_schema(name), backend.GetSchema(name)
-        if ours is None:
+        if ours is None or ours.IsDeprecated():
             continue
-        if not name.startswith(("io__", "experimental__inputs")):  # reading a file, and feeding one
-            assert ours.IsStateful() == theirs.IsStateful(), name
+        if not name.startswith(("io__", "experimental__inputs", "inputs")) and "Sequence" not in name:
+            assert ours.IsStateful() == theirs.IsStateful(), name  # DALI forgets readers.sequence
         if not ours.IsStateful() or "Reader" not in name:
             assert ours.HasRandomSeedArg() == theirs.HasRandomSeedArg(), name
         compared += 1

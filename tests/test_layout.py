@@ -90,7 +90,8 @@ def public_names(module: str) -> tuple[list[str], int] | None:
     """Return the list in `__all__` and its line, or None if the module has no literal `__all__`."""
     for statement in tree(module).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
-            return list(ast.literal_eval(statement.value)), statement.lineno
+            if isinstance(statement.value, ast.List):
+                return list(ast.literal_eval(statement.value)), statement.lineno
     return None
 
 

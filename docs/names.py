@@ -42,7 +42,6 @@ MISSING = {
     "sysconfig": {"get_compile_flags, get_include_dir, get_include_flags, get_link_flags": "exist, but raise an "
         "error: there is no C++ interface"},
     "tensors": {"PipelineBatchAdapter, PipelineTensorAdapter": "internal parts of `format_batch` and `format_tensor`"},
-    "types": {"ScalarConstant": "use `Constant`"},
 }  # fmt: skip
 
 #: Names without a meaning for users: modules and helpers that DALI's modules happen to import.

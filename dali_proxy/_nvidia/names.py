@@ -154,11 +154,11 @@ _TABLE = {
 
 
 def children(name: str) -> list[str]:
-    """Return the names of the modules directly below the module `name` that have a counterpart."""
+    """Return the names of the public modules directly below the module `name` that have a counterpart."""
     path = name[len(ROOT) + 1 :]
     prefix = f"{path}." if path else ""
     inner = (each[len(prefix) :] for each in _TABLE if each.startswith(prefix))
-    return sorted({each.partition(".")[0] for each in inner if each})
+    return sorted({each.partition(".")[0] for each in inner if each and not each.startswith("_")})
 
 
 def find(name: str) -> Stand | None:

@@ -20,6 +20,7 @@ __all__ = ["RANDOM_MASK_PIXEL"]
 RANDOM_MASK_PIXEL = register(
     OperatorSchema(
         name="segmentation.random_mask_pixel",
+        random=True,
         doc="""Draws a pixel of a mask: one of the foreground, or any.
 
 The output is the position of the pixel, INT64, with an index for each dimension of the mask. All pixels of the

@@ -28,6 +28,7 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
 RANDOM_OBJECT_BBOX = register(
     OperatorSchema(
         name="segmentation.random_object_bbox",
+        random=True,
         doc="""Draws an object of a segmentation map, and returns its bounding box.
 
 With the probability `foreground_prob`, a class is drawn, then one of its objects: connected regions with the label of

@@ -23,6 +23,7 @@ _THRESHOLDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 SSD_RANDOM_CROP = register(
     OperatorSchema(
         name="ssd_random_crop",
+        random=True,
         doc="""Crops images at random, and returns the boxes whose centre is inside, relative to the window.
 
 Deprecated: `fn.random_bbox_crop` has more options. A threshold is drawn, then windows are drawn until all boxes overlap

@@ -28,6 +28,7 @@ def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
     return register(
         OperatorSchema(
             name=name,
+            random=name == "jitter",
             doc=doc,
             inputs=(Input("data", "Images, HWC."),),
             arguments=(

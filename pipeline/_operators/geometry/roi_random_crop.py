@@ -22,6 +22,7 @@ __all__ = ["ROI_RANDOM_CROP"]
 ROI_RANDOM_CROP = register(
     OperatorSchema(
         name="roi_random_crop",
+        random=True,
         doc="""Draws the position of a window of a given shape that contains as much as possible of a region.
 
 A region smaller than the window lies inside of it; otherwise the window lies inside of the region. With an input or

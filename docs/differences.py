@@ -53,7 +53,7 @@ DIFFERENCES = {
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "
     "output, but fails.",
-    "readers.coco": "Preprocessed annotations have a format of their own: those that DALI wrote are refused.",
+    "readers.coco": "Preprocessed annotations have another format: those that DALI wrote are refused.",
     "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them through GDS.",
     "readers.video": "Codecs may differ from file to file, and frame numbers and timestamps don't need labels; DALI "
     "refuses both. Frame rates may vary; DALI often fails with such a video, also with `skip_vfr_check`. In a "

@@ -89,7 +89,8 @@ def executed_on_import(statements: list[ast.stmt]) -> Iterator[ast.AST]:
 def public_names(module: str) -> tuple[list[str], int] | None:
     """Return the list in `__all__` and its line, or None if the module has no literal `__all__`."""
     for statement in tree(module).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+        named = isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        if named and isinstance(statement.value, ast.List):
             return list(ast.literal_eval(statement.value)), statement.lineno
     return None
 

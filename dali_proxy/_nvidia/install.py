@@ -120,7 +120,7 @@ class _StandIn(ModuleType):
             if not isinstance(found, ModuleType):
                 return found
         inner = f"{self.__name__}.{name}"
-        if not name.startswith("_") and find(inner) is not None:  # as `nvidia.dali.types` after `import nvidia.dali`
+        if not name.startswith("__") and find(inner) is not None:  # as `nvidia.dali.types` after `import nvidia.dali`
             return importlib.import_module(inner)
         if found is not None:
             return found
@@ -130,4 +130,4 @@ class _StandIn(ModuleType):
         return sorted({*super().__dir__(), *self._names()})
 
     def _names(self) -> list[str]:
-        return sorted({*self._stand.all(), *children(self.__name__)})
+        return sorted({*self._stand.all(), *(name for name in children(self.__name__) if not name.startswith("_"))})

@@ -34,7 +34,7 @@ Between the centres of tiles, their results are interpolated.""",
             Argument(
                 "clip_limit",
                 Kind.FLOAT,
-                "Largest count of a value in a histogram, relative to the mean of all values; 0 or less is no limit.",
+                "Largest count of a value in a histogram, relative to the mean of all values; unlimited if 0 or less.",
                 REQUIRED,
             ),
             Argument(

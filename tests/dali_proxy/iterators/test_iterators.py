@@ -200,7 +200,7 @@ def test_batch_sizes_must_agree() -> None:
         DALIGenericIterator([seven(), make("pipeline", Numbered(7, 3, True), 3)], ["x"], size=14)
 
 
-def test_a_pipeline_of_an_iterator_refuses_other_ways_to_run() -> None:
+def test_pipeline_of_an_iterator_refuses_other_ways_to_run() -> None:
     pipe = seven()
     next(DALIGenericIterator(pipe, ["x"], size=7))
     for method in (pipe.schedule_run, pipe.share_outputs, pipe.release_outputs, pipe.outputs, pipe.run):
@@ -211,7 +211,7 @@ def test_a_pipeline_of_an_iterator_refuses_other_ways_to_run() -> None:
     pipe.close()
 
 
-def test_an_iterator_refuses_a_pipeline_that_is_run_in_another_way() -> None:
+def test_iterator_refuses_a_pipeline_that_is_run_in_another_way() -> None:
     pipe = seven()
     pipe.run()
     with pytest.raises(RuntimeError, match=r"Currently used: PipelineAPIType\.BASIC, but trying to use"):

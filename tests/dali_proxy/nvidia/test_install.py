@@ -190,7 +190,6 @@ for code in (
     "import nvidia.dali.fn.nothing",
     "from nvidia.dali.plugin.jax import DALIGenericIterator",
     "from nvidia.dali import nothing",
-    "from nvidia.dali import tfrecord",
     "from nvidia.dali.fn import nothing",
     "from nvidia.dali.plugin.pytorch import nothing",
 ):

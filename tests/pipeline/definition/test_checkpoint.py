@@ -121,7 +121,7 @@ def of_counter(checkpoint: bytes | None = None) -> Pipeline:
     return pipe
 
 
-def test_a_callable_without_an_argument_starts_from_its_beginning() -> None:
+def test_callable_without_an_argument_starts_from_its_beginning() -> None:
     first = of_counter()
     with pytest.warns(UserWarning, match="DALI doesn't capture state of such 'source'.*starts from its beginning"):
         start = take(first, 3)
@@ -136,7 +136,7 @@ def test_a_callable_without_an_argument_starts_from_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("source", [[batch(0)], iter([batch(0)]), lambda: batch(0)])
-def test_a_source_with_a_state_causes_a_warning(source: Any) -> None:
+def test_source_with_a_state_causes_a_warning(source: Any) -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True) as pipe:
         pipe.set_outputs(fn.external_source(source))
     with pytest.warns(UserWarning, match="DALI doesn't capture state of such 'source'.") as caught:
@@ -146,7 +146,7 @@ def test_a_source_with_a_state_causes_a_warning(source: Any) -> None:
 
 
 @pytest.mark.parametrize("enable_checkpointing", [True, False])
-def test_a_source_without_a_state_causes_no_warning(enable_checkpointing: bool) -> None:
+def test_source_without_a_state_causes_no_warning(enable_checkpointing: bool) -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=enable_checkpointing) as pipe:
         pipe.set_outputs(fn.external_source(by_batch if enable_checkpointing else lambda: batch(0), batch_info=True))
     with warnings.catch_warnings():
@@ -155,7 +155,7 @@ def test_a_source_without_a_state_causes_no_warning(enable_checkpointing: bool) 
     pipe.close()
 
 
-def test_a_checkpoint_needs_the_argument_of_the_pipeline() -> None:
+def test_checkpoint_needs_the_argument_of_the_pipeline() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.external_source(by_batch))
     with pytest.raises(errors.PipelineError, match="enable_checkpointing=True"):

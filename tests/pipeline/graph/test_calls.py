@@ -40,13 +40,13 @@ def images() -> Any:
         (lambda x: ops.CoinFlip()(), "`nvidia.dali.ops.CoinFlip` is now deprecated. Use `nvidia.dali.fn.random.coin_f"),
     ],
 )
-def test_a_deprecated_name_causes_a_warning_at_the_users_line(call: Callable[[Any], Any], message: str) -> None:
+def test_deprecated_name_causes_a_warning_at_the_users_line(call: Callable[[Any], Any], message: str) -> None:
     with pytest.warns(DeprecationWarning, match=re.escape(message)) as caught:
         call(images())
     assert {warning.filename for warning in caught} == {__file__}
 
 
-def test_a_deprecated_argument_has_the_effect_of_its_successor() -> None:
+def test_deprecated_argument_has_the_effect_of_its_successor() -> None:
     with pytest.warns(DeprecationWarning, match="deprecated alias"):
         node = fn.crop(images(), output_dtype=types.FLOAT)
     assert argument(node, "dtype") == types.FLOAT
@@ -57,7 +57,7 @@ def test_a_deprecated_argument_has_the_effect_of_its_successor() -> None:
         fn.crop(images(), output_dtype=types.FLOAT, dtype=types.FLOAT)
 
 
-def test_a_class_checks_its_arguments_when_it_is_created() -> None:
+def test_class_checks_its_arguments_when_it_is_created() -> None:
     with pytest.raises(KeyError, match='Argument "size" is not defined for operator "Crop"'):
         ops.Crop(size=3)
     crop = ops.Crop(crop=(2, 2), device="cpu")
@@ -65,7 +65,7 @@ def test_a_class_checks_its_arguments_when_it_is_created() -> None:
         crop(images(), crop=(3, 3))
 
 
-def test_a_class_of_a_python_function_takes_it_by_position() -> None:
+def test_class_of_a_python_function_takes_it_by_position() -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=None):
         assert len(ops.PythonFunction(lambda x: (x, x), 2)(images())) == 2
         assert not argument(ops.PythonFunction(abs, batch_processing=False)(images()), "batch_processing")
@@ -83,7 +83,7 @@ def test_several_outputs_are_a_list() -> None:
 
 
 @pytest.mark.parametrize("value", [Path("some/file"), "some/file"])
-def test_a_path_may_be_an_object(value: Any) -> None:
+def test_path_may_be_an_object(value: Any) -> None:
     reader = fn.readers.file(file_list=value, file_root=value, file_filters=value)[0]
     assert argument(reader, "file_list") == argument(reader, "file_root") == "some/file"
     assert argument(reader, "file_filters") == ("some/file",)
@@ -91,20 +91,20 @@ def test_a_path_may_be_an_object(value: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [3, np.int64(3), np.float32(3), np.array(3), np.array([3]), np.uint8([[3]])])
-def test_a_number_may_be_an_array_of_one_element(number: Any) -> None:
+def test_number_may_be_an_array_of_one_element(number: Any) -> None:
     reader = fn.readers.file(files=["a"], num_shards=number, file_root="/")[0]
     assert argument(reader, "num_shards") == 3
     assert argument(fn.decoders.image(images(), hw_decoder_load=number), "hw_decoder_load") == 3.0
     assert argument(fn.transpose(images(), perm=number), "perm") == (3,)
 
 
-def test_a_number_may_be_a_tensor() -> None:
+def test_number_may_be_a_tensor() -> None:
     torch = pytest.importorskip("torch")
     assert argument(fn.resize(images(), size=torch.tensor([3, 4])), "size") == (3.0, 4.0)
     assert argument(fn.pad(images(), axes=torch.tensor(1)), "axes") == (1,)
 
 
-def test_a_choice_may_be_in_any_case() -> None:
+def test_choice_may_be_in_any_case() -> None:
     assert argument(fn.crop(images(), out_of_bounds_policy="EDGE"), "out_of_bounds_policy") == "edge"
     with pytest.raises(errors.ArgumentValueError, match="Not supported out_of_bounds_policy: beyond"):
         fn.crop(images(), out_of_bounds_policy="beyond")
@@ -113,7 +113,7 @@ def test_a_choice_may_be_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("policy", ["edge", "clamp", "reflect", "reflect_1001", "reflect_101", "wrap"])
-def test_a_crop_beyond_the_image_repeats_it_like_a_slice(policy: str) -> None:
+def test_crop_beyond_the_image_repeats_it_like_a_slice(policy: str) -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         x = fn.external_source(source=[[IMAGE]], layout="HWC")
         window = fn.slice(x, start=[-2, -3], shape=[8, 11], axes=[0, 1], out_of_bounds_policy=policy)

@@ -32,7 +32,7 @@ def inflated(*samples: Array, dtype: str = "INT16", **arguments: Any) -> Output:
     return run_ours(graph, list(samples))[0]
 
 
-def test_a_block_is_an_array() -> None:
+def test_block_is_an_array() -> None:
     output = inflated(*BLOCKS, layout="HWC")
     assert output.layout == "HWC"
     assert all(np.array_equal(*pair) for pair in zip(output.samples, IMAGES, strict=True))
@@ -60,7 +60,7 @@ def test_no_blocks_are_an_empty_sequence() -> None:
     assert inflated(SEQUENCE, chunk_sizes=[]).samples[0].shape == (0, 5, 4, 3)
 
 
-def test_the_rest_of_a_larger_array_is_zero() -> None:
+def test_rest_of_a_larger_array_is_zero() -> None:
     (result,) = inflated(BLOCKS[1], shape=80).samples
     assert np.array_equal(result[:60], IMAGES[1].ravel())
     assert not result[60:].any()

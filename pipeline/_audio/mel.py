@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ FORMULAS = ("slaney", "htk")
 _LINEAR = 3 / 200
 _BREAK_HZ, _BREAK_MEL = 1000.0, 15.0
 _LOG_STEP = np.log(6.4) / 27
+
+#: Filters that are multiplied at once. More filters need fewer products, but multiply more weights that are 0.
+_FILTERS = 16
 
 
 def _to_mel(hertz: float, formula: str) -> float:
@@ -36,37 +40,35 @@ def _to_hertz(mel: Array, formula: str) -> Array:
 class MelFilters:
     """Triangular filters whose corners are evenly spaced in mel.
 
-    The corners of all filters divide the frequencies into intervals. In interval i, filter i rises and filter i - 1
-    falls. So each frequency counts twice, however many filters there are.
-
     Attributes:
-        count: number of filters.
-        bins: range of the bins that any filter covers.
-        rising: weight of each of these bins for the filter that rises, float32.
-        falling: weight for the filter that falls.
-        intervals: intervals that contain bins.
-        starts: first bin of each of these, counted from the start of `bins`.
+        weights: (filters, bins) weights, float32. A filter covers a few neighbouring bins.
+        bounds: first bin at or above each corner; filter i covers the bins from bounds[i] to bounds[i + 2].
     """
 
-    count: int
-    bins: slice
-    rising: Array
-    falling: Array
-    intervals: Array
-    starts: Array
+    weights: Array
+    bounds: tuple[int, ...]
 
     def apply(self, spectrum: Array, axis: int) -> Array:
         """Return the weighted sums of a float32 array, with one entry per filter along the axis of the frequencies."""
-        result = np.zeros((*spectrum.shape[:axis], self.count, *spectrum.shape[axis + 1 :]), np.float32)
-        if self.starts.size:
-            target, covered = np.moveaxis(result, axis, 0), np.moveaxis(spectrum, axis, 0)[self.bins]
-            column = (-1, *[1] * (spectrum.ndim - 1))
-            rising = np.add.reduceat(covered * self.rising.reshape(column), self.starts)
-            falling = np.add.reduceat(covered * self.falling.reshape(column), self.starts)
-            rises, falls = self.intervals < self.count, self.intervals > 0
-            target[self.intervals[rises]] += rising[rises]
-            target[self.intervals[falls] - 1] += falling[falls]
-        return result
+        before, (bins, *after) = spectrum.shape[:axis], spectrum.shape[axis:]
+        count, outer, inner = len(self.weights), math.prod(before), math.prod(after)
+        source = np.ascontiguousarray(spectrum).reshape(outer, bins, inner)
+        result = np.empty((outer, count, inner), np.float32)
+        # Frequencies that are the last axis need one product instead of one for each spectrum.
+        sources, sums = (source.T, result.T) if inner == 1 else (source, result)
+        with np.errstate(invalid="ignore"):
+            self._multiply(sources, sums, _FILTERS)
+            if not np.isfinite(result).all():  # an invalid bin spoils all filters that are multiplied with it
+                self._multiply(sources, sums, 1)
+        return result.reshape(*before, count, *after)
+
+    def _multiply(self, source: Array, result: Array, step: int) -> None:
+        """Compute sums of (outer, bins, inner) arrays, `step` filters at a time: each time few bins have weights."""
+        count = len(self.weights)
+        for first in range(0, count, step):
+            end = min(first + step, count)
+            bins = slice(self.bounds[first], self.bounds[end + 1])
+            np.matmul(self.weights[first:end, bins], source[:, bins], out=result[:, first:end])
 
 
 def mel_filters(
@@ -85,17 +87,14 @@ def mel_filters(
     """
     corners = _to_hertz(np.linspace(_to_mel(low, formula), _to_mel(high, formula), count + 2), formula)
     hertz = np.arange(bins) * (sample_rate / 2 / max(1, bins - 1))
-    first, end = np.searchsorted(hertz, corners[[0, -1]]).tolist()
-    hertz = hertz[first:end]
+    bounds = np.searchsorted(hertz, corners).tolist()
+    covered = np.arange(bounds[0], bounds[-1])
+    hertz = hertz[covered]
     interval = np.clip(np.searchsorted(corners, hertz, side="right") - 1, 0, count)
     rise = (hertz - corners[interval]) / (corners[interval + 1] - corners[interval])
     scales = np.append(2 / (corners[2:] - corners[:-2]) if normalize else np.ones(count), 0)
-    intervals, starts = np.unique(interval, return_index=True)
-    return MelFilters(
-        count=count,
-        bins=slice(first, end),
-        rising=(rise * scales[interval]).astype(np.float32),
-        falling=((1 - rise) * scales[interval - 1]).astype(np.float32),
-        intervals=intervals,
-        starts=starts,
-    )
+    # In interval i between two corners, filter i rises and filter i - 1 falls. The first and last rows aren't filters.
+    table = np.zeros((count + 2, bins), np.float32)
+    table[interval + 1, covered] = rise * scales[interval]
+    table[interval, covered] = (1 - rise) * scales[interval - 1]
+    return MelFilters(table[1:-1], tuple(bounds))

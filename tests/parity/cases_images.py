@@ -289,17 +289,17 @@ def tensor_resize(draw: Draw) -> None:
     ndim = draw.integer(1, 4)
     layout = "ABCD"[:ndim]
     draw.arrays(ndim, ("uint8", "int16", "float32"), layout=layout, least=2, most=9, empty=False, low=0, high=255)
-    count = min(ndim, 3)
+    count = draw.integer(1, min(ndim, 3))
     first = draw.integer(0, ndim - count)  # DALI resizes up to three axes beside each other
     axes = list(range(first, first + count))
     if draw.flag():
         draw.give(axis_names="".join(layout[axis] for axis in axes))
-    elif ndim > 3 or draw.flag():
+    elif count < ndim or draw.flag():
         draw.give(axes=[axis - ndim * draw.integer(0, 1) for axis in axes])
     if draw.flag():
         draw.argument("sizes", lambda: [0.0 if draw.nothing() else draw.real(1, 14) for _ in axes], always=True)
-        mode = draw.one("default", "stretch", "not_larger", "not_smaller")
-        draw.give(mode=mode)
+        uniform = ("not_larger", "not_smaller") if ndim <= 3 else ()  # these modes also scale the other axes
+        draw.give(mode=draw.one("default", "stretch", *uniform))
         if draw.flag():
             draw.give(max_size=[draw.real(2, 12) for _ in axes])
     else:

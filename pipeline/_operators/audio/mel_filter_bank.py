@@ -58,7 +58,7 @@ def _frequency_axis(layout: str, ndim: int) -> int:
 
 @implements(MEL_FILTER_BANK, "cpu")
 class MelFilterBank(SampleOperator[str]):
-    """Sums the bins of each filter. Filters are computed once for each number of bins. The state is the layout."""
+    """Computes weighted sums of bins. Filters are computed once for each number of bins. The state is the layout."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -90,6 +90,8 @@ class _Sizes:
             arguments.vectors(name, count, np.float32) if count else None
             for name in ("sizes", "scales", "roi_start", "roi_end", "alignment")
         )
+        # As in DALI: without the argument all axes are centred, with it the other axes keep their start.
+        self._other_alignment = 0.0 if arguments.given("alignment") else 0.5
         largest = arguments.constant("max_size")
         self._largest = None if largest is None or not count else np.resize(np.array(largest, np.float32), count)
         self._relative = arguments.constant("roi_relative")
@@ -100,7 +102,7 @@ class _Sizes:
         """Return size and region of a sample along all axes, given its shape."""
         axes = self._axes
         low, high = np.zeros(len(extents), np.float32), np.array(extents, np.float32)
-        requested, alignment = high.copy(), np.full(len(extents), 0.5)
+        requested, alignment = high.copy(), np.full(len(extents), self._other_alignment)
         if self._alignment is not None:
             alignment[axes] = self._alignment[sample]
         if self._sizes is not None:

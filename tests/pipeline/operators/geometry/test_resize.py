@@ -306,3 +306,16 @@ def test_geometry_of_a_batch_is_that_of_its_samples(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ResizeGeometry, "solve", solve)
     run_ours(lambda fn, _, x: fn.resize(x, **options), samples)
     assert sorted(compared) == [0, 1, 2]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("mode", ["not_smaller", "not_larger"])
+@pytest.mark.parametrize("alignment", [{}, {"alignment": [0.5]}, {"alignment": [1.0]}])
+def test_alignment_of_one_axis_does_not_centre_the_others(mode: str, alignment: dict[str, Any]) -> None:
+    feed = sample_images((2, 3), dtype="float32")
+    compare(
+        lambda fn, _, x: fn.tensor_resize(x, axes=[0], sizes=[3.125], mode=mode, **alignment),
+        feed,
+        layouts=[None],
+        tolerance=FLOATS,
+    )

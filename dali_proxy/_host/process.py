@@ -70,7 +70,7 @@ class ProcessHost:
         """Return how the process ended; empty while it runs.
 
         Args:
-            patience: seconds to wait for its end. Its sockets close earlier, much earlier on a busy machine.
+            patience: seconds to wait for its end. On a busy machine, a process ends long after its sockets have closed.
         """
         try:
             code = self._process.wait(patience)

@@ -17,10 +17,10 @@ os.register_at_fork(after_in_child=_discards.clear)
 
 
 def discard_through(server: bytes, discard: Discard, *, preferred: bool = True) -> None:
-    """Register `discard(client, seq)`, which tickets of `server` that die unused in this process call from now on.
+    """Register `discard(client, seq)`. From now on, a ticket of `server` calls it if the ticket dies unused.
 
-    Finalizers call the function, so it must not wait for a lock. If it isn't preferred, it is called only if there is
-    no other function.
+    This applies to tickets in this process. Finalizers call the function, so it must not wait for a lock. If it isn't
+    preferred, it is called only if there is no other function.
     """
     others = _discards.get(server, ())
     _discards[server] = (*others, discard) if preferred else (discard, *others)
@@ -42,11 +42,11 @@ class Ticket:
     that dies before it is fetched or pickled notifies the server.
 
     Attributes:
-        server: token of the server's start that the batch belongs to.
-        client: client number, assigned by the server, of the process that submitted it.
+        server: token of the server. Each start of a server has a different one.
+        client: number that the server assigned to the process that submitted the batch.
         seq: sequence number of the batch within the client.
         size: number of samples.
-        claimed: whether this object is no longer responsible for the batch.
+        claimed: whether the batch was fetched, pickled, or never submitted, so that this object must not discard it.
         outputs: fetched results, one entry per output, or None.
         error: exception that was received instead of outputs, or None.
         formed: converted ragged outputs, by output and form.

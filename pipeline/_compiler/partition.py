@@ -50,7 +50,9 @@ def stages_by_device(graph: Graph) -> Stages:
 
 
 def on_cpu_first(graph: Graph) -> Graph:
-    """Return a graph that replaces each operator from CPU to GPU by a CPU operator and a copy to the GPU.
+    """Replace each operator that takes data from the CPU to the GPU by a CPU operator and a copy to the GPU.
+
+    The given graph stays unchanged.
 
     Raises:
         GraphError: such an operator has no implementation for the CPU; the message names it and the user's line.
@@ -83,15 +85,15 @@ def on_cpu_first(graph: Graph) -> Graph:
 def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
     """Split a graph into two stages.
 
-    Nodes that depend on the device stage belong to it too. So do nodes in a branch whose results the device stage
-    reads, because only batches with all samples can cross.
+    Nodes that depend on the device stage belong to it too. So do nodes in a branch (`if`) whose results the device
+    stage reads: these results have only some of the samples, and only batches with all samples can be transferred.
 
     Args:
         graph: the graph; it stays unchanged.
         is_late: function that returns whether a node must be in the device stage.
 
     Raises:
-        GraphError: a node of the device stage reads a data set, whose order would change.
+        GraphError: a node of the device stage reads a data set: its order would change.
     """
     late = _late(graph, is_late)
     for node in graph.nodes:
@@ -103,7 +105,8 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
     sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
     constants = {edge.node for edge in sources if graph.nodes[edge.node].operator == _CONSTANT}
     read = {edge for edge in sources if edge.node not in constants}
-    # Outputs of the host stage cross separately: users may write to them while the device stage reads the other copy.
+    # Outputs of the graph that the host stage computes are transferred separately, even if the device stage reads them
+    # too: users may write to their copy while the device stage reads the other one.
     returned = [number for number, edge in enumerate(graph.outputs) if edge.node not in late]
     crossing = [*sorted(read), *(graph.outputs[number] for number in returned)]
 
@@ -128,7 +131,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
 
 
 def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
-    # The layout that an input declares shows operators that they may have to run frame by frame.
+    # From the declared layout of the input, operators see that its samples may be sequences.
     arguments = {"layout": "F"} if may_be_sequence(graph, edge) else {}
     return GraphNode(
         number, "external_source", name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location

@@ -67,7 +67,7 @@ class Costs:
 
     @contextmanager
     def charge(self, index: int) -> Iterator[None]:
-        """Charge the cost of a block, on the calling thread, to the operator with that index."""
+        """Charge what the calling thread spends inside the `with` block to the operator with that index."""
         begin = spent()
         try:
             yield
@@ -77,7 +77,8 @@ class Costs:
     def timed(self, index: int, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls `run` and charges its cost to the operator with that index.
 
-        It is meant for one call per sample, so it ignores charges: `run` must not pass work to other threads.
+        The function is called for every sample, so it is kept fast: it ignores what `run` charges for the work of other
+        threads. So `run` must not pass work to other threads.
         """
         processor_time, time_elapsed, add = time.thread_time_ns, time.perf_counter_ns, self._added.append
 

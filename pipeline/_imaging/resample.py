@@ -23,15 +23,16 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 TRIANGLES = ("linear", "triangular")
-"""Two names of one filter, which the compiled loop knows."""
+"""The two names of the filter for which the compiled loops compute the weights themselves."""
 
 MOST_PIXELS = 1 << 20
-"""Where the regions end that it takes."""
+"""Limit of the coordinates of a region, in pixels, in these compiled loops."""
 
 # NumPy's OpenBLAS starts additional threads for products with more multiply-adds. Work must stay on the executor's
 # threads.
 _SINGLE_THREAD_PRODUCT = 1 << 18
-# Outputs per block. Products along columns have as many columns; multiples of the vector width are the fastest.
+# Outputs per block. For the horizontal axis, this is the number of columns of each matrix product, which is fastest for
+# multiples of the vector width.
 _ROW_BLOCKS = (6, 8, 12, 16, 24, 32)
 _COLUMN_BLOCKS = (16, 32)
 # float32 input of one pass over a strip of rows, in elements: about the size of the caches.
@@ -53,8 +54,8 @@ def resize(
 ) -> Array:
     """Resize an image or a region of it.
 
-    The filter reads beyond the region inside the image, and repeats edge pixels outside the image. Intermediate results
-    are float32; the final result is rounded half away from zero and clamped once.
+    The filter also reads pixels outside the region, if the image has them. Beyond the image, it repeats edge pixels.
+    Intermediate results are float32; the final result is rounded half away from zero and clamped once.
 
     Args:
         image: HW or HWC, or with more trailing axes; of an integer or float dtype.
@@ -68,8 +69,8 @@ def resize(
             then a triangle. ``nearest`` ignores it.
         dtype: dtype of the result; None for the image's dtype.
         out: output array, of shape ``size + image.shape[2:]`` and dtype `dtype`.
-        planar: whether a new array may store one channel after the other, as they are computed. This saves
-            `crop_mirror_normalize` the separation. It has no effect with `out`.
+        planar: whether a new array may store one channel after the other, which is the order in which they are
+            computed. `crop_mirror_normalize` then doesn't need to separate them. It has no effect with `out`.
 
     Returns:
         `out` or a new array.
@@ -99,7 +100,7 @@ def resize(
         out = np.empty((*size, *image.shape[2:]), target)
     result = out if image.ndim == 3 else out.reshape(*size, -1)
     if simple:
-        # A single channel is packed and planar.
+        # OpenCV writes packed pixels only. A result with one channel is packed, even if it was made as planes.
         packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)
         resized = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
         if not packed:
@@ -117,7 +118,7 @@ def resize(
         compiled.resample(pixels[top:bottom, left:right], result, *row_taps, *column_taps)
         return out
 
-    # An axis with nearest pixels only copies; if both do, skip the computation.
+    # Along an axis with the filter "nearest", pixels are only copied. If both axes have it, nothing is computed.
     if rows[4] == "nearest":
         pixels = np.take(pixels, nearest_indices(*rows[:4], True), axis=0)
     if columns[4] == "nearest":

@@ -53,7 +53,7 @@ class Arguments:
         return None if rows is None else rows[:, 0]
 
     def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
-        """Return one vector per sample, shape (batch, length); None as in `scalars`.
+        """Return one vector per sample, shape (batch, length); None if the argument is not given and has no default.
 
         Args:
             name: name of the argument.
@@ -83,7 +83,7 @@ class Arguments:
         return np.stack(vectors)
 
     def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one vector of any length per sample; None as in `scalars`."""
+        """Return one vector of any length per sample; None if the argument is not given and has no default."""
         values = self._values.get(name)
         if values is None:
             constant = self._node.argument(name)
@@ -93,7 +93,7 @@ class Arguments:
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
     def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one array of any shape per sample; None as in `scalars`."""
+        """Return one array of any shape per sample; None if the argument is not given and has no default."""
         values = self._values.get(name)
         if values is not None:
             return [np.asarray(sample, dtype=dtype) for sample in values.samples]

@@ -58,7 +58,7 @@ class Batch:
         #: batch its index here, or -1.
         self.positions: Array | None = None
         self.indices: Array | None = None
-        #: Batches of branches so far; None for branches without samples. A reference cycle, until the batch is done.
+        #: Batches of branches so far; None for branches without samples. They refer to this one until it is done.
         self.branch_batches: dict[BranchPath, Batch | None] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
@@ -69,14 +69,14 @@ class Batch:
         self.memory: MemoryStatistics | None = None
         #: Costs of each operator of the current step, or None.
         self.costs: Costs | None = None
-        #: Objects that must live until the batch's GPU work is done: sources of copies in host memory.
+        #: Objects that must live until the batch's GPU work is done, such as host memory that is copied to the GPU.
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
-        """The inputs of operators, by edge: the samples of this batch among the outputs."""
+        """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
         return self.outputs
 
     @property
@@ -100,7 +100,10 @@ class Batch:
         return Arguments(node, values, self.size)
 
     def siblings(self, sample: int) -> range:
-        """Return the samples that form one sequence with a sample, where each frame has its own arguments."""
+        """Return the range of samples that are frames of the same sequence as `sample`.
+
+        In a batch of frames, each frame is a sample with its own arguments. In other batches, a sample is alone.
+        """
         return range(sample, sample + 1)
 
     def generator(self, node: GraphNode) -> np.random.Generator:
@@ -111,7 +114,7 @@ class Batch:
         return batch_generator(self.seed, node.random_stream, self.request.key)
 
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
-        """Return where the first failed sample of an operator lies in its data set."""
+        """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
 
     def in_full_batch(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:

@@ -31,7 +31,7 @@ class GpuOperator(BatchOperator):
 
     @property
     def kernels(self) -> KernelContext:
-        """The context that runs kernels. It doesn't exist where launches are only planned."""
+        """The context that runs kernels. An operator that only plans its launches must not use it."""
         assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
 

@@ -26,7 +26,7 @@ from pipeline.tfrecord import Feature, float32, int64, string
 
 __all__ = ["TfrecordLoader", "tfrecord"]
 
-# A record is its length (8 bytes), a checksum of this (4), the data, and its checksum (4).
+# A record consists of the length of the data (8 bytes), a checksum of the length (4), the data, and its checksum (4).
 _HEAD, _TAIL = 12, 4
 _DTYPES: dict[int, np.dtype[Any]] = {
     int64: np.dtype(np.int64),
@@ -82,9 +82,10 @@ TFRECORD = OperatorSchema(
     name="readers.tfrecord",
     doc="""Reads features of TensorFlow's examples from TFRecord files.
 
-The result is a dictionary with an output for each feature. `FixedLenFeature` gives its shape to the output and fills
-missing values with zeros; `VarLenFeature` gives one dimension for the values, followed by its partial shape. A string
-is 1-D uint8. If an example lacks a feature, its sample is a zero without dimensions (for strings an empty array).
+The result is a dictionary with an output for each feature. The output of a `FixedLenFeature` has the feature's shape,
+and zeros in place of missing values. The output of a `VarLenFeature` has one dimension for the number of items,
+followed by the dimensions of the feature's partial shape, which is that of one item. A string is 1-D uint8. If an
+example lacks a feature, the output is a single 0 without dimensions, or an empty array for a string.
 
     features = fn.readers.tfrecord(
         path="train.tfrecord",
@@ -95,7 +96,7 @@ is 1-D uint8. If an example lacks a feature, its sample is a zero without dimens
     )
     images = fn.decoders.image(features["image/encoded"])
 
-An index file has a line with offset and size for each record.""",
+An index file has one line for each record, with its offset and its size.""",
     arguments=(
         Argument("features", Kind.OBJECT, "Features to extract: a dictionary by name.", REQUIRED),
         *RECORD_ARGUMENTS,
@@ -112,7 +113,7 @@ class _Wanted:
     Attributes:
         name: its name.
         kind: type of its values.
-        shape: shape of the output; of its other dimensions if the number of values isn't fixed.
+        shape: shape of the output; if the number of values isn't fixed, its shape without the first dimension.
         fixed: whether the number of values is fixed.
     """
 
@@ -125,7 +126,7 @@ class _Wanted:
         """Return the output for the encoded values of an example.
 
         Raises:
-            ValueError: there are other values than requested.
+            ValueError: the type or the number of the values doesn't fit the request.
         """
         values = _values(encoded, self)
         if self.kind == string:
@@ -150,7 +151,7 @@ class _Wanted:
 
 
 def _values(encoded: memoryview, wanted: _Wanted) -> Array:
-    """Return the values in an encoded `Feature`; of strings, the bytes of the first one."""
+    """Return the values in an encoded `Feature`. If they are strings, return the bytes of the first one."""
     found = []
     for number, _, values in fields(encoded):
         kind = _LISTS.get(number)

@@ -26,7 +26,7 @@ RESHAPE = register(
 
 
 class Reshaped(BatchView):
-    """Shapes from the arguments of `reshape`, or from its second input."""
+    """Computes the new shapes and layout from the arguments of `reshape`, or the shapes from its second input."""
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
         super().__init__(node, batch, layout)
@@ -47,13 +47,13 @@ class Reshaped(BatchView):
 
 @implements(RESHAPE, "cpu")
 class ReshapeCpu(ViewCpu):
-    """Views with other shapes."""
+    """Returns views of the samples with the new shapes and layout."""
 
     view = Reshaped
 
 
 @implements(RESHAPE, "gpu")
 class ReshapeGpu(ViewGpu):
-    """Views with other shapes."""
+    """Returns views of the samples with the new shapes and layout."""
 
     view = Reshaped

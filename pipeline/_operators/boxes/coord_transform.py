@@ -41,7 +41,7 @@ COORD_TRANSFORM = register(
 
 
 class _Transforms(LinearMaps):
-    """Maps by `M` and `T`, or `MT`."""
+    """The linear map of each sample, from the arguments `M` and `T`, or from `MT`."""
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)

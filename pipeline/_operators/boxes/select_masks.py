@@ -22,12 +22,13 @@ SELECT_MASKS = register(
         name="segmentation.select_masks",
         doc="""Selects the polygons of masks, in the order of `mask_ids`.
 
-Polygons and vertices are those of `fn.readers.coco`. The outputs are the chosen polygons and their vertices.""",
+Polygons and vertices have the form in which `fn.readers.coco` returns them. The outputs are the chosen polygons and
+their vertices.""",
         inputs=(
             Input("mask_ids", "INT32 of shape (K,): masks to select, each of them once."),
             Input(
                 "polygons",
-                "INT32 of shape (P, 3): for each polygon its mask, its first vertex, and the end of its vertices.",
+                "INT32 of shape (P, 3): a polygon's mask, the index of its first vertex, and the index after its last.",
             ),
             Input("vertices", "Coordinates of the vertices, of shape (V, n) and any dtype."),
         ),

@@ -1,4 +1,4 @@
-"""Crops images at random and keeps their boxes, as in the training of SSD."""
+"""Crops images at random, with their boxes, as in the training of the detector SSD."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _THRESHOLDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 SSD_RANDOM_CROP = register(
     OperatorSchema(
         name="ssd_random_crop",
-        random=True,
-        doc="""Crops images at random, and returns the boxes whose centre is inside, relative to the window.
+        doc="""Crops images at random, and keeps the boxes whose centre is in the window.
 
-Deprecated: `fn.random_bbox_crop` has more options. A threshold is drawn, then windows are drawn until all boxes overlap
-one by the threshold (intersection over union). The whole image is one of the choices.""",
+Deprecated: `fn.random_bbox_crop` has more options. Boxes are returned relative to the window. First, a threshold is
+drawn. Then windows are drawn until the intersection over union of the window with every box is at least the threshold.
+Instead of a threshold, the draw may select the whole image.""",
         inputs=(
             Input("images", "Images, HWC."),
             Input("boxes", "FLOAT of shape (M, 4): left, top, right, bottom, relative to the image, from 0 to 1."),

@@ -52,7 +52,9 @@ _DTYPE = Argument("dtype", Kind.DTYPE, "Dtype of the output: UINT8, INT16, INT32
 BRIGHTNESS = register(
     OperatorSchema(
         name="brightness",
-        doc="Adjusts brightness: brightness_shift * range + brightness * value.",
+        doc="""Adjusts brightness: brightness_shift * range + brightness * value.
+
+The range is the largest value of the output's dtype, or 1 for FLOAT.""",
         inputs=(_INPUT,),
         arguments=(*_BRIGHTNESS, _DTYPE),
         devices=("cpu", "gpu"),
@@ -72,7 +74,8 @@ BRIGHTNESS_CONTRAST = register(
         name="brightness_contrast",
         doc="""Adjusts contrast, then brightness.
 
-The output is brightness_shift * range + brightness * (contrast_center + contrast * (value - contrast_center)).""",
+The output is brightness_shift * range + brightness * (contrast_center + contrast * (value - contrast_center)). The
+range is the largest value of the output's dtype, or 1 for FLOAT.""",
         inputs=(_INPUT,),
         arguments=(*_BRIGHTNESS, *_CONTRAST, _DTYPE),
         devices=("cpu", "gpu"),

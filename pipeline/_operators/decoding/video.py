@@ -38,7 +38,7 @@ With device='mixed', the CPU reads the container and NVDEC decodes on the GPU; t
 support."""
 
 _ARGUMENTS = (
-    Argument("frames", Kind.INTS, "Numbers of frames, in any order, with repetitions.", None, per_sample=True),
+    Argument("frames", Kind.INTS, "Numbers of frames, in any order. A number may be repeated.", None, per_sample=True),
     Argument("start_frame", Kind.INT, "First frame of a range; by default 0.", None, per_sample=True),
     Argument("end_frame", Kind.INT, "Frame after the last frame of a range.", None, per_sample=True),
     Argument("sequence_length", Kind.INT, "Length of a range, instead of `end_frame`.", None, per_sample=True),
@@ -101,7 +101,7 @@ class VideoSelections:
         return cls(selections, node.argument("pad_mode"))
 
     def frames(self, sample: int, clip: Clip) -> list[int]:
-        """Return the frame numbers of a sample; `FILL` for fill frames."""
+        """Return the frame numbers of a sample. The number `FILL` stands for a frame of the colour `fill_value`."""
         selection, count = self.selections[sample], len(clip.index)
         numbers: list[int] = pad_frames(
             selection.numbers(count), count, self.pad_mode, shorten=selection.frames is None
@@ -167,7 +167,8 @@ class MixedVideoDecoder(GpuOperator):
             result[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])
-        batch.keep_alive.extend(result)  # memory of the default stream, which must not be reused before the batch ends
+        # The frames' memory belongs to the default stream. It must not be reused before the batch ends.
+        batch.keep_alive.extend(result)
         return [TensorListGPU(result, "FHWC")]
 
     def close(self) -> None:

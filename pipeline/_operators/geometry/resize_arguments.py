@@ -28,8 +28,8 @@ RESIZE_ARGUMENTS = (
     Argument(
         "size",
         Kind.FLOATS,
-        "Size of the output in pixels, (height, width) or (depth, height, width); `mode` sets axes "
-        "of size 0; a negative number flips an axis.",
+        "Size of the output in pixels, (height, width) or (depth, height, width). For an axis of size 0, `mode` sets "
+        "the size. A negative number flips the axis.",
         per_sample=True,
     ),
     Argument("resize_x", Kind.FLOAT, "Width of the output in pixels; if 0, `mode` sets it.", 0.0, per_sample=True),
@@ -68,7 +68,7 @@ RESIZE_ARGUMENTS = (
 )  # fmt: skip
 
 
-# Smallest size to which a region is adapted, as in DALI.
+# A region is adapted to a rounded size as if the unrounded size were at least this many pixels, as in DALI.
 _MIN_SIZE = 0.1
 
 
@@ -128,7 +128,7 @@ class Geometry(Protocol):
 
 
 def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBatch:
-    """Return sizes and regions of all samples by solving for each.
+    """Return sizes and regions of all samples: call `solve` for one sample after the other.
 
     Raises:
         OperatorError: Samples can't be resized; the error lists them.
@@ -148,7 +148,7 @@ def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBat
 class ResizeGeometry:
     """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
 
-    As in DALI, arguments are float32, which decides how a size like 0.9 * 45 is rounded.
+    As in DALI, arguments are float32. This precision matters when a size like 0.9 * 45 is rounded.
 
     Args:
         arguments: arguments of the operator for this batch.
@@ -264,7 +264,7 @@ class ResizeGeometry:
                 size if length and _single(size / length) == scale else _single(length * scale)
                 for size, length in zip(sizes, lengths, strict=True)
             ]
-        # The geometric mean, as in DALI. If only one axis has a size, it keeps the aspect ratio.
+        # The geometric mean, as in DALI. If only one axis has a size, the mean keeps the aspect ratio.
         scale = _single(math.prod(scales) ** (1 / len(scales))) if scales and self._mode == "default" else 1.0
         return self._limited([size or _single(length * scale) for size, length in zip(requested, lengths, strict=True)])
 

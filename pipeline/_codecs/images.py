@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
+from pipeline._codecs.engine_memory import EngineMemory
 from pipeline._codecs.nvimgcodec import GpuDecoder
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
-from pipeline._codecs.stream_memory import StreamMemory
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
@@ -55,7 +55,7 @@ class ImageBatchDecoder:
         self._codec_lock = new_lock(Level.IMAGE_DECODER, "image decoder")
         self._codec = self._create_codec() if self._engine is None else None
         self._closed = False
-        self._memory = StreamMemory(device_id)
+        self._memory = EngineMemory(device_id)
 
     @property
     def uses_engine(self) -> bool:
@@ -161,7 +161,7 @@ class ImageBatchDecoder:
         keep_alive = [encoded]
 
         def release(last: Any) -> None:
-            self._memory.give(block, stream, last)
+            self._memory.give(block, stream if last is None else last)
             keep_alive.clear()
 
         return DecodedBatch(target, (), self._device_id, [block] * len(which), release)

@@ -256,7 +256,8 @@ def cut_batch(
     outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
     if outside.any():
         if policy in _BORDERS:
-            source = samples_of(_repeated(stream, data, starts, extents, outside, _BORDERS[policy]))
+            data = _repeated(stream, data, starts, extents, outside, _BORDERS[policy])  # alive until the launch
+            source = samples_of(data)
             starts = np.where(outside[:, None], 0, starts)
         if policy == "error":
             fail(

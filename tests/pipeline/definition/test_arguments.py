@@ -290,7 +290,7 @@ def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
     pipe.build()
     device = pipe._internals.runner.executor._device
     assert device is not None
-    streams = {slot.stream.ptr: slot.stream for slot in device._slots}
+    streams = {each.stream.ptr: each.stream for each in device._streams}
     assert len(streams) == count
     assert all(cupy.cuda.runtime.streamGetPriority(handle) == -1 for handle in streams)
     assert nearest_cores(0), "cores near the GPU"

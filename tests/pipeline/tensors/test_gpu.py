@@ -74,7 +74,7 @@ def test_shapes_and_dtypes_change_in_place(cupy: Any) -> None:
     with pytest.raises(RuntimeError, match="cuda array interface"):
         TensorGPU(DATA)
     with pytest.raises(TypeError, match="position 1 cannot be converted to TensorGPU"):
-        TensorListGPU([tensor, TensorCPU(DATA)])
+        TensorListGPU([tensor, TensorCPU(np.ones((3, 1)), "BC")])
 
 
 def test_streams_convert_to_their_handles(cupy: Any) -> None:

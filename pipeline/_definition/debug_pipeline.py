@@ -14,7 +14,7 @@ from pipeline._external_source.data import own_copy, to_batch
 from pipeline._external_source.reader import EndOfData
 from pipeline._graph import DataNode
 from pipeline._operator_api.request import TensorList
-from pipeline._operator_api.waiting import waited_by
+from pipeline._operator_api.waiting import check_stream, waited_by
 from pipeline._rng import BatchKey
 from pipeline.errors import GraphError, PipelineError
 
@@ -83,6 +83,7 @@ class DebugPipeline(Pipeline):
             StopIteration: the data has ended.
             PipelineError: an operator failed.
         """
+        check_stream(cuda_stream)
         self._internals.use_api("BASIC")
         for name, data in inputs.items():
             self.feed_input(name, data)

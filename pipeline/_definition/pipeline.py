@@ -18,7 +18,7 @@ from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.current import current_builder, pop_builder, push_builder
 from pipeline._graph.drawing import Drawing, draw
 from pipeline._operator_api.request import TensorList
-from pipeline._operator_api.waiting import waited_by
+from pipeline._operator_api.waiting import check_stream, waited_by
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
 from pipeline.types import DALIDataType
 
@@ -222,6 +222,7 @@ class Pipeline(PipelineProperties):
         Raises:
             OperatorError: an operator failed; the pipeline continues with the next batch.
         """
+        check_stream(cuda_stream)
         self._internals.use_api("BASIC")
 
         def feed() -> None:

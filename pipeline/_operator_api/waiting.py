@@ -6,9 +6,23 @@ from typing import Any
 
 from pipeline._kernels.streams import existing_stream
 from pipeline._operator_api.request import TensorList
+from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["waited_by"]
+__all__ = ["check_stream", "waited_by"]
+
+
+def check_stream(cuda_stream: Any) -> None:
+    """Check that a value can be a CUDA stream.
+
+    Raises:
+        ArgumentTypeError: it can't.
+    """
+    known = cuda_stream is None or isinstance(cuda_stream, int)
+    if not known and not any(hasattr(cuda_stream, name) for name in ("ptr", "cuda_stream", "value", "__cuda_stream__")):
+        raise ArgumentTypeError(
+            f"Cannot interpret the object {cuda_stream} as a CUDA stream. Inputs are passed by name: run(name=batch)"
+        )
 
 
 def waited_by(cuda_stream: Any, outputs: tuple[TensorList, ...]) -> tuple[TensorList, ...]:

@@ -37,6 +37,7 @@ Instead of a threshold, the draw may select the whole image.""",
             Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
         ),
         outputs=3,
+        random=True,
     )
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Run:
         with pipe:
             data = fn.external_source(name="images")
             small = getattr(fn, crop)(data, **resize)
-            drawn = {name: make() for name, make in normalize.items() if callable(make)}
+            drawn = {name: make() for name, make in normalize.items() if isfunction(make)}
             pipe.set_outputs(fn.crop_mirror_normalize(small, **{**normalize, **drawn}))
         self.fused: list[bool] = []
         with pytest.MonkeyPatch.context() as patch:

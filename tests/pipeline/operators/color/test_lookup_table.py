@@ -43,7 +43,7 @@ def test_missing_table() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"keys": [1], "values": [1.0, 2.0]}, "1 'keys' and 2 'values'"),
+        ({"keys": [1], "values": [1.0, 2.0]}, "there are 1 and 2"),
         ({"keys": [-1], "values": [1.0]}, "from 0 to 65535"),
         ({"keys": [65536], "values": [1.0]}, "from 0 to 65535"),
     ],

@@ -76,7 +76,7 @@ def test_files_of_a_folder_have_source_info(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, "one of the arguments"),
+        ({}, "is required when not using"),
         ({"files": ["a"], "file_list": "b"}, "but not both"),
         ({"files": ["nowhere.npy"]}, "can't read the file"),
     ],
@@ -90,7 +90,7 @@ def test_readers_refused_by_both(arguments: dict[str, Any], match: str) -> None:
     ("arguments", "match"),
     [
         ({"roi_start": [1], "roi_end": [5]}, "can't be placed out of bounds"),
-        ({"roi_start": [1], "rel_roi_start": [0.5]}, "can't be used together"),
+        ({"roi_start": [1], "rel_roi_start": [0.5]}, "are mutually exclusive"),
     ],
 )
 def test_regions_refused_by_both(folder: Path, arguments: dict[str, Any], match: str) -> None:
@@ -100,5 +100,5 @@ def test_regions_refused_by_both(folder: Path, arguments: dict[str, Any], match:
 def test_files_of_different_dtypes_are_refused(tmp_path: Path) -> None:
     for name, dtype in (("a", np.int32), ("b", np.float32)):
         np.save(tmp_path / f"{name}.npy", np.zeros(2, dtype))
-    with pytest.raises(PipelineError, match="one dtype"):
+    with pytest.raises(PipelineError, match="different data types"):
         run_ours(lambda fn, _: fn.readers.numpy(file_root=str(tmp_path)), batch_size=2)

@@ -8,7 +8,10 @@ from typing import Any
 from pipeline._concurrency.forking import keep_in_child
 from pipeline._kernels.errors import load_cupy
 
-__all__ = ["existing_stream", "new_stream"]
+__all__ = ["HANDLES", "existing_stream", "new_stream"]
+
+HANDLES = ("ptr", "cuda_stream", "value")
+"""Attributes with the handle of a stream: of CuPy and DALI, of torch, of a `ctypes.c_void_p`."""
 
 
 def new_stream(priority: int | None = None) -> Any:
@@ -32,7 +35,7 @@ def existing_stream(stream: Any) -> Any:
     """
     if hasattr(stream, "wait_event") and hasattr(stream, "ptr"):
         return stream
-    handles = (getattr(stream, name) for name in ("ptr", "cuda_stream", "value") if hasattr(stream, name))
+    handles = (getattr(stream, name) for name in HANDLES if hasattr(stream, name))
     return _with_handle("ExternalStream")(int(next(handles, stream) or 0))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._kernels.streams import existing_stream
+from pipeline._kernels.streams import HANDLES, existing_stream
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.gpu import TensorListGPU
@@ -19,7 +19,7 @@ def check_stream(cuda_stream: Any) -> None:
         ArgumentTypeError: it can't.
     """
     known = cuda_stream is None or isinstance(cuda_stream, int)
-    if not known and not any(hasattr(cuda_stream, name) for name in ("ptr", "cuda_stream", "value", "__cuda_stream__")):
+    if not known and not any(hasattr(cuda_stream, name) for name in (*HANDLES, "__cuda_stream__")):
         raise ArgumentTypeError(
             f"Cannot interpret the object {cuda_stream} as a CUDA stream. Inputs are passed by name: run(name=batch)"
         )

@@ -75,7 +75,7 @@ def workers_ours(setup: Setup) -> list[float]:
 
 
 def workers_torch(setup: Setup) -> list[float]:
-    """Start workers of torch's loader, the first time and later."""
+    """Start the workers of a loader, the first time and later."""
 
     def make_loader(note: Callable[[int], None]) -> Any:
         dataset = TinyArrays(torch.from_numpy)

@@ -60,7 +60,7 @@ _streams: dict[int, Any] = {}
 
 
 class SideStream:
-    """A separate CUDA stream in this process, with memory of torch's caching allocator.
+    """A separate CUDA stream in this process, whose memory comes from torch's caching allocator.
 
     CUDA isn't initialized before the first batch, so a process that only starts a server has no CUDA context.
 

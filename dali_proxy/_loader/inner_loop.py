@@ -81,7 +81,7 @@ class InnerLoop:
         generator = self._loader.generator
         if not start.seeded and start.kind != "datapipe":  # then the new iterator's seed isn't part of the order
             self._loader.generator = copy_of(generator)
-        # A thread that draws random numbers holds the lock of torch's generator, and workers take this lock when they
+        # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
         # start: a worker that another thread forks at that moment would wait for it forever.
         with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
             batches = self._begin_batches()

@@ -48,14 +48,14 @@ _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 class DataLoader(torch.utils.data.DataLoader[Any]):
     """A torch `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
 
-    All features of torch's loader work as usual: samplers, any number of workers and start method, persistent workers,
+    The features of torch's loader work as usual: samplers, any number of workers and start method, persistent workers,
     pinned memory, iterable datasets, collate functions.
 
     Args:
         dali_server: the server. The first iteration starts it if it isn't running.
         dataset: the dataset.
         *args: as for `torch.utils.data.DataLoader`.
-        last_batch_policy: treatment of a last batch that the samples don't fill, instead of torch's `drop_last`. DROP
+        last_batch_policy: treatment of an incomplete last batch; replaces the argument `drop_last`. DROP
             is ``drop_last=True``, PARTIAL is ``drop_last=False``. FILL makes the last batch as large as the others, so
             that every batch has the same size and no sample is missing.
         last_batch_padded: if true, FILL repeats the last sample; otherwise it adds the first samples of the same epoch.

@@ -224,7 +224,7 @@ class WorkerInit:
     It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
 
     A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
-    one of torch's iterators fails when a worker finalizes it.
+    an iterator that torch created fails when a worker finalizes it.
 
     Args:
         user_init: the user's function, or None.

@@ -363,7 +363,7 @@ def Init(*specs: Any) -> None:
 
 
 def LoadDefaultPlugins() -> None:
-    """Do nothing: there are no plugins."""
+    """Do nothing, because plugins don't exist here."""
 
 
 def LoadLibrary(lib_path: str, global_symbols: bool = False, allow_fail: bool = False) -> None:

@@ -27,11 +27,14 @@ from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch_queue import LaunchQueue
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
+from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.request import (
     BatchRequest,
     BatchResult,
@@ -59,6 +62,7 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
+        self.launches: LaunchQueue | None = None  # of the current phase on the GPU
 
 
 class Executor:
@@ -88,7 +92,9 @@ class Executor:
         self.trace: Trace | None = None
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
-        self._plan = make_plan(graph, fuse=fuse)
+        self._plan = make_plan(graph)
+        #: Whether chains of operators run as one.
+        self._fuses = fuse
         self._closed = False
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         self._operators: dict[int, Any] = {}
@@ -122,7 +128,7 @@ class Executor:
             for step in steps
             if isinstance(step, SampleStep)
         }
-        self._fused = fused_steps(steps, self._operators, on_cpu=fuse)
+        self._fused = fused_steps(steps, self._operators) if fuse else {}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -147,6 +153,8 @@ class Executor:
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
         self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
+        decodes = any(phase.device == "mixed" for phase in self._plan.phases)
+        self._decoder_queue = WorkQueue(f"{THREAD_PREFIX}gpu-decoder", gpu_threads) if decodes else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -174,15 +182,13 @@ class Executor:
         self._advance(_RunningBatch(batch, on_done))
 
     def _gpu_threads(self) -> int:
-        """Return the number of threads that issue work for the GPU.
+        """Return the number of threads for each kind of phase on the GPU.
 
-        With two, one prepares a batch while the other decodes, or gathers images for a copy. That requires steps that
-        any thread may run. Other operators expect one thread and batches in order.
+        With two, one prepares a batch while the other waits for a decoder, or gathers images for a copy. That requires
+        operators that any thread may run. Other operators expect one thread and batches in order.
         """
-        steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
-        fused = [step for step in steps if id(step) in self._fused]
-        copies = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
-        return 2 if fused and len(fused) + len(copies) == len(steps) else 1
+        nodes = [node for phase in self._plan.phases if phase.on_gpu for step in phase.steps for node in step.nodes]
+        return 2 if all(getattr(self._operators[node.index], "any_thread", False) for node in nodes) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
@@ -218,7 +224,7 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_queue", "_cpu_queue"):
+            for name in ("_pool", "_gpu_queue", "_decoder_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
                 if threads is not None:
                     ends.callback(threads.close)
@@ -252,20 +258,23 @@ class Executor:
         if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
             self._run_phase(run, phase)
             return
-        work_queue = self._cpu_queue if phase.device == "cpu" else self._gpu_queue
+        queues = {"cpu": self._cpu_queue, "mixed": self._decoder_queue, "gpu": self._gpu_queue}
+        work_queue = queues[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
     def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
         try:
-            if phase.device == "gpu":
+            if phase.on_gpu:
                 assert self._device is not None
                 self._device.make_current()
                 if run.stream is None:
                     run.stream = self._device.acquire()
                     run.batch.stream = run.stream.stream
-                with run.stream.stream:
+                stream = run.stream.stream
+                with stream, self._device.kernels.queued(stream) as run.launches:
                     self._run_steps(run, phase)
+                    run.batch.outputs.compute(phase.results)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -282,13 +291,15 @@ class Executor:
         batch = run.batch
         for number, step in enumerate(phase.steps):
             trace = batch.trace
-            mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
+            mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
             begin, already = time.perf_counter(), spent()
             if not self._run_fused(batch, step):
-                self._run_apart(batch, step)
+                self._run_apart(run, step)
             name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
             if trace is not None:
+                if run.launches is not None and phase.on_gpu:
+                    run.launches.flush()
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
@@ -302,25 +313,47 @@ class Executor:
             return False
         return fused.run(batch)
 
-    def _run_apart(self, batch: Batch, step: Step) -> None:
+    def _run_apart(self, run: _RunningBatch, step: Step) -> None:
         if isinstance(step, SampleStep):
-            self._chains[id(step)].run(batch)
+            self._chains[id(step)].run(run.batch)
             return
         for node in step.nodes:
-            self._run_operator(batch, node)
+            self._run_operator(run, node)
 
-    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
+    def _run_operator(self, run: _RunningBatch, node: GraphNode) -> None:
+        batch, operator = run.batch, self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
             branch = branch_batch(batch, node.branch)
         if branch is None:
             return
         with error_context(node, branch), charged(batch.costs, node.index):
+            if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+                return
             inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            if run.launches is not None and not getattr(operator, "only_launches", False):
+                run.launches.flush()  # the operator may issue other work, which must not overtake them
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
+
+    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
+        """Add the output of an operator as an expression; return False if the operator must run instead."""
+        node = operator.node
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        result = None if pixels is None else operator.express(branch, pixels)
+        if result is None:
+            return False
+        edge = Edge(node.index)
+
+        def compute(pixels: PixelExpression) -> TensorListGPU:
+            with error_context(node, branch):
+                return evaluate(pixels, operator.kernels, batch.stream)
+
+        batch.outputs.defer(edge, result, compute)
+        if result.reads > 1 and self._plan.readers[edge] > 1:
+            batch.outputs.compute([edge])  # once for all readers
+        return True
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""

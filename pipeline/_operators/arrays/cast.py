@@ -11,10 +11,12 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
@@ -70,8 +72,15 @@ class CastLikeCpu(SampleOperator[None]):
 
 @implements(CAST, "gpu")
 @implements(CAST_LIKE, "gpu")
-class CastGpu(GpuOperator):
+class CastGpu(PixelOperator):
     """Converts a batch with one launch."""
+
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        like = self.node.inputs[1:]
+        dtype = to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype"))
+        return None if dtype == pixels.dtype else pixels.cast(dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import aligned_samples
+from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
@@ -104,10 +105,21 @@ class MergeGpu(BatchOperator):
     """Passes samples on without a copy."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        selected = _selected(batch, self.node)
-        branches = [aligned_samples(batch, edge) for edge in self.node.inputs]
-        taken = [batch.outputs[self.node.inputs[chosen]] for chosen in sorted(set(selected))]
+        selected = np.array(_selected(batch, self.node))
+        chosen = np.unique(selected).tolist()
+        edges = [self.node.inputs[branch] for branch in chosen]
+        taken = [cast("TensorListGPU", batch.outputs[edge]) for edge in edges]
         layout = common_property("layouts", [each.layout() for each in taken])
-        common_property("types", [str(each.samples[0].dtype) for each in taken])
+        common_property("types", [str(each.table().dtype) for each in taken])
         common_property("sample dimensions", [each.ndim for each in taken])
-        return [TensorListGPU([branches[chosen][sample] for sample, chosen in enumerate(selected)], layout)]
+        # The index of each sample in the batches of all branches, one after the other.
+        indices, begin = np.empty(batch.size, np.int64), 0
+        for branch, edge, value in zip(chosen, edges, taken, strict=True):
+            samples = np.flatnonzero(selected == branch)
+            source = branch_batch(batch, batch.branches.get(edge, ()))
+            assert source is not None  # a sample took this branch
+            own = samples if batch.positions is None else batch.positions[samples]
+            indices[samples] = begin + (own if source.indices is None else source.indices[own])
+            begin += len(value)
+        table = Samples.concatenate([each.table() for each in taken]).take(indices)
+        return [TensorListGPU.from_table(table, tuple(taken), taken[0].device_id(), layout)]

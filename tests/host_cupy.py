@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._kernels import compiler, streams
 from tests.pipeline.kernels import emulator
 
 _CTYPES = {"i4": "int", "u4": "unsigned int", "i8": "long long", "u8": "unsigned long long", "f4": "float"}
@@ -25,7 +26,7 @@ class Array:
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> None:
         kind = np.dtype(dtype)
-        memptr = memptr or Pointer(Memory(int(np.prod(shape)) * kind.itemsize))
+        memptr = memptr or _allocators[-1](int(np.prod(shape)) * kind.itemsize)
         interface = {"shape": tuple(shape), "typestr": kind.str, "data": (memptr.ptr, False), "strides": strides}
         holder = types.SimpleNamespace(__array_interface__={**interface, "version": 3}, memory=memptr)
         self._host = np.asarray(holder)
@@ -165,6 +166,18 @@ class RawModule:
         return kernel
 
 
+_allocators: list[Any] = [lambda size: Pointer(Memory(size))]
+
+
+@contextmanager
+def _using_allocator(allocator: Any) -> Iterator[None]:
+    _allocators.append(allocator)
+    try:
+        yield
+    finally:
+        _allocators.remove(allocator)
+
+
 def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -> None:
     ctypes.memmove(target, source, nbytes)
 
@@ -172,7 +185,7 @@ def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -
 def _module() -> types.ModuleType:
     class CudaRuntimeError(RuntimeError): ...
 
-    class CompileException(Exception): ...  # noqa: N818
+    class CompileException(Exception): ...
 
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaRuntimeError,
@@ -191,7 +204,9 @@ def _module() -> types.ModuleType:
         Event=Event,
         MemoryPointer=Pointer,
         UnownedMemory=Unowned,
-        alloc=lambda size: Pointer(Memory(size)),
+        alloc=lambda size: _allocators[-1](size),
+        get_allocator=lambda: _allocators[-1],
+        using_allocator=_using_allocator,
         alloc_pinned_memory=lambda size: np.empty(size, np.uint8),
         get_current_stream=lambda *arguments: Stream.null,
         runtime=runtime,
@@ -213,13 +228,15 @@ def _module() -> types.ModuleType:
 
 
 @contextmanager
-def installed() -> Iterator[Any]:
+def installed() -> Iterator[None]:
     """Replace the module `cupy` inside the block."""
     before = {name: sys.modules.get(name) for name in ("cupy", "cupy.cuda")}
-    module = sys.modules["cupy"] = _module()
+    sys.modules["cupy"] = _module()
     try:
-        yield module
+        yield
     finally:
+        streams._with_handle.cache_clear()
+        compiler._kernels.clear()
         for name, value in before.items():
             if value is None:
                 sys.modules.pop(name, None)

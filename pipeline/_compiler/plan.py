@@ -1,4 +1,4 @@
-"""The plan of a graph: phases on the CPU, in GPU decoders and on the GPU, each a list of steps."""
+"""The plan of a graph: phases on the CPU, between CPU and GPU, and on the GPU, each a list of steps."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class SampleStep:
 
 Step = BatchStep | SampleStep
 
-#: Kinds of phases in their order in a batch, and the threads that run them. Decoders have threads of their own, so that
-#: a batch is decoded while the operators of the batch before it are issued.
+#: Kinds of phases in their order in a batch. Each kind has threads of its own, so that one batch is decoded or copied
+#: to the GPU while the operators of the batch before it are issued.
 _KINDS = ("cpu", "mixed", "gpu")
 
 
@@ -51,7 +51,7 @@ class Phase:
     """Steps that run one after another on one device.
 
     Attributes:
-        device: "cpu", "mixed" (decoders of the GPU) or "gpu".
+        device: "cpu", "mixed" (decoders, and copies to the GPU) or "gpu".
         steps: steps in order.
         results: edges that other phases read, or that the pipeline returns.
     """
@@ -98,7 +98,7 @@ def make_plan(graph: Graph) -> Plan:
     """
     levels: list[int] = []
     for node in graph.nodes:
-        kind = _KINDS.index(node.device)
+        kind = _KINDS.index("mixed" if node.operator == "copy_to_gpu" else node.device)
         level = max((levels[edge.node] for edge in node.sources), default=0)
         levels.append(level + (kind - level) % len(_KINDS))
     phases = []

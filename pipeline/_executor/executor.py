@@ -149,12 +149,11 @@ class Executor:
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
         self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
-        gpu_threads = self._gpu_threads() if self._device else 0
+        mixed_threads = self._mixed_threads()
         #: Number of batches that it can use at once; further ones only wait.
-        self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
-        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
-        decodes = any(phase.device == "mixed" for phase in self._plan.phases)
-        self._decoder_queue = WorkQueue(f"{THREAD_PREFIX}gpu-decoder", gpu_threads) if decodes else None
+        self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
+        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
+        self._mixed_queue = WorkQueue(f"{THREAD_PREFIX}mixed-stage", mixed_threads) if mixed_threads else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -181,14 +180,27 @@ class Executor:
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_RunningBatch(batch, on_done))
 
-    def _gpu_threads(self) -> int:
-        """Return the number of threads for each kind of phase on the GPU.
+    def _mixed_threads(self) -> int:
+        """Return the number of threads for phases between CPU and GPU.
 
-        With two, one prepares a batch while the other waits for a decoder, or gathers images for a copy. That requires
-        operators that any thread may run. Other operators expect one thread and batches in order.
+        With two, one prepares a batch while the other waits for a decoder. Batches may then overtake each other, so no
+        operator behind may depend on their order.
         """
-        nodes = [node for phase in self._plan.phases if phase.on_gpu for step in phase.steps for node in step.nodes]
-        return 2 if all(getattr(self._operators[node.index], "any_thread", False) for node in nodes) else 1
+        mixed, others = (
+            [
+                self._operators[node.index]
+                for phase in self._plan.phases
+                if (phase.device == "mixed") is wanted
+                for step in phase.steps
+                for node in step.nodes
+            ]
+            for wanted in (True, False)
+        )
+        if not mixed:
+            return 0
+        any_thread = all(getattr(operator, "any_thread", False) for operator in mixed)
+        ordered = any(getattr(operator, "in_order", False) for operator in others)
+        return 2 if any_thread and not ordered else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
@@ -224,7 +236,7 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_queue", "_decoder_queue", "_cpu_queue"):
+            for name in ("_pool", "_gpu_queue", "_mixed_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
                 if threads is not None:
                     ends.callback(threads.close)
@@ -258,7 +270,7 @@ class Executor:
         if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
             self._run_phase(run, phase)
             return
-        queues = {"cpu": self._cpu_queue, "mixed": self._decoder_queue, "gpu": self._gpu_queue}
+        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
         work_queue = queues[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))

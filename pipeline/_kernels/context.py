@@ -59,15 +59,31 @@ class KernelContext:
     def queued(self, stream: Any) -> Iterator[LaunchQueue]:
         """Collect the launches of this thread on a stream, so that their tables are copied to the device at once.
 
-        On leaving, launches that aren't flushed yet are issued, except after an exception.
+        On leaving, launches that aren't flushed yet are issued, except after an exception. Device memory that the
+        thread allocates inside the block isn't reused before the launches are issued.
         """
+        cuda = load_cupy().cuda
         queue = LaunchQueue(stream, lambda launches: self._issue(launches, stream))
+        allocate = cuda.get_allocator()
+
+        def keep(nbytes: int) -> Any:
+            memory = allocate(nbytes)
+            queue.keep(memory)
+            return memory
+
         self._current.queue = queue
         try:
-            yield queue
-            queue.flush()
+            with cuda.using_allocator(keep):
+                yield queue
+                queue.flush()
         finally:
             self._current.queue = None
+
+    def flush(self) -> None:
+        """Issue the launches of this thread that wait, before other work on the stream reads their results."""
+        queue = getattr(self._current, "queue", None)
+        if queue is not None:
+            queue.flush()
 
     def _issue(self, launches: Sequence[Launch], stream: Any) -> None:
         """Copy the tables of launches to the device in one copy, and enqueue the launches."""
@@ -114,6 +130,8 @@ class KernelContext:
         order separates the uses.
         """
         cupy = load_cupy()
+        if getattr(self._current, "queue", None) is not None:
+            return int(cupy.cuda.alloc(max(1, nbytes)).ptr)  # the queue keeps it
         with self._lock:
             held = self._scratch.get(stream.ptr)
             if held is None or held.mem.size < nbytes:

@@ -20,7 +20,7 @@ from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
@@ -282,6 +282,17 @@ class PixelExpression:
             self.owners,
             self.reads * reads,
         )
+
+
+def source_offset(table: np.dtype[Any]) -> int:
+    """Return the offset of the address of the source in a row of a launch's table; that of the target is 0."""
+    assert table.fields is not None
+    member, offset = table.fields["value"][:2]
+    while member != _MEMORY:
+        assert member.fields is not None
+        inner, begin = member.fields["in"][:2]
+        member, offset = inner, offset + begin
+    return int(offset)
 
 
 @cache

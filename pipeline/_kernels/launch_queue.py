@@ -25,13 +25,19 @@ class LaunchQueue:
         self.stream = stream
         self._issue = issue
         self._waiting: list[Launch] = []
+        self._kept: list[Any] = []
 
     def add(self, launch: Launch) -> None:
         """Append a launch."""
         self._waiting.append(launch)
+
+    def keep(self, memory: Any) -> None:
+        """Keep memory that launches may use alive until they are issued."""
+        self._kept.append(memory)
 
     def flush(self) -> None:
         """Issue all launches that wait."""
         if self._waiting:
             launches, self._waiting = self._waiting, []
             self._issue(launches)
+        self._kept.clear()

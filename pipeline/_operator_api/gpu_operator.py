@@ -10,20 +10,24 @@ import numpy.typing as npt
 
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import KernelContext, Samples, strided_copy
+from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of", "shape_table"]
 
 
 class GpuOperator(BatchOperator):
-    """An operator that launches kernels, at most a few per batch.
+    """An operator that launches kernels, at most a few per batch. Before other access to GPU data, it flushes them.
 
     Args:
         node: node of the graph.
         setup: sizes and devices.
     """
+
+    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -34,6 +38,14 @@ class GpuOperator(BatchOperator):
         """The context that runs kernels. An operator that only plans its launches must not use it."""
         assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
+
+    def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
+        """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""
+        if isinstance(data, TensorListGPU):
+            self.kernels.flush()
+            return [sample.get(stream=batch.stream) for sample in data.samples]
+        samples: Sequence[Array] = data.samples
+        return samples
 
     def contiguous(self, data: TensorListGPU, stream: Any) -> TensorListGPU:
         """Return a batch whose samples are C-contiguous: the same batch, or a copy that the stream computes."""

@@ -128,6 +128,14 @@ class BatchOperator(ABC):
         setup: sizes and devices.
     """
 
+    #: Whether several threads may run it at once, for different batches.
+    any_thread: ClassVar[bool] = False
+    #: Whether it must see the batches in order, because it runs the user's code.
+    in_order: ClassVar[bool] = False
+    #: Whether it reads GPU data only in launches of `KernelContext.run`. These wait for launches of other operators,
+    #: and share one upload with them. The executor flushes the launches before operators that read data otherwise.
+    only_launches: ClassVar[bool] = False
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup

@@ -104,6 +104,8 @@ class MergeCpu(SampleOperator[_State]):
 class MergeGpu(BatchOperator):
     """Passes samples on without a copy."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selected = np.array(_selected(batch, self.node))
         chosen = np.unique(selected).tolist()

@@ -145,6 +145,8 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 class MixedImageDecoder(GpuOperator):
     """Decodes one batch per call. The decoder reuses the memory of a batch after its last view is released."""
 
+    any_thread = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
@@ -173,6 +175,7 @@ class MixedImageDecoder(GpuOperator):
             return [self._lend(decoded)]
         output, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
         strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
+        self.kernels.flush()
         decoded.release()
         return [output]
 

@@ -278,7 +278,6 @@ class ResizeGpu(PixelOperator):
     """Reads the pixels under the filter; volumes and large filters take one launch per axis."""
 
     gathers = True
-    only_launches = True
 
     #: Class that computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry

@@ -175,7 +175,7 @@ class WarpGpu(PixelOperator):
         data = inputs[0]
         layout = choose_layout(data.layout(), data.ndim, WARP_LAYOUTS)
         warps = self.warps(batch, layout)
-        on_host = _on_host(inputs[1], batch) if len(inputs) > 1 else None
+        on_host = self.on_host(inputs[1], batch) if len(inputs) > 1 else None
         results, table = self._resolve(warps, shape_table(data), on_host)
         source = samples_of(data)
         output, target = allocate(results, output_dtype(self.node) or source.dtype, layout)
@@ -207,8 +207,3 @@ class WarpGpu(PixelOperator):
                 failures.append((sample, error))
         fail(failures)
         return results, np.concatenate(matrices).astype(np.float64)
-
-
-def _on_host(data: Any, batch: Batch) -> Sequence[Array]:
-    """Return the matrices on the CPU; wait for those on the GPU."""
-    return [sample.get(stream=batch.stream) if hasattr(sample, "get") else sample for sample in data.samples]

@@ -76,12 +76,12 @@ class Plan:
 
     Attributes:
         phases: phases in order; neighbours are on different devices.
-        last_use: last step (phase, step) that reads each edge; outputs of the graph have no entry.
+        dead_after: for each step (phase, step), the edges that no later step reads; outputs of the graph never die.
         readers: number of readers of each edge; the pipeline's outputs are readers, too.
     """
 
     phases: tuple[Phase, ...]
-    last_use: dict[Edge, tuple[int, int]]
+    dead_after: dict[tuple[int, int], list[Edge]]
     readers: Counter[Edge]
 
     @property
@@ -110,7 +110,7 @@ def make_plan(graph: Graph) -> Plan:
             phases.append(Phase(device, steps, _results(nodes, graph)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
-    return Plan(tuple(phases), _last_uses(phases, graph), readers)
+    return Plan(tuple(phases), _dead_edges(phases, graph), readers)
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
@@ -170,7 +170,7 @@ def _results(chain: list[GraphNode], graph: Graph) -> tuple[Edge, ...]:
     return tuple(sorted(edge for edge in wanted if edge.node in members))
 
 
-def _last_uses(phases: list[Phase], graph: Graph) -> dict[Edge, tuple[int, int]]:
+def _dead_edges(phases: list[Phase], graph: Graph) -> dict[tuple[int, int], list[Edge]]:
     last: dict[Edge, tuple[int, int]] = {}
     for phase_number, phase in enumerate(phases):
         for step_number, step in enumerate(phase.steps):
@@ -179,4 +179,7 @@ def _last_uses(phases: list[Phase], graph: Graph) -> dict[Edge, tuple[int, int]]
                     last[edge] = (phase_number, step_number)
     for edge in graph.outputs:
         last.pop(edge, None)
-    return last
+    dead: dict[tuple[int, int], list[Edge]] = {}
+    for edge, position in last.items():
+        dead.setdefault(position, []).append(edge)
+    return dead

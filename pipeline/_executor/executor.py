@@ -310,7 +310,8 @@ class Executor:
                 self._run_apart(run, step)
             name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
             if trace is not None:
-                if run.launches is not None and phase.on_gpu:
+                if phase.on_gpu:
+                    assert run.launches is not None
                     run.launches.flush()
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
@@ -343,9 +344,9 @@ class Executor:
             if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
                 return
             inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
-            if run.launches is not None and not getattr(operator, "only_launches", False):
-                run.launches.flush()  # the operator may issue other work, which must not overtake them
-            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+            with self._device.kernels.unqueued() if direct and self._device else nullcontext():
+                outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
@@ -369,8 +370,8 @@ class Executor:
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""
-        for edge in [edge for edge in batch.outputs if self._plan.last_use.get(edge) == step]:
-            del batch.outputs[edge]
+        for edge in self._plan.dead_after.get(step, ()):
+            batch.outputs.pop(edge, None)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

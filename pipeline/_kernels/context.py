@@ -79,11 +79,17 @@ class KernelContext:
         finally:
             self._current.queue = None
 
-    def flush(self) -> None:
-        """Issue the launches of this thread that wait, before other work on the stream reads their results."""
+    @contextmanager
+    def unqueued(self) -> Iterator[None]:
+        """Issue the launches of this thread that wait, and those inside the block at once: other work reads them."""
         queue = getattr(self._current, "queue", None)
         if queue is not None:
             queue.flush()
+        self._current.queue = None
+        try:
+            yield
+        finally:
+            self._current.queue = queue
 
     def _issue(self, launches: Sequence[Launch], stream: Any) -> None:
         """Copy the tables of launches to the device in one copy, and enqueue the launches."""

@@ -9,6 +9,7 @@ This module needs neither CuPy nor a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -123,6 +124,16 @@ class PixelExpression:
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
         return replace(self, rows=self.rows[indices], extents=self.extents[indices])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
+        """Return the samples of several expressions of one kind, one after the other."""
+        return replace(
+            parts[0],
+            rows=np.concatenate([part.rows for part in parts]),
+            extents=np.concatenate([part.extents for part in parts]),
+            owners=tuple(owner for part in parts for owner in part.owners),
+        )
 
     def transposed(self, layout: str) -> PixelExpression:
         """Return the same pixels with the dimensions in another order.

@@ -20,14 +20,12 @@ __all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of",
 
 
 class GpuOperator(BatchOperator):
-    """An operator that launches kernels, at most a few per batch. Before other access to GPU data, it flushes them.
+    """An operator that launches kernels, at most a few per batch.
 
     Args:
         node: node of the graph.
         setup: sizes and devices.
     """
-
-    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -42,8 +40,8 @@ class GpuOperator(BatchOperator):
     def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
         """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""
         if isinstance(data, TensorListGPU):
-            self.kernels.flush()
-            return [sample.get(stream=batch.stream) for sample in data.samples]
+            with self.kernels.unqueued():
+                return [sample.get(stream=batch.stream) for sample in data.samples]
         samples: Sequence[Array] = data.samples
         return samples
 

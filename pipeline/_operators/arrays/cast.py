@@ -75,6 +75,8 @@ class CastLikeCpu(SampleOperator[None]):
 class CastGpu(PixelOperator):
     """Converts a batch with one launch."""
 
+    only_launches = True
+
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         like = self.node.inputs[1:]
         dtype = to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype"))

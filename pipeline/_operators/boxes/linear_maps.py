@@ -106,6 +106,8 @@ def _apply(maps: LinearMaps, sample: int, data: Array, dtype: np.dtype[Any]) -> 
 class LinearMapsGpu(GpuOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     #: Class of the maps.
     maps: ClassVar[type[LinearMaps]]
 

@@ -144,6 +144,8 @@ class ByteMapCpu(SampleOperator[_State]):
 class ByteMapGpu(PixelOperator):
     """One launch per batch, and three more to compute histograms and tables."""
 
+    only_launches = True
+
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout, operation = _layout(pixels.layout, pixels.ndim), _operation(self.node)
         check_samples(pixels.dtype, (UINT8,))

@@ -111,6 +111,8 @@ class LookupTableCpu(SampleOperator[None]):
 class LookupTableGpu(GpuOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._table = _build_table(node)

@@ -175,7 +175,6 @@ class MixedImageDecoder(GpuOperator):
             return [self._lend(decoded)]
         output, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
         strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
-        self.kernels.flush()
         decoded.release()
         return [output]
 

@@ -174,6 +174,8 @@ class EraseCpu(SampleOperator[_Regions]):
 class EraseGpu(GpuOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)

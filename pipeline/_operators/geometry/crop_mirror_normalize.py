@@ -305,6 +305,8 @@ class CropNormalization:
 class CropMirrorNormalizeGpu(PixelOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._cache = _ArgumentCache(node)

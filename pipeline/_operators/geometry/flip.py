@@ -94,6 +94,8 @@ class FlipCpu(SampleOperator[_State]):
 class FlipGpu(PixelOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, FLIP_LAYOUTS)
         pixels = pixels.named(layout)

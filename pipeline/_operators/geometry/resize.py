@@ -277,6 +277,8 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
 class ResizeGpu(PixelOperator):
     """Reads the pixels under the filter; volumes and large filters take one launch per axis."""
 
+    only_launches = True
+
     gathers = True
 
     #: Class that computes sizes and regions.

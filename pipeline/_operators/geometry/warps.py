@@ -152,6 +152,8 @@ class WarpCpu(SampleOperator[Warps]):
 class WarpGpu(PixelOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     gathers = True
 
     @abstractmethod

@@ -260,7 +260,6 @@ def cut_batch(
     if policy in _BORDERS:
         outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
         if outside.any():
-            kernels.flush()
             data = _repeated(stream, data, starts, extents, outside, _BORDERS[policy])  # alive until the launch
             source = samples_of(data)
             starts = np.where(outside[:, None], 0, starts)
@@ -272,7 +271,6 @@ def cut_batch(
         between = np.dtype(np.float32) if target == np.float16 else source.dtype
         buffer, windows = _allocate_scratch(extents, between)
         strided_copy(kernels, stream, source, windows, start=starts, channel_axis=axis, fill=padding)
-        kernels.flush()
         _limit(buffer, target)
         source, starts, padding = windows, np.zeros_like(starts), None
     output, result = allocate(extents, target, layout)

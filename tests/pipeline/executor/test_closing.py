@@ -74,7 +74,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert feed.steps
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
-    executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), last_use={})
+    executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), dead_after={})
     executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):

@@ -17,16 +17,25 @@ from benchmarks.gpu.mps import multi_process_service
 from benchmarks.gpu.plots import plot_all
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.throughput import KINDS, REFERENCE, RIVALS, measure_throughput
+from benchmarks.graphs.graphs import GRAPHS
+from benchmarks.graphs.report import HEAD, line
+from benchmarks.graphs.report import as_json as graph_as_json
+from benchmarks.graphs.session import measure_all
+from benchmarks.graphs.side import Setup as GraphSetup
 from benchmarks.machine import core_count, describe_machine, describe_versions
+from benchmarks.operators.session import has_dali
 from benchmarks.report import as_json, save
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_images
 
-PARTS = ("pixels", "throughput", "timeline", "sizes", "training", "gil", "neighbours", "mps")
+PARTS = ("pixels", "throughput", "graphs", "timeline", "sizes", "training", "gil", "neighbours", "mps")
 ON_REQUEST = ("gil", "neighbours", "mps")
 """Parts that would take too long in a run with the others."""
+
+GRAPH_ROUNDS, GRAPH_SECONDS = 2, 0.3
+"""Measurements of each graph, and their duration: there are many graphs."""
 
 SUFFIX = "-gpu"
 Document = dict[str, Any]
@@ -58,8 +67,8 @@ def run(options: argparse.Namespace) -> bool:
     session = Session(setup, options.rounds, options.seconds, budget, say)
     document = _empty(session, options)
     parts = {
-        "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "sizes": _sizes, "training": _training,
-        "gil": _gil, "neighbours": _neighbours, "mps": _mps,
+        "pixels": _pixels, "throughput": _throughput, "graphs": _graphs, "timeline": _timeline, "sizes": _sizes,
+        "training": _training, "gil": _gil, "neighbours": _neighbours, "mps": _mps,
     }  # fmt: skip
     for name in PARTS:
         if name in options.only and budget.allows(name):
@@ -89,8 +98,8 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
-        description="Check pixels, measure rates, training and sizes, record a timeline; print tables and goals, save "
-        "JSON and plots. Takes less than eight minutes on a GPU.",
+        description="Check pixels, measure rates, graphs, training and sizes, record a timeline; print tables and "
+        "goals, save JSON and plots. Takes less than nine minutes on a GPU.",
     )
     cores = core_count()
     add = made.add_argument
@@ -101,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="length of one measurement (default: %(default)s)")
-    add("--limit", type=float, default=450.0, help="seconds after which no further part starts (default: %(default)s)")
+    add("--limit", type=float, default=530.0, help="seconds after which no further part starts (default: %(default)s)")
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
     add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")
@@ -143,6 +152,21 @@ def _throughput(session: Session, options: argparse.Namespace, document: Documen
         entry["gpu_memory_MiB"] = result.gpu_memory
         entry["reports"] = result.reports
     document.update(measured)
+
+
+def _graphs(session: Session, options: argparse.Namespace, document: Document) -> None:
+    tiny, setup = options.device == "cpu", session.setup
+    graphs, sizes_of_batches = (["small"], [4]) if tiny else (list(GRAPHS), [64])
+    print(HEAD, flush=True)
+    document["graphs"] = []
+    for result in measure_all(
+        graphs,
+        sizes_of_batches,
+        GraphSetup(setup.files, setup.threads, setup.device_id, GRAPH_ROUNDS, GRAPH_SECONDS, has_dali()),
+        session.budget,
+    ):
+        print(line(result), flush=True)
+        document["graphs"].append(graph_as_json(result))
 
 
 def _timeline(session: Session, options: argparse.Namespace, document: Document) -> None:

@@ -70,7 +70,7 @@ def save(options: argparse.Namespace, results: list[Result], budget: Budget, ima
         "versions": describe_versions(),
         "image_bytes_mean": round(image_bytes),
         "prefetch_queue_depth": DEPTH,
-        "graphs": as_json(results),
+        "graphs": [as_json(result) for result in results],
         "left_out": budget.left_out,
         "seconds": round(budget.elapsed, 1),
     }

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 FILES = 256
 #: Smallest and largest width of the images in pixels.
 WIDTHS = (500, 640)
-#: With this quality, the JPEGs have about 110 KB.
+#: With this quality, the JPEGs have about 120 KB.
 QUALITY = 97
 #: Different samples of the inputs in memory, which repeat.
 DISTINCT = 16
@@ -27,7 +27,7 @@ BOXES = 20
 
 
 def write_images(folder: Path, files: int = FILES) -> None:
-    """Write JPEGs of about 110 KB, 500 x 400 to 640 x 480 pixels."""
+    """Write JPEGs of about 120 KB, 500 x 400 to 640 x 480 pixels."""
 
     def write(number: int) -> None:
         width, height = sizes[number]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,8 @@ def line(result: Result) -> str:
     return "\n".join([text, *failures])
 
 
-def as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return all measurements, whose fields ``results/README.md`` explains."""
-    return [_as_json(result) for result in results]
-
-
-def _as_json(result: Result) -> dict[str, Any]:
+def as_json(result: Result) -> dict[str, Any]:
+    """Return the measurements of a graph, whose fields ``results/README.md`` explains."""
     entry: dict[str, Any] = {"graph": result.graph, "batch_size": result.batch_size}
     entry["rounds"] = {
         side: [{key: round(value, 4) for key, value in asdict(one).items()} for one in rounds]

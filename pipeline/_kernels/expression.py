@@ -278,7 +278,7 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = np.empty(len(self), _struct(self.rows.dtype, tuple(kinds.items())))
+        rows = np.zeros(len(self), _struct(self.rows.dtype, tuple(kinds.items())))
         rows["in"] = self.rows
         for field, values in fields.items():
             rows[field] = values

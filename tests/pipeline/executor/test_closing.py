@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class SlowDevice:
     """A fake GPU that holds a batch until the executor's CPU threads are asked to end."""
 
     device_id = 0
+    kernels = SimpleNamespace(queued=lambda stream: nullcontext())
 
     def __init__(self) -> None:
         self.reached = threading.Semaphore(0)

@@ -136,12 +136,12 @@ BEHAVIOUR = (
     ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
     (
         "iterators, `reader_name` with FILL; `dynamic_shape`",
-        "documented: FILL becomes PARTIAL, and `dynamic_shape` must be True; the behaviour is as here",
+        "behave as here, although the documentation says that FILL becomes PARTIAL, and `dynamic_shape` must be True",
         "FILL stays FILL, and shapes may change",
     ),
     (
         "iterators, `reset()` before the first batch of an epoch of one batch",
-        "returns the first epoch twice before its end",
+        "returns the batch of the first epoch twice before `StopIteration`",
         "does nothing",
     ),
     (
@@ -155,7 +155,7 @@ BEHAVIOUR = (
         "the epoch ends, and `reset()` starts the next one",
     ),
     (
-        "iterators, `iter()` within an epoch that only the data ends",
+        "iterators, `iter()` in the middle of an epoch, without `reader_name` and `size`",
         "starts again without a `StopIteration`",
         "continues the epoch",
     ),

@@ -28,7 +28,7 @@ NAMES = FOLDER / "dali_operators.json"
 #: The results of the parity tests: by device and operator, the largest difference by dtype.
 FOUND = FOLDER / "parity.json"
 
-HEAD = """# Operators beside NVIDIA DALI's
+HEAD = """# Comparison with NVIDIA DALI's operators
 
 This table lists every operator of `nvidia.dali.fn` {version} and its state here. {there} of {count} are implemented;
 these counts include old names. `make operators` writes this page. [The reference](reference/operators.md) has the

@@ -58,7 +58,7 @@ def main() -> int:
             _remove_traces(start)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
-    if not _serve(host, control):  # the parent can't remove them; don't wait for the executor, which may never end
+    if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)
     # Only the executor still runs. It must not keep the process alive forever.
     watchdog = threading.Timer(_PATIENCE, os._exit, (1,))

@@ -157,7 +157,7 @@ def rates(readers: dict[str, Reader], sequences: list[int]) -> dict[str, float]:
 
 
 def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
-    made = {"PyAV by hand, 1 thread": by_hand(path)}
+    made = {"a loop around PyAV, 1 thread": by_hand(path)}
     if importlib.util.find_spec("torchcodec") is not None:
         made["torchcodec, 1 thread"] = torchcodec(path)
     made["pipeline._video, 1 thread"] = primitive(path)

@@ -44,8 +44,8 @@ arguments.
 FOOT = """
 ## Arguments
 
-All arguments that DALI documents are implemented. They have the same defaults and accept the same values, also one
-value per sample or per frame. These are the exceptions:
+All arguments that DALI documents are implemented. They have the same defaults and accept the same values, including
+one value per sample or per frame. These are the exceptions:
 
 | argument | operators | in DALI | here |
 | --- | --- | --- | --- |

@@ -128,7 +128,7 @@ def _empty(session: Session, options: argparse.Namespace) -> Document:
 def _pixels(session: Session, options: argparse.Namespace, document: Document) -> None:
     tiny = options.device == "cpu"
     checks = pixels.check_pixels(session, pixels.TINY if tiny else pixels.VARIANTS)
-    print(f"Pixels beside the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
+    print(f"Pixels compared with the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
     print("\n".join(map(str, checks)) + "\n", flush=True)
     document["pixels"] = pixels.as_json(checks)
 

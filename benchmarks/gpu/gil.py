@@ -40,7 +40,7 @@ class Lost:
         loader: Name of the rival.
         batch_size: Samples per batch.
         pace: Samples per second that arrived.
-        share: Fraction of its count alone that the loop loses beside the loader.
+        share: Fraction of its count that the loop loses because of the loader.
         milliseconds: The same per batch.
         taking: Milliseconds per batch in which the loop takes the batch.
         waiting: Milliseconds per batch in which the loop is ready to count but doesn't run: other threads hold the GIL

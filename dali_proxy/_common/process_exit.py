@@ -15,7 +15,7 @@ __all__ = ["dead_worker", "describe_exit", "hanging_worker"]
 
 _HINTS = {
     signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
-    signal.SIGBUS: "; perhaps shared memory is full: torch's workers use /dev/shm for tensors",
+    signal.SIGBUS: "; shared memory may be full: torch's workers use /dev/shm for tensors",
 }
 _PATIENCE = 0.5  # seconds to wait for the exit status of a process whose sockets have closed
 

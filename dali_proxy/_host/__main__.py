@@ -29,7 +29,7 @@ _PATIENCE = 8.0  # seconds that running batches may take when the host stops
 def main() -> int:
     """Run the host that the parent describes, until the parent sends `Stop` or ends."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.stderr.write("DALIServer starts dali_proxy._host; don't run it by hand\n")
+        sys.stderr.write("DALIServer starts dali_proxy._host; don't run it directly\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()

@@ -40,7 +40,8 @@ class DALIGenericIterator(BaseIterator):
         fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.
         dynamic_shape: accepted for compatibility; shapes may always change from batch to batch.
         last_batch_padded: whether the pipeline fills the last batch with its last sample and begins the next epoch
-            with a new batch; otherwise it reads on into the next epoch. This describes the pipeline.
+            with a new batch; otherwise the last batch continues with samples of the next epoch. This describes the
+            pipeline.
         last_batch_policy: treatment of the last batch if the samples don't fill it.
         prepare_first_batch: whether the constructor runs the first batch.
 

@@ -90,7 +90,7 @@ class LoaderState:
         """Create a state from a dict that `as_dict` returned, possibly in another process.
 
         Raises:
-            ArgumentMismatchError: the dict isn't a state, or has another version.
+            ArgumentMismatchError: the dict isn't a state, or has a different version.
         """
         names = {each.name for each in fields(cls)}
         if not isinstance(state, Mapping) or set(state) != names:

@@ -264,7 +264,7 @@ class TensorListCPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         return TensorCPU(self._reshaped(np, shape))
 

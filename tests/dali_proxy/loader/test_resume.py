@@ -479,7 +479,10 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
             loader.load_state_dict(wrong)  # type: ignore[arg-type]
     for other, message in (
         (make(noise, batch_size=5), "batch_size"),
-        (DataLoader(noise, IndexDataset(7, noise.proxy), BATCH), "dataset length 7, but this loader has dataset length 22"),
+        (
+            DataLoader(noise, IndexDataset(7, noise.proxy), BATCH),
+            "dataset length 7, but this loader has dataset length 22",
+        ),
         (stream(noise, PlainStream, 0), "kind"),
         (make(noise, shuffle=True, generator=generator()), "generator"),
         (make(noise, sampler=SamplerWithState(SAMPLES)), "sampler"),

@@ -175,7 +175,7 @@ def main() -> None:
         for name, (codec, container, options) in CODECS.items():
             path = Path(folder) / f"{name}.{container}"
             write_clip(path, codec, options)
-            print(f"\n| {name}, frames a CPU second | in order | at random |\n| --- | --- | --- |")
+            print(f"\n| {name}, frames per CPU second | in order | at random |\n| --- | --- | --- |")
             ordered = rates(readers_of(path, name, False), in_order)
             shuffled = rates(readers_of(path, name, True), mixed)
             for label in ordered:

@@ -84,7 +84,8 @@ DIFFERENCES = {
     "channels.",
     "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
-    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an error.",
+    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "
+    "error.",
     "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent.",
     "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
     "`fill_value` is clamped; DALI's wraps around.",

@@ -1,4 +1,4 @@
-"""Writes docs/operators-speed.md: the speed of every operator beside NVIDIA DALI's, from the last measurements.
+"""Writes docs/operators-speed.md: every operator's speed compared with NVIDIA DALI's, from the latest measurements.
 
     python -m docs.operators_speed
 

@@ -1,4 +1,4 @@
-"""Train with batches that stay on the GPU, beside processes that only count.
+"""Train with batches that stay on the GPU, while other processes only count.
 
 These processes share only the machine's cores, caches and clocks with the training. A loader that uses as many cores
 can't slow down training less than they do: where its own Python code limits the speed, that may be a lot.
@@ -71,7 +71,7 @@ def measure_neighbours(session: Session, network: str = "resnet50") -> Iterator[
 
 
 def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) -> Beside:
-    """Train alone and beside counting processes, in turn."""
+    """Train alone and while other processes count, in turn."""
     trainer = trainer_of(setup.device, network)
     batches = itertools.cycle([torch.randn(setup.batch_size, 3, 224, 224, device=setup.device) for _ in range(2)])
     trainer.rate(batches, seconds / 2, warm_up=8)

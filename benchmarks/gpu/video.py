@@ -277,10 +277,10 @@ def main() -> int:
     comparison.run()
     print(comparison.table())
     if comparison.budget.left_out:
-        print(f"Left out, as {options.limit:.0f} s were over: " + "; ".join(comparison.budget.left_out))
+        print(f"Skipped, because {options.limit:.0f} s were over: " + "; ".join(comparison.budget.left_out))
     print(f"Saved {comparison.save().name} after {comparison.budget.elapsed:.0f} s.")
     if not comparison.right:
-        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+        print("PIXELS ARE WRONG, so the timings are meaningless.")
     return 0 if comparison.right else 1
 
 
@@ -288,8 +288,8 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.gpu.video", description=__doc__.partition("\n")[0])
     add = made.add_argument
-    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
-    add("--rivals", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="who takes part (default: all)")
+    add("--device", default="cuda:0", help="cuda:0, or cpu to try the program without a GPU (default: %(default)s)")
+    add("--rivals", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="rivals to measure (default: all)")
     add("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS), help="(default: all)")
     add("--threads", nargs="+", type=int, default=[8, 1, 16, 4], help="in this order (default: %(default)s)")
     add("--seconds", type=float, default=0.6, help="length of one measurement (default: %(default)s)")

@@ -36,7 +36,7 @@ class DALIRaggedIterator(DALIGenericIterator):
         prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        FrameworkArgumentError: see `DALIGenericIterator`; also if `output_types` doesn't fit `output_map`.
+        FrameworkArgumentError: see `DALIGenericIterator`; and if `output_types` doesn't fit `output_map`.
 
     Example:
         >>> import numpy as np

@@ -66,13 +66,13 @@ DIFFERENCES = {
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are accepted. The minimum of infinities and NaN, or of an empty set, is "
     "infinity; DALI returns the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond "
     "it.",
-    "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with another number "
-    "of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
+    "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with a different "
+    "number of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
     "resize": "With INTERP_NN and a region, a position exactly between two pixels may select the other one (in 1 of "
-    "100 regions with integer coordinates). A region beyond the image repeats its edge; DALI reads memory outside of "
-    "it. If only one axis uses the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN differs by up to 0.04 of "
-    "the range if a tap lies exactly at the filter's end, which DALI includes or not, depending on rounding. "
-    "`save_attrs=False` is accepted.",
+    "100 regions with integer coordinates). For a region beyond the image, the edge pixels are repeated; DALI reads "
+    "memory outside of it. If only one axis uses the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN "
+    "differs by up to 0.04 of the range if a tap lies exactly at the filter's end, which DALI includes or not, "
+    "depending on rounding. `save_attrs=False` is accepted.",
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't an integer is rounded.",

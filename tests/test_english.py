@@ -48,7 +48,7 @@ PATTERNS = {
     r"\bserves? on\b": "continue",
     r"\bdearest\b": "most expensive",
     r"\bleft half-?way\b": "stopped early",
-    r"\bmost (?:bytes|samples|batches|descriptors|files|memory) (?:of|that|in|per)\b": "maximum number of, largest size",
+    r"\bmost (?:bytes|samples|batches|descriptors|files|memory) (?:of|that|in|per)\b": "maximum number of",
     r"\bwait(?:s|ed|ing)? for room\b": "free space",
     r"\bin another order\b": "in a different order",
     r"\balso (?:if|when|after)\b": "even if",

@@ -155,7 +155,7 @@ class DALIClassificationIterator(DALIGenericIterator):
 
 def _check_output_map(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise FrameworkArgumentError(f"output_map is a list of names, not {names!r}")
+        raise FrameworkArgumentError(f"output_map must be a list of names, not {names!r}")
     if len(set(names)) < len(names) or not names:
         raise FrameworkArgumentError(
             f"output_map names should be distinct, and there must be at least one: {list(names)}"

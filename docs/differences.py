@@ -143,7 +143,7 @@ BEHAVIOUR = (
     ),
     (
         "iterators, `reset()` before the first batch of an epoch of one batch",
-        "returns the batch of the first epoch twice before `StopIteration`",
+        "the first epoch then has two batches",
         "does nothing",
     ),
     (

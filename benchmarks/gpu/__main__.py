@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> bool:
     for name, text in session.failures.items():
         print(f"failed: {name}: {text.strip().splitlines()[-1]}")
     if budget.left_out:
-        print(f"Left out, as {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
+        print(f"Skipped, because {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
     path = _save(session, options, document)
     print(f"Saved {path.name} after {budget.elapsed:.0f} s.")
     with session.guarded("the images"):
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> bool:
             print(timeline.plot_timeline(document["timeline"], document, drawn))
     right = all(check["good"] for check in document.get("pixels", {}).get("checks", []))
     if not right:
-        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+        print("PIXELS ARE WRONG, so the timings are meaningless.")
     return right
 
 
@@ -114,8 +114,8 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
     add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")
-    add("--files", type=int, default=4096, help="how many JPEGs to make (default: %(default)s)")
-    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
+    add("--files", type=int, default=4096, help="number of JPEGs to create (default: %(default)s)")
+    add("--device", default="cuda:0", help="cuda:0, or cpu to try the program without a GPU (default: %(default)s)")
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
@@ -137,7 +137,7 @@ def _empty(session: Session, options: argparse.Namespace) -> Document:
 def _pixels(session: Session, options: argparse.Namespace, document: Document) -> None:
     tiny = options.device == "cpu"
     checks = pixels.check_pixels(session, pixels.TINY if tiny else pixels.VARIANTS)
-    print(f"Pixels beside the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
+    print(f"Pixels compared with the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
     print("\n".join(map(str, checks)) + "\n", flush=True)
     document["pixels"] = pixels.as_json(checks)
 
@@ -192,7 +192,7 @@ def _gil(session: Session, options: argparse.Namespace, document: Document) -> N
 
 
 def _neighbours(session: Session, options: argparse.Namespace, document: Document) -> None:
-    print("Training beside processes that only count", flush=True)
+    print("Training while other processes only count", flush=True)
     found = []
     for beside in neighbours.measure_neighbours(session, options.network):
         print(beside, flush=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
-_LONGEST_TABLES = MAX_BODY // 2  # bytes of the tables of a result; the rest of the message needs room, too
+_LONGEST_TABLES = MAX_BODY // 2  # maximum size of a result's tables, in bytes; the rest of the message needs space, too
 
 #: Names of dtypes: `dtype.name` is slow.
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}

@@ -160,13 +160,13 @@ class PlannedBatch:
             block[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
 
     def add_batch(self, batch: TensorListCPU, target: Target) -> int:
-        """Reserve room in the block for a batch, with the memory layout of `target`. Return its offset."""
+        """Reserve space in the block for a batch, with the memory layout of `target`. Return its offset."""
         offset = self._room(target.nbytes)
         self._batches.append((batch, target.table.pointers + offset))
         return offset
 
     def add_tables(self, tables: Sequence[Array]) -> tuple[int, ...]:
-        """Reserve room in the block for the tables of a launch. Return their offsets.
+        """Reserve space in the block for the tables of a launch. Return their offsets.
 
         The data that launches read ends after the last of these tables.
         """

@@ -250,7 +250,7 @@ class Executor:
     def _check(self, request: BatchRequest) -> None:
         if not 0 < request.batch_size <= self.config.max_batch_size:
             raise InputError(
-                f"the batch has {request.batch_size} samples, but the pipeline was made for 1 to "
+                f"the batch has {request.batch_size} samples, but the pipeline accepts 1 to "
                 f"{self.config.max_batch_size} (batch_size)"
             )
         for node in self.graph.inputs:

@@ -100,7 +100,7 @@ def resize(
         out = np.empty((*size, *image.shape[2:]), target)
     result = out if image.ndim == 3 else out.reshape(*size, -1)
     if simple:
-        # OpenCV writes packed pixels only. A result with one channel is packed, even if it was made as planes.
+        # OpenCV writes only packed pixels. A result with one channel is packed, even if it was made as planes.
         packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)
         resized = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
         if not packed:

@@ -264,7 +264,7 @@ class TensorListCPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         return TensorCPU(self._reshaped(np, shape))
 
@@ -364,7 +364,7 @@ def position_of(index: Any, batch: Any) -> int:
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
         raise SampleIndexError(
-            f"{type(batch).__name__} index out of range: sample {position} doesn't exist: the batch has {len(batch)}"
+            f"{type(batch).__name__} index {position} is out of range for a batch of {len(batch)} samples"
         )
     return position % len(batch)
 

@@ -38,7 +38,7 @@ CAST_LIKE = register(
         doc="Converts samples to the dtype of other samples, like `cast`.",
         inputs=(
             Input("data", "Samples of any shape."),
-            Input("like", "Samples with the wanted dtype.", any_device=True),
+            Input("like", "Samples whose dtype the output gets.", any_device=True),
         ),
         devices=("cpu", "gpu"),
     )

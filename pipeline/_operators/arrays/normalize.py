@@ -177,7 +177,7 @@ class _Settings:
 
 @implements(NORMALIZE, "cpu")
 class NormalizeCpu(BatchOperator):
-    """Computes sample by sample on all threads, in a round each for means, deviations and results."""
+    """Computes sample by sample on all threads, in one round each for means, deviations and results."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

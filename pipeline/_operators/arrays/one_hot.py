@@ -33,7 +33,7 @@ ONE_HOT = register(
         doc="""Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
 
 If all samples of a batch have a single element and `axis` isn't set, they are treated as scalars.""",
-        inputs=(Input("data", "Class numbers of any shape; fractions are cut off."),),
+        inputs=(Input("data", "Class numbers of any shape; fractions are truncated."),),
         arguments=(
             Argument("num_classes", Kind.INT, "Number of classes, the extent of the new axis.", 0),
             Argument("axis", Kind.INT, "Index of the new axis; by default it is the last one.", -1),

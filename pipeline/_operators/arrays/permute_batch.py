@@ -1,4 +1,4 @@
-"""`permute_batch` and `batch_permutation`: samples in another order, and random orders."""
+"""`permute_batch` and `batch_permutation`: samples in a different order, and random orders."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class CropWindows:
         layout: layout of the samples; contains H and W.
 
     Raises:
-        ArgumentValueError: Arguments exclude each other, or a position isn't between 0 and 1.
+        ArgumentValueError: Arguments are mutually exclusive, or a position isn't between 0 and 1.
     """
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str) -> None:

@@ -211,7 +211,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         """Return the normalisation of whole HWC images with `channels` channels to float32 planes.
 
         Returns:
-            None if the arguments ask for anything else than that.
+            None if the arguments require anything else.
 
         Raises:
             PipelineError: Arguments are invalid.

@@ -205,7 +205,7 @@ class ResizeCpu(SampleOperator[_State]):
         """Return sizes and regions to resize uint8 images of (N, 2) extents to one size with the linear filter.
 
         Returns:
-            None if the arguments ask for anything else than uint8 images of one size with the linear filter.
+            None if the arguments require anything else.
 
         Raises:
             PipelineError: Arguments are invalid.

@@ -89,7 +89,7 @@ def check_fill_values(values: Sequence[float], channels: int) -> tuple[float, ..
     """Return the fill values: one for all channels, or one per channel.
 
     Raises:
-        ArgumentValueError: There is another number of values.
+        ArgumentValueError: There is a different number of values.
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(

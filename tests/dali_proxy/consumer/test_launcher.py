@@ -76,7 +76,7 @@ def job(device: str) -> Any:
 
 
 class Numbered(torch.utils.data.Dataset[Any]):
-    """Noise of different sizes. The sample `odd` has another number of channels, the sample `low` has few rows."""
+    """Noise of different sizes. The sample `odd` has a different number of channels, the sample `low` has few rows."""
 
     def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
         self.transform, self.odd, self.low = transform, odd, low

@@ -23,14 +23,14 @@ EXAMPLES = ROOT / "examples"
 
 # Less than each does by default, and enough to see that it learns: the arguments, and what its score must reach.
 RUNS: dict[str, tuple[str, float]] = {
-    "imagenet": ("--epochs 3 --batch-size 16", 0.3),
-    "segmentation": ("--epochs 3 --image-size 64", 0.05),
-    "detection": ("--epochs 4 --image-size 64", 0.15),
+    "imagenet": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
+    "segmentation": ("--epochs 2 --image-size 64", 0.05),
+    "detection": ("--epochs 3 --image-size 64", 0.15),
     "resume": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
-    "huggingface": ("--epochs 2", 0.3),
-    "webdataset_shards": ("--epochs 3", 0.3),
-    "lightning_trainer": ("--epochs 2", 0.3),
+    "huggingface": ("--epochs 2 --image-size 64", 0.3),
+    "webdataset_shards": ("--epochs 2 --image-size 64", 0.3),
+    "lightning_trainer": ("--epochs 2 --image-size 64", 0.3),
 }
 # They take 5 to 15 seconds each, six times as long where others have the machine, and some tests run three.
 pytestmark = pytest.mark.timeout(300)

@@ -33,7 +33,7 @@ from dali_proxy._transport.protocol import (
     Welcome,
 )
 from dali_proxy._transport.publisher import ResultPublisher
-from pipeline import Pipeline
+from pipeline._definition import Pipeline
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.errors import IPCError, ProtocolError

@@ -23,8 +23,8 @@ from dali_proxy._transport.origin import pack_keys
 from dali_proxy._transport.protocol import CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline import Pipeline
 from pipeline._bulk.gather import gathered
+from pipeline._definition import Pipeline
 from pipeline._external_source.data import check_batch, declares_data
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList

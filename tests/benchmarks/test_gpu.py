@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks import gpu_memory
+from benchmarks import child, gpu_memory
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu import __main__ as command_line
 from benchmarks.gpu import gil, goals, neighbours, pixels, plots, sizes, timeline, training
@@ -247,7 +247,8 @@ def errors_into(path: Path) -> Iterator[None]:
         os.close(before)
 
 
-def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path) -> None:
+def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "START_METHOD", "spawn")  # children of a fork server don't inherit the redirection
     errors = tmp_path / "errors"
     with errors_into(errors), Caller("sleeper", fail_or_sleep, 1, grace=60) as caller:
         caller.begin(-1)

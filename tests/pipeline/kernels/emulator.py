@@ -21,7 +21,8 @@ import numpy as np
 from pipeline._kernels.compiler import read_source
 from pipeline._kernels.launch import THREADS, Launch
 
-_FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+# A build with the <math.h> of C takes less than half as long as one with the templates of C++.
+_FLAGS = ("-std=c++17", "-nostdinc++", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 _PRELUDE = """
@@ -31,6 +32,8 @@ _PRELUDE = """
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 #include <math.h>
+inline float fma(float a, float b, float c) { return fmaf(a, b, c); }  // as in CUDA
+inline float sqrt(float value) { return sqrtf(value); }
 struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
 struct float16;

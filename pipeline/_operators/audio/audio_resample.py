@@ -16,7 +16,7 @@ from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
-from pipeline._operator_api.output_specs import describe
+from pipeline._operator_api.output_specs import describe, unknown_extents
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
@@ -96,7 +96,7 @@ class AudioResample(SampleOperator[_Sizes]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Sizes, Sequence[OutputSpec]]:
         dtype = self._dtype(inputs[0].dtype)
-        return self._sizes(batch), [describe(inputs[0].layout, None, dtype)]
+        return self._sizes(batch), [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), dtype)]
 
     def run(self, state: _Sizes, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs

@@ -166,7 +166,7 @@ class TensorResizeCpu(SampleOperator[Any]):
         if data.dtype is not None:
             dtype = check_resize_dtype(dtype, data.dtype)
         sizes = _Sizes(batch.arguments(self.node), axes)
-        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, None, dtype)]
+        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, (None,) * ndim, dtype)]
 
     def _axes(self, layout: str, ndim: int) -> list[int]:
         names = self.node.argument("axis_names")

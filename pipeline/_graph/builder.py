@@ -153,10 +153,11 @@ class GraphBuilder:
         if name in self.unused_inputs:
             at = self.unused_inputs[name]
             return UnknownInputError(
-                f"the input {name!r} is declared, but no output depends on it, so it can't be fed\n  at {at}"
+                f"Could not find an input operator with name {name!r} that an output depends on: the input is declared, "
+                f"but can't be fed\n  at {at}"
             )
         known = ", ".join(map(repr, graph.fed_inputs)) or "none"
-        return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
+        return UnknownInputError(f"Could not find an input operator with name {name!r}; the inputs are: {known}")
 
     def summary(self, moved: Graph | None = None) -> str:
         """Return the name, the inputs and the outputs in one line, as far as they are known.
@@ -180,12 +181,13 @@ class GraphBuilder:
 def _output(number: int, value: Any) -> DataNode:
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
         raise ArgumentTypeError(
-            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`: it is a "
-            f"{type(value).__name__}; return each node as an output (*nodes)"
+            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`. Missing list/tuple "
+            f"expansion (*) is the likely cause: it is a {type(value).__name__}"
         )
     if not is_constant(value) and not isinstance(value, DataNode) and not hasattr(type(value), "why_no_node"):
         raise ArgumentTypeError(
-            f"Illegal output type. The output {number} is a `{type(value)}`, but must be a `DataNode` or a constant"
+            f"Illegal output type. The output {number} is a `{type(value)}`. Allowed types are ``DataNode`` and types "
+            "convertible to `types.Constant` (numerical constants, 1D lists/tuple of numbers and ND arrays)."
         )
     return as_node(value, f"output {number}")
 

@@ -134,7 +134,10 @@ class DataNode(Expression):
         return self.property("source_info", device=device)
 
     def _combine(self, operation: str, *operands: Any) -> DataNode:
-        return combine(operation, operands)
+        first, *others = operands
+        if isinstance(first, np.generic):  # on the left, as in DALI, it has the type of a Python number
+            first = first.item()
+        return combine(operation, (first, *others))
 
     def _index(self, key: Any) -> DataNode:
         entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))

@@ -163,14 +163,6 @@ def test_arguments_of_the_graph_function_shadow_those_of_the_pipeline() -> None:
     pipe.close()
 
 
-def test_variadic_keywords_are_not_allowed() -> None:
-    with pytest.raises(TypeError, match=r"takes \*\*kwargs"):
-
-        @pipeline_def
-        def graph(**kwargs: Any) -> Any:
-            return fn.external_source(**kwargs)
-
-
 # Current pipelines, sinks and pruning
 
 

@@ -40,11 +40,12 @@ def test_arguments_of_the_call_override_those_of_the_decorator() -> None:
 
 
 def test_graph_function_may_not_take_variadic_keywords() -> None:
-    with pytest.raises(errors.ArgumentTypeError, match=r"\*\*kwargs"):
+    @pipeline_def
+    def graph(**kwargs: Any) -> None:
+        return None
 
-        @pipeline_def
-        def graph(**kwargs: Any) -> None:
-            return None
+    with pytest.raises(errors.ArgumentTypeError, match=r"Using variadic keyword argument `\*\*kwargs`"):
+        graph(batch_size=1)
 
 
 def test_graph_function_that_returns_nothing_is_refused() -> None:

@@ -37,6 +37,7 @@ class GraphBuilder:
         self.graph = graph
         self.owner = owner
         self._outputs: tuple[DataNode, ...] | None = None
+        self._fault: GraphError | None = None  # of the outputs; reported when the graph is built, as in DALI
         self._preserved: list[OperatorCall] = []
         self._declared: list[OperatorCall] = []  # inputs
         self.title = ""
@@ -74,21 +75,22 @@ class GraphBuilder:
         several = isinstance(returned, tuple) or (
             isinstance(returned, list) and any(isinstance(item, DataNode) for item in returned)
         )
-        try:
-            self.set_outputs(*(returned if several else (returned,)))
-        except GraphError as error:
-            raise type(error)(f"{_display(function)}: {error}") from error.__cause__
+        self.set_outputs(*(returned if several else (returned,)))
+        if self._fault is not None:
+            raise type(self._fault)(f"{_display(function)}: {self._fault}") from self._fault.__cause__
         self.title = getattr(function, "__qualname__", "")
 
     def set_outputs(self, *outputs: Any) -> None:
-        """Set the outputs: data nodes or constants."""
+        """Set the outputs: data nodes or constants. Others are an error of `freeze`."""
         self._refuse_frozen("set_outputs()")
         if not outputs:
             raise NoOutputsError("set_outputs() needs at least one output")
+        self._outputs, self._fault = (), None
         try:
             self._outputs = tuple(_output(number, output) for number, output in enumerate(outputs))
         except GraphError as error:
-            raise type(error)(f"{error}\n  at {SourceLocation.from_caller()}") from error.__cause__
+            self._fault = type(error)(f"{error}\n  at {SourceLocation.from_caller()}")
+            self._fault.__cause__ = error.__cause__
 
     def add_sink(self, node: DataNode) -> None:
         """Keep the operator of a node in the graph, even if no output needs it."""
@@ -121,6 +123,8 @@ class GraphBuilder:
     def freeze(self) -> Graph:
         """Return the graph. It can't be changed any more."""
         if self.graph is None:
+            if self._fault is not None:
+                raise self._fault
             assert self._outputs is not None
             calls = calls_behind(self._outputs, self._preserved)
             check_pipelines(calls, self)

@@ -89,8 +89,7 @@ class _Frames(Batch):
             counts = np.where(counts == 1, lengths, counts)
         self.begins = np.concatenate([[0], np.cumsum(counts)])
         self.size = int(self.begins[-1])
-        ones = {name: np.ones_like(counts) for name in values}
-        expanded = {name: _expanded(value, name in names, counts, (ones | rows)[name]) for name, value in values.items()}
+        expanded = {name: _expanded(value, counts, rows.get(name)) for name, value in values.items()}
         self._arguments = Arguments(node, expanded, self.size)
         self._sequences = sequences
 
@@ -122,20 +121,21 @@ class _Frames(Batch):
             raise ArgumentValueError(f"there are arguments for {wanted} frames, but the sequence has {count}")
 
 
-def _expanded(value: TensorList, sequence: bool, counts: Array, rows: Array) -> TensorListCPU:
+def _expanded(value: TensorList, counts: Array, rows: Array | None) -> TensorListCPU:
     """Return the values of an argument for each frame.
 
     Args:
         value: the values: one for each sample, or a sequence of them.
-        sequence: whether they are sequences.
         counts: numbers of frames of the samples.
-        rows: numbers of values of the samples; one value is repeated.
+        rows: numbers of values in the sequences; one value is repeated. None if there are no sequences.
     """
     assert isinstance(value, TensorListCPU)
     samples = [np.asarray(sample) for sample in value.samples]
-    frames = [list(sample) if sequence else [sample] for sample in samples]
-    repeats = np.where(rows == counts, 1, counts).tolist()
-    return TensorListCPU([np.asarray(row) for each, repeat in zip(frames, repeats, strict=True) for row in each * repeat])
+    frames = [[sample] if rows is None else list(sample) for sample in samples]
+    repeats = counts if rows is None else np.where(rows == counts, 1, counts)
+    return TensorListCPU(
+        [np.asarray(row) for each, repeat in zip(frames, repeats.tolist(), strict=True) for row in each * repeat]
+    )
 
 
 def _without_frames(layout: str) -> str:

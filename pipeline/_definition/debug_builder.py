@@ -194,7 +194,8 @@ class DebugBuilder(GraphBuilder):
             self._size = size
         elif size != self._size:
             raise GraphError(
-                f"Batch size must be uniform across an iteration. {what}: {size}. Expected: {self._size}\n  at {SourceLocation.from_caller()}"
+                f"Batch size must be uniform across an iteration. {what}: {size}. Expected: {self._size}\n"
+                f"  at {SourceLocation.from_caller()}"
             )
 
     def _constant(self, call: OperatorCall) -> TensorList:
@@ -266,7 +267,7 @@ class _ReadSource:
             self._key = key
             if len({len(batch) for batch in self._batches}) > 1:
                 sizes = ", ".join(str(len(batch)) for batch in self._batches)
-                raise InputError(f"External source must return outputs with consistent batch size. The sizes are {sizes}")
+                raise InputError(f"External source must return outputs with consistent batch size. Got: {sizes}")
         return self._batches
 
 

@@ -41,8 +41,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         A function that takes the arguments of `fn` and those of `Pipeline`.
 
     Raises:
-        ArgumentTypeError: `Pipeline` has no such argument. A call of the decorated function also raises it if `fn` takes
-            ``**kwargs``, or if neither `fn` nor `Pipeline` has an argument.
+        ArgumentTypeError: `Pipeline` has no such argument. A call of the decorated function also raises it if `fn`
+            takes ``**kwargs``, or if neither `fn` nor `Pipeline` has an argument.
 
     Example:
         >>> from pipeline import fn, pipeline_def

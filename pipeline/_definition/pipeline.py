@@ -41,7 +41,7 @@ class Pipeline(PipelineProperties):
     Args:
         batch_size: largest batch; batches may be smaller.
         num_threads: threads of the CPU stage.
-        device_id: the GPU. None, for operators that need a GPU, is the current device of CUDA when the pipeline is built.
+        device_id: the GPU. None, if an operator needs a GPU, is the current device of CUDA when the pipeline is built.
         seed: seed of the random numbers; -1 draws one.
         exec_pipelined: whether batches overlap: the next ones start before the first one is done.
         prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets the stages apart.
@@ -56,8 +56,8 @@ class Pipeline(PipelineProperties):
         py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
         py_start_method: start method of these processes, "fork" or "spawn".
         py_callback_pickler: for start method "spawn", an object with functions `dumps` and `loads`, such as the module
-            `dill`, or a tuple of it, a dict of keyword arguments of `dumps`, and one of `loads`. It sends the sources to
-            the processes. By default, functions that the processes can't import are sent with their code.
+            `dill`, or a tuple of it, a dict of keyword arguments of `dumps`, and one of `loads`. It sends the sources
+            to the processes. By default, functions that the processes can't import are sent with their code.
         exec_dynamic: accepted; GPU results may always return to the CPU.
         experimental_exec_dynamic: deprecated name of `exec_dynamic`.
         enable_checkpointing: whether `checkpoint` may be called.

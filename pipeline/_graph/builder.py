@@ -157,8 +157,8 @@ class GraphBuilder:
         if name in self.unused_inputs:
             at = self.unused_inputs[name]
             return UnknownInputError(
-                f"Could not find an input operator with name {name!r} that an output depends on: the input is declared, "
-                f"but can't be fed\n  at {at}"
+                f"Could not find an input operator with name {name!r} that an output depends on. The input is declared "
+                f"at {at}"
             )
         known = ", ".join(map(repr, graph.fed_inputs)) or "none"
         return UnknownInputError(f"Could not find an input operator with name {name!r}; the inputs are: {known}")

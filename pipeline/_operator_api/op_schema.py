@@ -249,4 +249,3 @@ class OpSchema:
         if argument is None:
             raise UnknownArgumentError(f'Argument "{name}" is not defined for operator "{self.Name()}".')
         return argument
-

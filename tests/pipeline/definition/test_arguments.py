@@ -83,7 +83,8 @@ def test_properties_equal_dali() -> None:
     arguments_of_both = {name: value for name, value in GIVEN.items() if name not in apart}
     for arguments in (arguments_of_both, {"batch_size": 3, "num_threads": 2, "device_id": None}):
         ours, dali = Pipeline(**arguments), DaliPipeline(**arguments)
-        for name in (*arguments_of_both, "exec_dynamic", "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
+        others = ("exec_dynamic", "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated")
+        for name in (*arguments_of_both, *others):
             assert getattr(ours, name) == getattr(dali, name), name
 
 

@@ -401,12 +401,10 @@ def outer(swap: bool) -> Any:
 
 LAMBDAS: dict[str, tuple[Any, list[bool]]] = {
     "not": (lambda x: not x, [False, True, True, True]),
-    "and": (lambda x: x and not x, [False, False, False, False]),
-    "or": (lambda x: x or not x, [True, True, True, True]),
+    "and": (lambda x: x and x == 1, [True, False, False, False]),
+    "or": (lambda x: x or x == 0, [True, True, True, True]),
     "several lines": (
-        lambda x, *, missing=False: (
-            missing if x else True  # fmt: skip
-        ),
+        lambda x, *, missing=False: missing if x else True,
         [False, True, True, True],
     ),
     "closure": (outer(True), [False, True, True, True]),

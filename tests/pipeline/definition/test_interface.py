@@ -249,7 +249,7 @@ def test_graph_that_could_not_be_built_can_be_tried_again() -> None:
     with Pipeline(batch_size=2, num_threads=1, device_id=99) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
     for _ in range(2):
-        with pytest.raises(errors.DeviceError, match="needs a GPU|device_id=99 is invalid"):
+        with pytest.raises(errors.DeviceError, match=r"needs a GPU|device_id=99 is invalid"):
             pipe.build()
     pipe.close()
 

@@ -207,7 +207,7 @@ def test_bad_arguments_are_refused_when_the_pipeline_is_created(arguments: Any, 
 def test_gpu_operator_needs_a_device() -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=99) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
-    with pytest.raises(errors.DeviceError, match="needs a GPU|device_id=99 is invalid"):
+    with pytest.raises(errors.DeviceError, match=r"needs a GPU|device_id=99 is invalid"):
         pipe.build()
 
 

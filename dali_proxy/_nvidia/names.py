@@ -77,6 +77,8 @@ _PLACEHOLDERS = {
 _PYTORCH = _from("pipeline", "Pipeline") | _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListGPU")
 _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
+_NUMBA = "dali_proxy._nvidia.numba_function"
+
 _FORMATS = _from("pipeline.tensors.formatting", "format_batch", "format_tensor")
 
 _OLD_TYPES: dict[str, Any] = {
@@ -143,6 +145,10 @@ _TABLE = {
     "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
+    "plugin.numba": Stand(names=_from(_NUMBA, "NumbaFunction")),
+    "plugin.numba.experimental": Stand(names=_from(_NUMBA, "NumbaFunction")),
+    "plugin.numba.fn": Stand(names=_from(_NUMBA, "numba_function")),
+    "plugin.numba.fn.experimental": Stand(names=_from(_NUMBA, "numba_function")),
     "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH, **_PYTORCH}),
     "plugin.pytorch.fn": Stand("dali_proxy.fn"),
     "plugin.pytorch.experimental": Stand(),

@@ -106,6 +106,7 @@ class _StandIn(ModuleType):
 
     def __init__(self, name: str, stand: Stand) -> None:
         super().__init__(name)
+        self.__file__ = __file__
         self._stand = stand
 
     def __getattr__(self, name: str) -> Any:

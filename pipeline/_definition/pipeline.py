@@ -17,6 +17,7 @@ from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.current import current_builder, pop_builder, push_builder
 from pipeline._graph.drawing import Drawing, draw
+from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.waiting import check_stream, waited_by
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
@@ -40,7 +41,7 @@ class Pipeline(PipelineProperties):
     Args:
         batch_size: largest batch; batches may be smaller.
         num_threads: threads of the CPU stage.
-        device_id: the GPU; None for a pipeline that uses no GPU.
+        device_id: the GPU. None, if an operator needs a GPU, is the current device of CUDA when the pipeline is built.
         seed: seed of the random numbers; -1 draws one.
         exec_pipelined: whether batches overlap: the next ones start before the first one is done.
         prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets them for each stage.
@@ -54,7 +55,11 @@ class Pipeline(PipelineProperties):
         enable_memory_stats: record the sizes of outputs, for `executor_statistics`.
         py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
         py_start_method: start method of these processes, "fork" or "spawn".
+        py_callback_pickler: for start method "spawn", an object with functions `dumps` and `loads`, such as the module
+            `dill`, or a tuple of it, a dict of keyword arguments of `dumps`, and one of `loads`. It sends the sources
+            to the processes. By default, functions that the processes can't import are sent with their code.
         exec_dynamic: accepted; GPU results may always return to the CPU.
+        experimental_exec_dynamic: deprecated name of `exec_dynamic`.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: resume where `checkpoint` was called, in this process or in another one.
         output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with a different dtype raises an
@@ -99,7 +104,9 @@ class Pipeline(PipelineProperties):
         enable_memory_stats: bool = False,
         py_num_workers: int = 1,
         py_start_method: str = "fork",
-        exec_dynamic: bool = False,
+        py_callback_pickler: Any = None,
+        exec_dynamic: bool | None = None,
+        experimental_exec_dynamic: bool | None = None,
         enable_checkpointing: bool = False,
         checkpoint: bytes | None = None,
         output_dtype: DALIDataType | Sequence[DALIDataType | None] | None = None,
@@ -109,6 +116,9 @@ class Pipeline(PipelineProperties):
         concurrency: OperatorConcurrency | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
+        if arguments.pop("experimental_exec_dynamic") is not None:
+            warn_caller("experimental_exec_dynamic is deprecated, please use exec_dynamic instead", Warning)
+            arguments["exec_dynamic"] = experimental_exec_dynamic
         resumed = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
         if resumed is not None:
             arguments["seed"] = resumed.seed
@@ -136,10 +146,7 @@ class Pipeline(PipelineProperties):
         """Set the outputs of the pipeline.
 
         Args:
-            *output_data_nodes: data nodes or constants.
-
-        Raises:
-            ArgumentTypeError: an output is neither.
+            *output_data_nodes: data nodes or constants. `build` raises an ArgumentTypeError if an output is neither.
         """
         self._internals.builder.set_outputs(*output_data_nodes)
 

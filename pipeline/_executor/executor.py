@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ class Executor:
         self._fuses = fuse
         self._closed = False
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        if self._device is not None:
+            self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:

@@ -253,7 +253,8 @@ def check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> Non
         return
     foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
     raise GraphError(
-        f"{foreign.display} was called within a different pipeline than other operators of the graph\n"
+        f"The pipeline is invalid because it contains operators with non-unique names: {foreign.display} was called "
+        f"within a different pipeline than other operators of the graph\n"
         f"  at {foreign.location}"
     )
 
@@ -269,6 +270,7 @@ def check_names(nodes: Iterable[GraphNode]) -> None:
         other = by_name.setdefault(node.name, node)
         if other is not node:
             raise GraphError(
-                f"two operators are called {node.name!r}: {other.schema.display} at {other.location} and "
+                "The pipeline is invalid because it contains operators with non-unique names: two operators are called "
+                f"{node.name!r}: {other.schema.display} at {other.location} and "
                 f"{node.schema.display} at {node.location}"
             )

@@ -169,7 +169,7 @@ class TensorListCPU(TensorListBase):
         result = cls.__new__(cls)
         result.owner, result.sources, result.pinned = None, (), False
         result._dense = result._samples = result._packed = None
-        result._contiguous = False
+        result._contiguous = True
         result._table, result._blocks = table, blocks
         result._homes = np.zeros(len(table), np.int64) if homes is None else homes
         result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
@@ -304,11 +304,9 @@ class TensorListCPU(TensorListBase):
         return batch
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a contiguous batch.
-
-        Raises:
-            RaggedError: the samples aren't contiguous.
-        """
+        """Return the address of the first element. The other elements follow it if the batch is contiguous."""
+        if self._dense is None and not self._contiguous:
+            return int(self.table().pointers[0])
         array: Any = self._dense if self._dense is not None else self._flat(np)
         return int(array.ctypes.data)
 
@@ -318,7 +316,8 @@ class TensorListCPU(TensorListBase):
 
     def __getitem__(self, index: int) -> TensorCPU:
         index = position_of(index, self)
-        return TensorCPU(self.samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
+        sample = self.samples[index] if self._dense is None else self._dense[index, ...]  # a view of a number, too
+        return TensorCPU(sample, self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
         if self._samples is None and self._table is not None:
@@ -332,6 +331,13 @@ class TensorListCPU(TensorListBase):
         if copy:
             return np.array(self.as_array(), dtype=dtype)
         return np.asarray(self.as_array(), dtype=dtype)
+
+    def _flat(self, library: Any) -> Array:
+        _ = self.samples  # creates the arrays of a batch from a table
+        flat: Array = super()._flat(library)
+        if self._packed is not None:  # the samples aren't in the blocks any more
+            self._blocks, self._homes = (), None
+        return flat
 
     def _make_samples(self) -> list[Array]:
         table, blocks = self.table(), self._blocks

@@ -101,8 +101,9 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
 def _check_widths(name: str, widths: Array, least: int) -> None:
     wrong = (widths < least) | (widths > _LARGEST) | (widths % 2 == 0)
     if wrong.any():
+        label = {"window_size": "Window size", "smoothing_size": "Smoothing window size"}[name]
         raise ArgumentValueError(
-            f"argument {name!r} must be odd and between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
+            f"{label} must be an odd integer between {least} and {_LARGEST}, but {name!r} is {int(widths[wrong][0])}"
         )
 
 

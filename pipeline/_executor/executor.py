@@ -49,6 +49,11 @@ __all__ = ["Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
+# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+_CHEAP = 1_000_000
+# Weight of a batch in the moving average of that time.
+_WEIGHT = 0.2
+
 
 class _RunningBatch:
     """A batch and its progress through the phases."""
@@ -59,6 +64,7 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
+        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -134,6 +140,13 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._reserve(self.config)
+        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        self._costs: dict[int, float] = {
+            number: _CHEAP
+            for number, phase in enumerate(self._plan.phases)
+            if phase.device == "cpu"
+            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+        }
 
     def _start_threads(self) -> None:
         config = self.config
@@ -153,13 +166,15 @@ class Executor:
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def submit(self, request: BatchRequest, on_done: OnDone) -> None:
+    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
             on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
                 raise.
+            on_caller: whether the calling thread may run phases that take less time than to wake another thread, and
+                call `on_done`.
 
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
@@ -171,7 +186,9 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._advance(_RunningBatch(batch, on_done))
+        run = _RunningBatch(batch, on_done)
+        run.on_caller = on_caller
+        self._advance(run)
 
     def _gpu_threads(self) -> int:
         """Return the number of threads that issue work for the GPU.
@@ -249,9 +266,11 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
+        run.on_caller = False
         work_queue = self._cpu_queue if phase.device == "cpu" else self._gpu_queue
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
@@ -280,20 +299,25 @@ class Executor:
 
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
+        begun = already = spent()
         for number, step in enumerate(phase.steps):
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin, already = time.perf_counter(), spent()
+            begin = time.perf_counter()
             if not self._run_fused(batch, step):
                 self._run_apart(batch, step)
-            name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
+            now = spent()
+            name = self.statistics.end(step.nodes, now.minus(already), batch.costs)
+            already = now
             if trace is not None:
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
+        if run.phase in self._costs:
+            self._costs[run.phase] += _WEIGHT * (already.minus(begun).processor - self._costs[run.phase])
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""

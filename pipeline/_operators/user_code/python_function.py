@@ -76,6 +76,8 @@ TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a Python functio
 class _PythonFunction(BatchOperator):
     """Calls the function for each sample, or once per batch."""
 
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._function = node.argument("function")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
-from pipeline._concurrency.cost import charged, spent
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
@@ -60,11 +60,13 @@ class ChainRunner:
         chain = _ChainOfBatch(self, batch)
         if not (self._elementwise and chain.run_batch()):
             task = chain.run_sample if batch.trace is None else chain.run_sample_traced
-            begin = spent()
+            is_measured = not self._is_cheap or batch.number % MEASURED_CHEAP == 0
+            begin = spent() if is_measured else Cost()
             errors = _run_here(task, batch.size) if self._is_cheap else batch.pool.run(task, batch.size)
             if errors:
                 raise _first_failure(batch, errors)
-            self._is_cheap = spent().minus(begin).processor < _CHEAP
+            if is_measured:
+                self._is_cheap = spent().minus(begin).processor < _CHEAP
         chain.publish()
 
 
@@ -312,7 +314,7 @@ def _run_here(task: Callable[[int], None], count: int) -> list[tuple[int, BaseEx
     for sample in range(count):
         try:
             task(sample)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - an error belongs to its sample
             cause = error.__cause__ or error
             if is_interrupt(cause):
                 raise cause from None

@@ -16,7 +16,7 @@ from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.cost import charged, spent
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
@@ -297,9 +297,19 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
+    def _weight(self, run: _RunningBatch) -> int:
+        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
+
+        The clock of a thread costs a system call, which can take longer than a cheap operator.
+        """
+        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
+            return 1
+        return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
+
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
-        begun = already = spent()
+        weight = self._weight(run)
+        begun = already = spent() if weight else Cost()
         for number, step in enumerate(phase.steps):
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
@@ -307,17 +317,20 @@ class Executor:
             begin = time.perf_counter()
             if not self._run_fused(batch, step):
                 self._run_apart(batch, step)
-            now = spent()
-            name = self.statistics.end(step.nodes, now.minus(already), batch.costs)
-            already = now
+            cost = Cost()
+            if weight:
+                now = spent()
+                cost, already = now.minus(already).times(weight), now
+            name = self.statistics.end(step.nodes, cost, batch.costs)
             if trace is not None:
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
-        if run.phase in self._costs:
-            self._costs[run.phase] += _WEIGHT * (already.minus(begun).processor - self._costs[run.phase])
+        if weight and run.phase in self._costs:
+            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
+            self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any
 
@@ -12,6 +13,8 @@ from pipeline import Pipeline, errors, fn
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._graph import Graph
+from pipeline._operators.geometry.flip import FlipCpu
+from pipeline._operators.random.uniform import UniformCpu
 from pipeline.tensors import TensorListCPU
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
@@ -118,4 +121,28 @@ def test_failed_samples_of_a_cheap_chain_are_reported(patient: None) -> None:
     with pytest.raises(errors.OperatorError, match="1 more sample") as caught:
         pipe.run(x=TensorListCPU([np.zeros(3), np.zeros(5), np.zeros(2)]))
     assert [failure.sample for failure in caught.value.failures] == [0, 2]
+    pipe.close()
+
+
+@pytest.mark.parametrize(("operator", "method"), [(UniformCpu, "run"), (FlipCpu, "start"), (FlipCpu, "run")])
+def test_interrupt_of_a_cheap_phase_reaches_the_caller(
+    operator: Any, method: str, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = Pipeline(batch_size=3, num_threads=2, device_id=None, seed=1, prefetch_queue_depth=1)
+    with pipe:
+        images = fn.external_source(source=lambda: np.zeros((3, 2, 2, 1), np.uint8), layout="HWC")
+        pipe.set_outputs(fn.flip(images, horizontal=1), fn.random.uniform())
+    pipe.build()
+    numbers = [pipe.run()[1].as_array().tolist() for _ in range(3)]
+    compute = getattr(operator, method)
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(operator, method, compute)
+        signal.raise_signal(signal.SIGINT)
+        return compute(*arguments)
+
+    monkeypatch.setattr(operator, method, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.run()
+    assert pipe.run()[1].as_array().tolist() not in numbers
     pipe.close()

@@ -62,7 +62,8 @@ class ChainRunner:
             task = chain.run_sample if batch.trace is None else chain.run_sample_traced
             is_measured = not self._is_cheap or batch.number % MEASURED_CHEAP == 0
             begin = spent() if is_measured else Cost()
-            errors = _run_here(task, batch.size) if self._is_cheap else batch.pool.run(task, batch.size)
+            run = batch.pool.run_here if self._is_cheap else batch.pool.run
+            errors = run(task, batch.size)
             if errors:
                 raise _first_failure(batch, errors)
             if is_measured:
@@ -306,20 +307,6 @@ class _ChainOfBatch:
         if self._batch.memory is not None:
             for edge, samples in self._passing.items():
                 self._batch.memory.add_samples(edge, samples[: self._branch(edge).size])
-
-
-def _run_here(task: Callable[[int], None], count: int) -> list[tuple[int, BaseException]]:
-    """Call a task for all samples like `ThreadPool.run`, on the calling thread."""
-    errors: list[tuple[int, BaseException]] = []
-    for sample in range(count):
-        try:
-            task(sample)
-        except BaseException as error:  # noqa: BLE001 - an error belongs to its sample
-            cause = error.__cause__ or error
-            if is_interrupt(cause):
-                raise cause from None
-            errors.append((sample, error))
-    return errors
 
 
 def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> OperatorError:

@@ -36,6 +36,7 @@ _PACKAGES = {
     "OperatorConcurrency": "_definition",
     "Pipeline": "_definition",
     "StreamPolicy": "_definition",
+    "do_not_convert": "_definition",
     "newaxis": "_graph",
     "pipeline_def": "_definition",
 }

@@ -282,7 +282,7 @@ class Runner:
             failure = error
         else:
             try:
-                self.executor.submit(request, started.finish)
+                self.executor.submit(request, started.finish, on_caller=True)
             except BaseException as error:  # noqa: BLE001 - errors of a reader, and of unsuitable inputs, do too
                 failure = error
         self._iteration += 1

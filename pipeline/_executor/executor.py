@@ -17,7 +17,7 @@ from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.cost import charged, spent
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
@@ -53,6 +53,11 @@ __all__ = ["Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
+# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+_CHEAP = 1_000_000
+# Weight of a batch in the moving average of that time.
+_WEIGHT = 0.2
+
 
 class _RunningBatch:
     """A batch and its progress through the phases."""
@@ -64,6 +69,7 @@ class _RunningBatch:
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
         self.launches: LaunchQueue | None = None  # of the current phase on the GPU
+        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -143,6 +149,13 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._reserve(self.config)
+        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        self._costs: dict[int, float] = {
+            number: _CHEAP
+            for number, phase in enumerate(self._plan.phases)
+            if phase.device == "cpu"
+            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+        }
 
     def _start_threads(self) -> None:
         config = self.config
@@ -163,13 +176,15 @@ class Executor:
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def submit(self, request: BatchRequest, on_done: OnDone) -> None:
+    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
             on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
                 raise.
+            on_caller: whether the calling thread may run phases that take less time than to wake another thread, and
+                call `on_done`.
 
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
@@ -181,7 +196,9 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._advance(_RunningBatch(batch, on_done))
+        run = _RunningBatch(batch, on_done)
+        run.on_caller = on_caller
+        self._advance(run)
 
     def _mixed_threads(self) -> int:
         """Return the number of threads for phases between CPU and GPU.
@@ -270,9 +287,11 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
+        run.on_caller = False
         queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
         work_queue = queues[phase.device]
         assert work_queue is not None
@@ -302,16 +321,31 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
+    def _weight(self, run: _RunningBatch) -> int:
+        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
+
+        The clock of a thread costs a system call, which can take longer than a cheap operator.
+        """
+        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
+            return 1
+        return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
+
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
+        weight = self._weight(run)
+        begun = already = spent() if weight else Cost()
         for number, step in enumerate(phase.steps):
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin, already = time.perf_counter(), spent()
+            begin = time.perf_counter()
             if not self._run_fused(batch, step):
                 self._run_apart(run, step)
-            name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
+            cost = Cost()
+            if weight:
+                now = spent()
+                cost, already = now.minus(already).times(weight), now
+            name = self.statistics.end(step.nodes, cost, batch.costs)
             if trace is not None:
                 if phase.on_gpu:
                     assert run.launches is not None
@@ -321,6 +355,9 @@ class Executor:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
+        if weight and run.phase in self._costs:
+            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
+            self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""

@@ -49,6 +49,8 @@ CAST_LIKE = register(
 class CastCpu(SampleOperator[np.dtype[Any]]):
     """Converts samples; passes them on unchanged if they already have the dtype."""
 
+    elementwise = True
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
         dtype = to_numpy_type(self.node.argument("dtype"))
         return dtype, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), dtype)]
@@ -60,6 +62,8 @@ class CastCpu(SampleOperator[np.dtype[Any]]):
 @implements(CAST_LIKE, "cpu")
 class CastLikeCpu(SampleOperator[None]):
     """Converts samples to the dtype of the second input."""
+
+    elementwise = True
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         data, like = inputs

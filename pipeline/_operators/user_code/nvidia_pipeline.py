@@ -53,6 +53,7 @@ class NvidiaPipeline(BatchOperator):
     """Runs one batch at a time. The pipeline has its own threads, and its outputs may be on the CPU or the GPU."""
 
     in_order = True
+    waits = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -77,6 +77,7 @@ class _PythonFunction(BatchOperator):
     """Calls the function for each sample, or once per batch."""
 
     in_order = True
+    waits = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -3,7 +3,7 @@
 Their expensive calls (simplejpeg, OpenCV, large NumPy operations) release the GIL, so threads scale.
 """
 
-from pipeline._imaging.blur import blur, gaussian_window
+from pipeline._imaging.blur import blur, gaussian_window, gaussian_windows
 from pipeline._imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline._imaging.convert import convert, convert_color
 from pipeline._imaging.decode import decode
@@ -24,6 +24,7 @@ __all__ = [
     "extract",
     "gaussian_noise",
     "gaussian_window",
+    "gaussian_windows",
     "peek",
     "resize",
     "salt_and_pepper",

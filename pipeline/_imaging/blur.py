@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
 
-__all__ = ["blur", "gaussian_window"]
+__all__ = ["blur", "gaussian_window", "gaussian_windows"]
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +50,45 @@ def gaussian_window(sigma: float, size: int) -> Array:
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)
     result: Array = (weights / weights.sum()).astype(np.float32)
     result.flags.writeable = False
+    return result
+
+
+def gaussian_windows(sigmas: Array, sizes: Array) -> list[list[Array] | ValueError]:
+    """Return the windows of many samples: for each, the weights for each axis, or the error of `gaussian_window`.
+
+    Windows of one length are computed together.
+
+    Args:
+        sigmas: standard deviations in pixels, (samples, axes).
+        sizes: numbers of weights, (samples, axes).
+    """
+    sigma, size = sigmas.ravel().astype(np.float64), sizes.ravel().astype(np.int64)
+    valid = (
+        np.isfinite(sigma) & (sigma >= 0) & (size >= 0) & ((sigma > 0) | (size > 0)) & ((size == 0) | (size % 2 == 1))
+    )
+    radius = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
+    deviation = np.where(sigma > 0, sigma, (radius - 1) * 0.3 + 0.8)
+    windows: list[Any] = [None] * len(sigma)
+    for length in np.unique(radius[valid]).tolist():
+        chosen = np.flatnonzero(valid & (radius == length))
+        weights = np.exp(-0.5 * (np.arange(-length, length + 1) / deviation[chosen, None]) ** 2)
+        rows = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+        rows.flags.writeable = False
+        for index, row in zip(chosen.tolist(), rows, strict=True):
+            windows[index] = row
+    axes = sigmas.shape[1]
+    result: list[list[Array] | ValueError] = []
+    for sample in range(len(sigmas)):
+        own = windows[sample * axes : (sample + 1) * axes]
+        if any(window is None for window in own):
+            try:
+                own = [
+                    gaussian_window(*pair) for pair in zip(sigmas[sample].tolist(), sizes[sample].tolist(), strict=True)
+                ]
+            except ValueError as error:
+                result.append(error)
+                continue
+        result.append(own)
     return result
 
 

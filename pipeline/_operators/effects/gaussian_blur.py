@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._imaging import blur, gaussian_window
+from pipeline._imaging import blur, gaussian_windows
 from pipeline._kernels import blur_axes
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -46,19 +46,13 @@ If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `wi
 )
 
 
-def _windows(arguments: Arguments, axes: int, size: int) -> list[list[Array] | ArgumentValueError]:
+def _windows(arguments: Arguments, axes: int) -> list[list[Array] | ArgumentValueError]:
     """Return the weights for each axis of each sample, or the error if the arguments of the sample are invalid."""
     sigmas, sizes = arguments.vectors("sigma", axes), arguments.vectors("window_size", axes)
     assert sigmas is not None
     assert sizes is not None
-    windows: list[list[Array] | ArgumentValueError] = []
-    for sample in range(size):
-        pairs = zip(sigmas[sample].tolist(), sizes[sample].tolist(), strict=True)
-        try:
-            windows.append([gaussian_window(sigma, int(width)) for sigma, width in pairs])
-        except ValueError as error:
-            windows.append(ArgumentValueError(str(error)))
-    return windows
+    windows = gaussian_windows(sigmas, sizes)
+    return [ArgumentValueError(str(each)) if isinstance(each, ValueError) else each for each in windows]
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ class GaussianBlurCpu(SampleOperator[_State]):
         known = known_extents(batch, self.node, inputs)
         axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
         dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
-        windows = _windows(batch.arguments(self.node), axes.count, batch.size)
+        windows = _windows(batch.arguments(self.node), axes.count)
         return _State(axes, windows), [describe(data.layout, known, dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -104,7 +98,7 @@ class GaussianBlurGpu(GpuOperator):
         dtype = own_or_float(self.node, source.dtype)
         windows: list[list[Array]] = []
         failures: list[tuple[int, PipelineError]] = []
-        for sample, weights in enumerate(_windows(batch.arguments(self.node), axes.count, batch.size)):
+        for sample, weights in enumerate(_windows(batch.arguments(self.node), axes.count)):
             if isinstance(weights, ArgumentValueError):
                 failures.append((sample, weights))
             else:

@@ -63,9 +63,7 @@ def gaussian_windows(sigmas: Array, sizes: Array) -> list[list[Array] | ValueErr
         sizes: numbers of weights, (samples, axes).
     """
     sigma, size = sigmas.ravel().astype(np.float64), sizes.ravel().astype(np.int64)
-    valid = (
-        np.isfinite(sigma) & (sigma >= 0) & (size >= 0) & ((sigma > 0) | (size > 0)) & ((size == 0) | (size % 2 == 1))
-    )
+    valid = np.isfinite(sigma) & (sigma >= 0) & ((size == 0) & (sigma > 0) | (size > 0) & (size % 2 == 1))
     radius = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
     deviation = np.where(sigma > 0, sigma, (radius - 1) * 0.3 + 0.8)
     windows: list[Any] = [None] * len(sigma)
@@ -77,18 +75,12 @@ def gaussian_windows(sigmas: Array, sizes: Array) -> list[list[Array] | ValueErr
         for index, row in zip(chosen.tolist(), rows, strict=True):
             windows[index] = row
     axes = sigmas.shape[1]
-    result: list[list[Array] | ValueError] = []
-    for sample in range(len(sigmas)):
-        own = windows[sample * axes : (sample + 1) * axes]
-        if any(window is None for window in own):
-            try:
-                own = [
-                    gaussian_window(*pair) for pair in zip(sigmas[sample].tolist(), sizes[sample].tolist(), strict=True)
-                ]
-            except ValueError as error:
-                result.append(error)
-                continue
-        result.append(own)
+    result: list[list[Array] | ValueError] = [windows[begin : begin + axes] for begin in range(0, len(windows), axes)]
+    for position in np.flatnonzero(~valid).tolist():
+        try:
+            gaussian_window(float(sigma[position]), int(size[position]))
+        except ValueError as error:
+            result[position // axes] = error
     return result
 
 

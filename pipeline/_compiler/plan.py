@@ -41,7 +41,7 @@ class SampleStep:
 
 Step = BatchStep | SampleStep
 
-#: Kinds of phases in their order in a batch. Each kind has threads of its own, so that one batch is decoded or copied
+#: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
 #: to the GPU while the operators of the batch before it are issued.
 _KINDS = ("cpu", "mixed", "gpu")
 

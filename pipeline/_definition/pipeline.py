@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from pipeline._compiler.explain import explain
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
@@ -521,6 +522,22 @@ class Pipeline(PipelineProperties):
         if name is None:
             return {reader: meta["epoch_size_padded"] for reader, meta in self.reader_meta().items()}
         return self.reader_meta(name)["epoch_size_padded"]
+
+    def explain(self) -> str:
+        """Return how the pipeline runs: its phases, which operators run together, and why others don't.
+
+        On the GPU, a chain of operators can run as one kernel, without images in between.
+
+        Example:
+            >>> from pipeline import Pipeline, fn
+            >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
+            >>> with pipe:
+            ...     images = fn.external_source(name="images", layout="HWC")
+            ...     pipe.set_outputs(fn.crop_mirror_normalize(fn.flip(images)))
+            >>> "fn.flip (line 4) -> fn.crop_mirror_normalize" in pipe.explain()
+            True
+        """
+        return explain(self._internals.graph)
 
     def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
         """Return how much memory the outputs of operators have needed so far, by the names of the operators.

@@ -136,7 +136,7 @@ class PixelExpression:
         )
 
     def transposed(self, layout: str) -> PixelExpression:
-        """Return the same pixels with the dimensions in another order.
+        """Return the same pixels with the dimensions in a different order.
 
         Args:
             layout: the same letters as in `order`.

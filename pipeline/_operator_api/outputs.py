@@ -42,7 +42,7 @@ class Outputs(dict["Edge", TensorList]):
 
         Args:
             edge: the output.
-            computed: whether to compute an expression first that reads several pixels for each of its own.
+            computed: whether to compute an expression first that reads several pixels for each output pixel.
         """
         deferred = self._deferred.get(edge)
         if deferred is not None and not (computed and deferred[0].reads > 1):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pipeline._kernels import KernelContext
-from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline.errors import ArgumentValueError
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["PixelOperator", "evaluate"]
@@ -38,6 +40,17 @@ class PixelOperator(GpuOperator):
         Raises:
             PipelineError: the arguments or the input are invalid.
         """
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""
+        data = inputs[0]
+        pixels = PixelExpression.from_samples(samples_of(data), data.layout(), data)
+        result = None if pixels is None else self.express(batch, pixels)
+        if result is None:
+            raise ArgumentValueError(
+                f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, the same number in all samples"
+            )
+        return [evaluate(result, self.kernels, batch.stream)]
 
 
 def evaluate(pixels: PixelExpression, kernels: KernelContext, stream: Any) -> TensorListGPU:

@@ -114,9 +114,9 @@ def test_images_of_two_batches_are_uploaded_concurrently(jpeg_folder: Path) -> N
         executor.trace = trace = Trace()
         run(executor, encoded(jpeg_folder), 60, at_once=4)
         spans = trace.spans()
-    copies = [span for span in spans if span.name == "copy_to_gpu" and span.lane.startswith("dali-gpu-stage")]
+    copies = [span for span in spans if span.name == "copy_to_gpu" and span.lane.startswith("dali-mixed-stage")]
     assert len(copies) == 60
-    assert {span.lane for span in copies} == {"dali-gpu-stage-0", "dali-gpu-stage-1"}
+    assert {span.lane for span in copies} == {"dali-mixed-stage-0", "dali-mixed-stage-1"}
 
 
 def test_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:

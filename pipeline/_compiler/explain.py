@@ -1,0 +1,88 @@
+"""Describe in words how a graph runs: its phases, and the operators that run together."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pipeline._compiler.plan import SampleStep, make_plan, operator_class
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._operator_api.pixel_operator import PixelOperator
+
+__all__ = ["explain"]
+
+_PLACES = {
+    "cpu": "on the CPU",
+    "mixed": "between CPU and GPU",
+    "gpu": "on the GPU",
+}
+
+
+def explain(graph: Graph) -> str:
+    """Return a text with a line for each operator or chain, in order of execution.
+
+    It says which operators run as one, and why another one doesn't run together with the operator before it.
+    """
+    plan = make_plan(graph)
+    lines = []
+    for number, phase in enumerate(plan.phases, 1):
+        lines.append(f"phase {number}, {_PLACES[phase.device]}:")
+        if phase.device == "gpu":
+            nodes = [node for step in phase.steps for node in step.nodes]
+            lines += [f"  {line}" for line in _gpu_lines(nodes, graph, plan.readers)]
+            continue
+        for step in phase.steps:
+            names = " -> ".join(_name(node) for node in step.nodes)
+            together = "; sample by sample on the threads" if isinstance(step, SampleStep) else ""
+            lines.append(f"  {names}{together}")
+    return "\n".join(lines)
+
+
+def _gpu_lines(nodes: list[GraphNode], graph: Graph, readers: Counter[Edge]) -> list[str]:
+    """Return a line for each chain that runs as one expression, and for each other operator."""
+    chains: list[list[GraphNode]] = []
+    reasons: list[str] = []
+    last: dict[int, int] = {}  # index of the chain that a node ends
+    for node in nodes:
+        before = node.inputs[0].node if node.inputs else -1
+        reason = _reason(node, graph, readers, chains[last[before]] if before in last else None)
+        if reason is None:
+            chain = last.pop(before)
+            chains[chain].append(node)
+            last[node.index] = chain
+            continue
+        chains.append([node])
+        reasons.append(reason)
+        if _is_pixel(node, graph):
+            last[node.index] = len(chains) - 1
+    return [
+        " -> ".join(map(_name, chain)) + ("; as one kernel" if len(chain) > 1 else "") + (f" ({why})" if why else "")
+        for chain, why in zip(chains, reasons, strict=True)
+    ]
+
+
+def _reason(node: GraphNode, graph: Graph, readers: Counter[Edge], chain: list[GraphNode] | None) -> str | None:
+    """Return why a node doesn't continue the chain of its input; None if it does, empty if there is no such chain."""
+    if not _is_pixel(node, graph):
+        return "not an expression of pixels"
+    if chain is None:
+        return ""
+    gathers = any(_gathers(each, graph) for each in chain)
+    if readers[Edge(chain[-1].index)] > 1 and gathers:
+        return "its input has several readers, so it is computed once"
+    if gathers and _gathers(node, graph):
+        return "its input is computed first, because both read several pixels for each output pixel"
+    return None
+
+
+def _is_pixel(node: GraphNode, graph: Graph) -> bool:
+    return issubclass(operator_class(node, graph), PixelOperator)
+
+
+def _gathers(node: GraphNode, graph: Graph) -> bool:
+    kind = operator_class(node, graph)
+    return issubclass(kind, PixelOperator) and kind.gathers
+
+
+def _name(node: GraphNode) -> str:
+    at = f" (line {node.location.line})" if node.location.line else ""
+    return f"{node.display}{at}"

@@ -1,0 +1,48 @@
+"""`Pipeline.explain`: which operators run together, and why others don't."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pipeline import Pipeline, fn
+
+
+def explained(define: Any) -> list[str]:
+    """Return the lines of the explanation, without line numbers."""
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=0)
+    with pipe:
+        outputs = define(fn.external_source(name="x", layout="HWC"))
+        pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+    return re.sub(r" \(line \d+\)", "", pipe.explain()).splitlines()
+
+
+def test_chain_on_the_gpu_is_one_kernel() -> None:
+    def define(x: Any) -> Any:
+        images = fn.color_twist(fn.flip(fn.resize(x.gpu(), size=(8, 8))), hue=20.0)
+        return fn.crop_mirror_normalize(images)
+
+    assert explained(define)[-4:] == [
+        "phase 2, between CPU and GPU:",
+        "  copy_to_gpu",
+        "phase 3, on the GPU:",
+        "  fn.resize -> fn.flip -> fn.color_twist -> fn.crop_mirror_normalize; as one kernel",
+    ]
+
+
+def test_reasons_against_running_together() -> None:
+    def define(x: Any) -> Any:
+        resized = fn.resize(x.gpu(), size=(8, 8))
+        turned = fn.rotate(resized, angle=10.0)
+        return fn.crop_mirror_normalize(fn.gaussian_blur(turned, sigma=1.0)), fn.flip(resized)
+
+    lines = explained(define)
+    assert "  fn.rotate (its input has several readers, so it is computed once)" in lines
+    assert "  fn.gaussian_blur (not an expression of pixels)" in lines
+    assert "  fn.crop_mirror_normalize" in lines
+
+    def twice(x: Any) -> Any:
+        return fn.rotate(fn.resize(x.gpu(), size=(8, 8)), angle=10.0)
+
+    reason = "its input is computed first, because both read several pixels for each output pixel"
+    assert f"  fn.rotate ({reason})" in explained(twice)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipeline import errors, fn, math, ops, tensors, types
-    from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, pipeline_def
+    from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
     from pipeline._graph import DataNode, newaxis
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "OperatorConcurrency",
     "Pipeline",
     "StreamPolicy",
+    "do_not_convert",
     "errors",
     "fn",
     "math",
@@ -35,6 +36,7 @@ _PACKAGES = {
     "OperatorConcurrency": "_definition",
     "Pipeline": "_definition",
     "StreamPolicy": "_definition",
+    "do_not_convert": "_definition",
     "newaxis": "_graph",
     "pipeline_def": "_definition",
 }

@@ -77,7 +77,7 @@ def _find_dali_extra() -> Path | None:
 
 @pytest.fixture(scope="session")
 def dali_extra() -> Path | None:
-    """Return the folder of NVIDIA's DALI_extra: DALI_EXTRA_PATH, or a folder beside the checkout; else None."""
+    """Return the folder of NVIDIA's DALI_extra: DALI_EXTRA_PATH, or a folder next to the checkout; else None."""
     return _find_dali_extra()
 
 

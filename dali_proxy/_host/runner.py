@@ -111,13 +111,13 @@ class Runner:
 
     def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
         if len(message.inputs) != len(self._inputs):
-            raise ProtocolError(f"{len(message.inputs)} inputs came for {len(self._inputs)}")
+            raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
             dtype, table = packed.unpack()
             batch = worker.arena.batch(table, dtype)
             if len(batch) != message.batch_size:
-                raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
+                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
             if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
                 request.paths = gathered(batch)
             checked = node.index in self._declared
@@ -127,7 +127,7 @@ class Runner:
     # Execution --------------------------------------------------------------------------------------------------
 
     def _start_queued(self) -> None:
-        """Give queued requests to the executor while it has room."""
+        """Give queued requests to the executor until it is full."""
         while (request := self._scheduler.take()) is not None:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)

@@ -87,7 +87,7 @@ def decode_pipeline(data: Any, objects: Mapping[str, Any] | None = None) -> tupl
 
     Raises:
         ArgumentTypeError: `data` isn't bytes.
-        SerializationError: the bytes aren't a pipeline, or are one of another version, one with operators that this
+        SerializationError: the bytes aren't a pipeline, or are one of a different version, one with operators that this
             version doesn't have, or one that needs objects that weren't passed.
     """
     if isinstance(data, str):

@@ -307,7 +307,7 @@ def test_command_saves_its_results_when_time_is_over(
     monkeypatch.setattr(sys, "argv", ["gpu", *words])
     assert command_line.main() == 0
     printed = capsys.readouterr().out
-    assert "Left out, as 0 s were over: pixels; throughput; timeline; sizes; training" in printed
+    assert "Skipped, because 0 s were over: pixels; throughput; graphs; timeline; sizes; training" in printed
     (saved,) = tmp_path.glob("*-gpu.json")
     assert str(tmp_path) not in saved.read_text()
 

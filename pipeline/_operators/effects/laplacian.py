@@ -70,7 +70,7 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     """Return the filters of each sample.
 
     Raises:
-        ArgumentValueError: A width isn't allowed, or arguments exclude each other.
+        ArgumentValueError: A width isn't allowed, or arguments are mutually exclusive.
     """
     widths = arguments.vectors("window_size", axes, np.int64)
     smoothing = arguments.vectors("smoothing_size", axes, np.int64)
@@ -101,8 +101,9 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
 def _check_widths(name: str, widths: Array, least: int) -> None:
     wrong = (widths < least) | (widths > _LARGEST) | (widths % 2 == 0)
     if wrong.any():
+        label = {"window_size": "Window size", "smoothing_size": "Smoothing window size"}[name]
         raise ArgumentValueError(
-            f"argument {name!r} must be odd and between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
+            f"{label} must be an odd integer between {least} and {_LARGEST}, but {name!r} is {int(widths[wrong][0])}"
         )
 
 

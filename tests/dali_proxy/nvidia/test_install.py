@@ -144,6 +144,57 @@ print(pipe.run()[0].as_array().shape)
     )
 
 
+NUMBA = """
+import numpy as np
+from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali.plugin.numba import NumbaFunction
+from nvidia.dali.plugin.numba.experimental import NumbaFunction
+from nvidia.dali.plugin.numba.fn.experimental import numba_function
+
+DATA = [np.arange(6, dtype=np.uint8).reshape(2, 3), np.arange(2, dtype=np.uint8).reshape(1, 2)]
+
+def transpose(out, image):
+    out[:] = image.T
+
+def double(outs, images):
+    for out, image in zip(outs, images):
+        out[:] = image * 2.5
+
+def transposed(outs, ins):
+    for sample in range(len(ins[0])):
+        outs[0][sample][0] = ins[0][sample][1]
+        outs[0][sample][1] = ins[0][sample][0]
+
+DECLARED = {"in_types": types.UINT8, "ins_ndim": 2, "outs_ndim": [2]}
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def graph():
+    image = fn.external_source(lambda: DATA)
+    turned = numba_function(image, run_fn=transpose, setup_fn=transposed, out_types=[types.UINT8], **DECLARED)
+    return turned, NumbaFunction(double, types.FLOAT, batch_processing=True, **DECLARED)(image)
+
+turned, doubled = graph().run()
+"""
+
+
+def test_functions_that_numba_compiles() -> None:
+    pytest.importorskip("numba")
+    checks = """
+for image, there, twice in zip(DATA, turned, doubled):
+    assert np.array_equal(there, image.T) and there.dtype == types.UINT8
+    assert np.array_equal(twice, image * np.float32(2.5))
+"""
+    output(INSTALL + NUMBA + checks)
+
+
+def test_missing_numba_is_an_error_that_says_how_to_install_it() -> None:
+    hidden = "import sys; sys.modules['numba'] = None\n"
+    failing = NUMBA.replace("turned, doubled = graph().run()", "")
+    assert "pip install 'dali-proxy[numba]'" in output(
+        hidden + INSTALL + failing + "try: graph().run()\nexcept RuntimeError as error: print(error)"
+    )
+
+
 def test_ways_to_import() -> None:
     output(
         INSTALL

@@ -177,7 +177,8 @@ def reads(schema: OperatorSchema) -> Callable[[type[Loader]], type[Loader]]:
     register(schema)
 
     def add(loader: type[Loader]) -> type[Loader]:
-        reader = type(loader.__name__.replace("Loader", "Reader"), (DataReader,), {"loader": loader})
+        name = loader.__name__.replace("Loader", "Reader")
+        reader = type(name, (DataReader,), {"loader": loader, "__module__": loader.__module__})
         implements(schema, *schema.devices)(reader)
         return loader
 

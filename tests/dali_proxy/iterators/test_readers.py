@@ -88,7 +88,7 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool) -> Non
     ours_begins_right = 0
     for (count, shards), batch_size in itertools.product(
         ((7, [[0]]), (7, [[0, 1], [1]]), (7, [[0, 1, 2], [2, 0]]), (16, [[0, 1, 2]]), (14, [[2, 3, 1, 0], [3]])),
-        (1, 2, 3, 4, 8),
+        (1, 3, 8),
     ):
         options = {"num_shards": max(shards[0]) + 1, "pad_last_batch": padded, "stick_to_shard": stick}
         largest, smallest = -(-count // options["num_shards"]), count // options["num_shards"]

@@ -45,7 +45,7 @@ def doubled():
 if __name__ == "__main__":
     with dali_proxy.DALIServer(doubled(batch_size=4, num_threads=1, device_id=None)) as server:
         loader = dali_proxy.DataLoader(
-            server, Numbers(server.proxy), batch_size=4, num_workers=2, multiprocessing_context="spawn"
+            server, Numbers(server.proxy), batch_size=4, num_workers=1, multiprocessing_context="spawn"
         )
         print([batch[:, 1].tolist() for batch in loader])
 """

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import Pipeline, errors, fn, pipeline_def, types
+from pipeline._declaration.registry import all_schemas, has_implementation, modules_of
 from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from pipeline._graph import Graph
@@ -47,6 +48,28 @@ def test_hosts_import_only_the_operators_of_their_pipeline() -> None:
         command, input=serialize_for_host(everything()), env=with_project(), capture_output=True, check=True
     )
     assert done.stdout == b"False\n"
+
+
+ALONE = """
+import importlib, sys
+from pipeline._declaration.registry import has_implementation
+for operator, device, *modules in map(str.split, sys.stdin):
+    for module in modules:
+        importlib.import_module(module)
+    assert has_implementation(operator, device), operator
+"""
+
+
+def test_modules_of_an_operator_register_it() -> None:
+    implemented = [(each.name, device) for each in all_schemas() for device in each.devices]
+    lines = [
+        " ".join([operator, device, *modules_of({operator})])
+        for operator, device in implemented
+        if has_implementation(operator, device)
+    ]
+    assert len(lines) > 170
+    command = [sys.executable, "-c", ALONE]
+    subprocess.run(command, input="\n".join(lines), text=True, env=with_project(), check=True)
 
 
 def test_pipeline_comes_back_the_same() -> None:

@@ -100,7 +100,7 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         wrong = ((positions < 0) | (positions > 1)).any(axis=1)
         if wrong.any():
             found = tuple(positions[wrong][0].tolist())
-            raise ArgumentValueError(f"argument 'blue_position' must be a position in a 2 x 2 tile, not {found}")
+            raise ArgumentValueError(f"The `blue_position` position must lie within 2x2 tile, not at {found}")
         algorithm = self.node.argument("algorithm") or "bilinear_ocv"
         codes = [_CODES[algorithm][2 * row + column] for row, column in positions.tolist()]
         sequence = layout[0] == "F"
@@ -114,9 +114,14 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         check_samples(data.dtype, (UINT8,) if algorithm == "vng_ocv" else (UINT8, UINT16))
         shape = data.shape[: state.sequence + 2]
         if data.size != np.prod(shape):
-            raise PipelineError(f"images need one channel, but the shape of the sample is {data.shape}")
+            raise PipelineError(
+                "The debayer operator expects grayscale (i.e. single channel) images, but the shape of the sample is "
+                f"{data.shape}"
+            )
         if shape[-1] % 2 or shape[-2] % 2:
-            raise PipelineError(f"height and width must be even, but they are {shape[-2]} and {shape[-1]}")
+            raise PipelineError(
+                f"The height and width of the image to debayer must be even, but they are {shape[-2]} and {shape[-1]}"
+            )
         if out is None:
             out = np.empty((*shape, 1 if algorithm == "gray_ocv" else 3), data.dtype)
         if data.size:

@@ -79,10 +79,10 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     assert widths is not None
     assert scales is not None
     if normalized and arguments.given("scale"):
-        raise ArgumentValueError("arguments 'normalized_kernel' and 'scale' can't be used together")
-    _check_widths("window_size", widths, 3)
+        raise ArgumentValueError("Parameter ``scale`` cannot be specified when ``normalized_kernel`` is set to True")
+    _check_widths("Window size", widths, 3)
     if smoothing is not None:
-        _check_widths("smoothing_size", smoothing, 1)
+        _check_widths("Smoothing window size", smoothing, 1)
     filters: list[_Derivatives] = []
     for sample in range(size):
         own: _Derivatives = []
@@ -102,7 +102,7 @@ def _check_widths(name: str, widths: Array, least: int) -> None:
     wrong = (widths < least) | (widths > _LARGEST) | (widths % 2 == 0)
     if wrong.any():
         raise ArgumentValueError(
-            f"argument {name!r} must be odd and between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
+            f"{name} must be an odd integer between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
         )
 
 

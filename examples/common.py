@@ -132,7 +132,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 class Meter:
-    """The progress bar of a training, and its measurements.
+    """The progress bar of a training run, and its measurements.
 
     Args:
         epochs: how often the loader is iterated.

@@ -46,7 +46,7 @@ class Stand:
 
     def all(self) -> list[str]:
         """Return the public names."""
-        found = {*self.names, *(name for name in self.values if not name.startswith("_"))}
+        found = {name for name in (*self.names, *self.values) if not name.startswith("_")}
         if self.module:
             module = import_ours(self.module)
             found.update(
@@ -77,6 +77,8 @@ _PLACEHOLDERS = {
 _PYTORCH = _from("pipeline", "Pipeline") | _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListGPU")
 _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
+_NUMBA = "dali_proxy._nvidia.numba_function"
+
 _FORMATS = _from("pipeline.tensors.formatting", "format_batch", "format_tensor")
 
 _OLD_TYPES: dict[str, Any] = {
@@ -101,11 +103,12 @@ _TABLE = {
         "pipeline.auto_aug.auto_augment", names=_from("pipeline.auto_aug.core", "Policy", "signed_bin")
     ),
     "auto_aug.core": Stand("pipeline.auto_aug.core"),
+    "auto_aug.core._utils": Stand(names={"get_translations": "pipeline.auto_aug.augmentations:translations"}),
     "auto_aug.core.decorator": Stand(names=_from("pipeline.auto_aug.core", "augmentation")),
     "auto_aug.core.policy": Stand(names=_from("pipeline.auto_aug.core", "Policy")),
     "_autograph": Stand(
         names={
-            "do_not_convert": "pipeline._definition.conditional:do_not_convert",
+            "do_not_convert": "pipeline:do_not_convert",
             "is_autograph_artifact": "pipeline._definition.conditional:is_converted",
         }
     ),
@@ -128,14 +131,24 @@ _TABLE = {
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
-    "fn": Stand("pipeline.fn"),
+    "fn": Stand("pipeline.fn", names={"_shape": "pipeline.fn:shapes"}),
     "math": Stand("pipeline.math"),
-    "ops": Stand("pipeline.ops", names=_from("dali_proxy._nvidia.backend", "cpu_ops", "gpu_ops", "mixed_ops")),
+    "ops": Stand(
+        "pipeline.ops",
+        names={
+            **_from("dali_proxy._nvidia.backend", "cpu_ops", "gpu_ops", "mixed_ops"),
+            "_DataNode": "pipeline:DataNode",
+        },
+    ),
     "pickling": Stand(values={"pickle_by_value": _unchanged}),
-    "pipeline": Stand(names={**_PIPELINE, **_from("pipeline._definition.conditional", "do_not_convert")}),
+    "pipeline": Stand(names={**_PIPELINE, **_from("pipeline", "do_not_convert")}),
     "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
+    "plugin.numba": Stand(names=_from(_NUMBA, "NumbaFunction")),
+    "plugin.numba.experimental": Stand(names=_from(_NUMBA, "NumbaFunction")),
+    "plugin.numba.fn": Stand(names=_from(_NUMBA, "numba_function")),
+    "plugin.numba.fn.experimental": Stand(names=_from(_NUMBA, "numba_function")),
     "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH, **_PYTORCH}),
     "plugin.pytorch.fn": Stand("dali_proxy.fn"),
     "plugin.pytorch.experimental": Stand(),

@@ -38,7 +38,7 @@ Placement = Literal[Settled, "auto"]
 CORES = 6
 
 _WINDOW = 0.2  # seconds for measuring the load of the cores
-_ASKED_FOR = "it was asked for"
+_ASKED_FOR = "it was requested"
 
 _log = logging.getLogger("dali_proxy")
 
@@ -146,7 +146,7 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
         raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
     if pipeline._internals.on_cpu:  # nothing is left to place
         return "server"
-    if placement != "server" and pipeline.device_id is None:
+    if placement != "server" and pipeline._internals.arguments.device_id is None:
         raise ArgumentMismatchError(
             f"DALIServer: placement={placement!r} selects where the GPU's part of a pipeline runs, but this pipeline "
             f"has device_id=None"

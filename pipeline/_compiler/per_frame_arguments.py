@@ -65,25 +65,31 @@ class _Frames(Batch):
     Args:
         sequences: the batch of sequences.
         node: the operator.
-        names: names of its arguments that differ from frame to frame.
+        names: names of its arguments that differ from frame to frame. The values for one frame are repeated if other
+            arguments or the sequence have more frames.
+        lengths: numbers of frames of the sequences, if they are known.
 
     Attributes:
         begins: index of the first frame of each sequence, followed by the total number of frames.
     """
 
-    def __init__(self, sequences: Batch, node: GraphNode, names: frozenset[str]) -> None:
+    def __init__(
+        self, sequences: Batch, node: GraphNode, names: frozenset[str], lengths: Sequence[int] | None = None
+    ) -> None:
         super().__init__(
             sequences.request, sequences.seed, sequences.pool, sequences.allocate, sequences.reads, sequences.branches
         )
         self.stream, self.keep_alive, self.trace = sequences.stream, sequences.keep_alive, sequences.trace
         values = {name: sequences.values[edge] for name, edge in node.argument_inputs.items()}
-        counts = [[shape[0] for shape in values[name].shape()] for name in sorted(names)]
-        if any(each != counts[0] for each in counts):
-            raise ArgumentValueError(f"the arguments {', '.join(sorted(names))} are for different numbers of frames")
-        self.begins = np.concatenate([[0], np.cumsum(counts[0])])
+        rows = {name: np.array([shape[0] for shape in values[name].shape()]) for name in sorted(names)}
+        counts = np.max([*rows.values()], axis=0)
+        if any(((each != counts) & (each != 1)).any() for each in rows.values()):
+            raise ArgumentValueError(f"the arguments {', '.join(rows)} are for different numbers of frames")
+        if lengths is not None:
+            counts = np.where(counts == 1, lengths, counts)
+        self.begins = np.concatenate([[0], np.cumsum(counts)])
         self.size = int(self.begins[-1])
-        owners = np.repeat(np.arange(len(counts[0])), counts[0])
-        expanded = {name: _expanded(value, None if name in names else owners) for name, value in values.items()}
+        expanded = {name: _expanded(value, counts, rows.get(name)) for name, value in values.items()}
         self._arguments = Arguments(node, expanded, self.size)
         self._sequences = sequences
 
@@ -105,23 +111,31 @@ class _Frames(Batch):
         return range(int(self.begins[sequence]), int(self.begins[sequence + 1]))
 
     def check(self, sequence: int, count: int) -> None:
-        """Check that a sequence has as many frames as its arguments.
+        """Check that a sequence has as many frames as its arguments, which may also be for one frame.
 
         Raises:
             ArgumentValueError: the numbers differ.
         """
         wanted = len(self.numbers(sequence))
-        if count != wanted:
+        if wanted not in (1, count):
             raise ArgumentValueError(f"there are arguments for {wanted} frames, but the sequence has {count}")
 
 
-def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
-    """Return the values of an argument for each frame: its rows or, given `owners`, the values of the sequences."""
+def _expanded(value: TensorList, counts: Array, rows: Array | None) -> TensorListCPU:
+    """Return the values of an argument for each frame.
+
+    Args:
+        value: the values: one for each sample, or a sequence of them.
+        counts: numbers of frames of the samples.
+        rows: numbers of values in the sequences; one value is repeated. None if there are no sequences.
+    """
     assert isinstance(value, TensorListCPU)
     samples = [np.asarray(sample) for sample in value.samples]
-    if owners is not None:
-        return TensorListCPU([samples[owner] for owner in owners.tolist()])
-    return TensorListCPU([np.asarray(row) for sample in samples for row in sample])
+    frames = [[sample] if rows is None else list(sample) for sample in samples]
+    repeats = counts if rows is None else np.where(rows == counts, 1, counts)
+    return TensorListCPU(
+        [np.asarray(row) for each, repeat in zip(frames, repeats.tolist(), strict=True) for row in each * repeat]
+    )
 
 
 def _without_frames(layout: str) -> str:
@@ -180,9 +194,11 @@ class _SampleFrames(SampleOperator[_State]):
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
         if state.frames is None:
             return self._operator.run(state.inner, sample, inputs, out)
+        numbers: Sequence[int] = state.frames.numbers(sample)
         for sequence, each in zip(state.sequences, inputs, strict=True):
             if sequence:
                 state.frames.check(sample, len(each))
+                numbers = numbers if len(numbers) == len(each) else [*numbers] * len(each)
         results = [
             self._operator.run(
                 state.inner,
@@ -190,7 +206,7 @@ class _SampleFrames(SampleOperator[_State]):
                 [each[index] if sequence else each for sequence, each in zip(state.sequences, inputs, strict=True)],
                 None,
             )
-            for index, number in enumerate(state.frames.numbers(sample))
+            for index, number in enumerate(numbers)
         ]
         if not results:
             raise ArgumentValueError("the sequence has no frames")
@@ -217,7 +233,8 @@ class _BatchFrames(BatchOperator):
         names = _sequence_arguments(batch, self.node)
         if not names:
             return self._operator.run(batch, inputs)
-        frames = _Frames(batch, self.node, names)
+        lengths = [[shape[0] for shape in value.shape()] for value in inputs if _is_sequence(value.layout())]
+        frames = _Frames(batch, self.node, names, lengths[0] if lengths else None)
         owners = np.repeat(np.arange(batch.size), np.diff(frames.begins)).tolist()
         frame_inputs = []
         for position, value in enumerate(inputs):

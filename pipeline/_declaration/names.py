@@ -15,6 +15,7 @@ _CLASS_NAMES = {
     "mxnet": "MXNet",
     "mxnet_reader": "MXNetReader",
     "random_bbox_crop": "RandomBBoxCrop",
+    "random_object_bbox": "RandomObjectBBox",
     "roi_random_crop": "ROIRandomCrop",
     "ssd_random_crop": "SSDRandomCrop",
     "tfrecord": "TFRecord",

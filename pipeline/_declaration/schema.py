@@ -258,6 +258,11 @@ class OperatorSchema:
         """The name of the operator in messages."""
         return self.name if self.hidden else f"fn.{self.name}"
 
+    @property
+    def is_reader(self) -> bool:
+        """Whether the operator reads a data set."""
+        return "readers" in (self.alias_of or self.name).split(".")[:-1]
+
     def argument(self, name: str) -> Argument | None:
         """Return the declaration of an argument, or None."""
         for argument in (*self.arguments, *COMMON_ARGUMENTS):

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from pipeline._executor import ExecutorConfig
+from pipeline._external_source.parallel.pickler import SourcePickler
 from pipeline._rng import fresh_seed
 from pipeline.errors import (
     ArgumentMismatchError,
@@ -55,7 +56,8 @@ class PipelineArguments:
     enable_memory_stats: bool = False
     py_num_workers: int = 1
     py_start_method: str = "fork"
-    exec_dynamic: bool = False
+    py_callback_pickler: Any = None
+    exec_dynamic: bool | None = None
     enable_checkpointing: bool = False
     output_dtype: Any = None
     output_ndim: Any = None
@@ -64,18 +66,25 @@ class PipelineArguments:
     concurrency: OperatorConcurrency | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "num_threads", "seed"):  # DALI's own default is None
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, -1)
+        for name in ("batch_size", "num_threads", "seed", "max_streams", "default_cuda_stream_priority"):
+            if getattr(self, name) is None:  # DALI's own default
+                object.__setattr__(self, name, PipelineArguments.__dataclass_fields__[name].default)
         for name in _INTEGERS:
             value = getattr(self, name)
-            if isinstance(value, bool) or not (hasattr(value, "__index__") or (value is None and name == "device_id")):
-                wanted = "int, or None for no GPU" if name == "device_id" else "int"
+            refused = isinstance(value, bool) and name != "seed"
+            if refused or not (hasattr(value, "__index__") or (value is None and name == "device_id")):
+                wanted = "int or None" if name == "device_id" else "int"
                 raise ArgumentTypeError(f"Pipeline: {name} must be {wanted}, not {type(value).__name__} ({value!r})")
         if self.py_start_method not in ("fork", "spawn"):
             raise ArgumentValueError(
                 f'Pipeline: py_start_method must be "fork" or "spawn", not {self.py_start_method!r}'
             )
+        if self.py_callback_pickler is not None and self.py_start_method == "fork":
+            raise ArgumentValueError(
+                "``py_callback_pickler`` should not be set when 'fork' start method is used: forked workers inherit "
+                "the sources"
+            )
+        _ = self.pickler
         for name in ("py_num_workers", "bytes_per_sample"):
             if getattr(self, name) < 0:
                 raise ArgumentMismatchError(f"Pipeline: {name} must be 0 or more, not {getattr(self, name)}")
@@ -120,10 +129,15 @@ class PipelineArguments:
         """The declared dtypes, numbers of dimensions and layouts of the outputs."""
         return OutputDeclarations(self.output_dtype, self.output_ndim, self.output_layout)
 
+    @cached_property
+    def pickler(self) -> SourcePickler | None:
+        """The pickler of the user, which sends sources to spawned workers; None for the default."""
+        return None if self.py_callback_pickler is None else SourcePickler.from_argument(self.py_callback_pickler)
+
     @property
     def by_name(self) -> dict[str, Any]:
-        """The arguments by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """The arguments by name, except for code of the user."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "py_callback_pickler"}
 
     def over(self, others: Mapping[str, Any]) -> PipelineArguments:
         """Return these arguments, with `others` in place of those that were left at their defaults."""
@@ -146,7 +160,7 @@ class PipelineArguments:
         """Return the configuration of the executor.
 
         Raises:
-            MissingSizeError: the pipeline was created without an argument that running needs.
+            MissingSizeError: the pipeline was created without an argument that is needed to run it.
         """
         for name in ("batch_size", "num_threads"):
             if getattr(self, name) < 1:

@@ -22,6 +22,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Name of `_Runtime` in rewritten code, and prefix of the names that it defines.
 _PREFIX = "dali_proxy_conditions_"
 _MARK = "_dali_proxy_keeps_its_code"
+_LAMBDA = "<lambda>"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -51,33 +52,65 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     if getattr(function, _MARK, False) or getattr(function, "__code__", None) in _CODES:
         return function
     try:
-        lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
+        definition = _lambda_definition(function) if function.__name__ == _LAMBDA else _definition(function)
+    except (AttributeError, OSError, TypeError) as error:
         raise GraphError(
             f"enable_conditionals=True needs the source of {getattr(function, '__qualname__', function)}, which can't "
             f"be found: put the function into a file"
         ) from error
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
+    if definition is None:
         return function
-    ast.increment_lineno(tree, first - 1)
-    definition.decorator_list = []
     _Rewriter().visit(definition)
     converted: Callable[..., Any] = _compiled(definition, function)
     return converted
 
 
+def _definition(function: Callable[..., Any]) -> ast.FunctionDef | None:
+    """Return the syntax of a function without its decorators; None if a class or a decorator stands in its place."""
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    ast.increment_lineno(tree, first - 1)
+    definition.decorator_list = []
+    return definition
+
+
+def _lambda_definition(function: Any) -> ast.FunctionDef | None:
+    """Return the syntax of a lambda, as a function with another name; None if it can't be told from its neighbors."""
+    code = function.__code__
+    lines, _ = inspect.findsource(function)
+    found = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Lambda) and _is(node, code)]
+    if len({ast.dump(node) for node in found}) != 1:
+        return None
+    definition = _function(f"{_PREFIX}lambda", [], [ast.copy_location(ast.Return(found[0].body), found[0].body)])
+    definition.args = found[0].args
+    return ast.copy_location(definition, found[0])
+
+
+def _is(node: ast.Lambda, code: types.CodeType) -> bool:
+    """Return whether a lambda is where the code comes from: the same line and, since Python 3.11, the same columns."""
+    if node.lineno != code.co_firstlineno:
+        return False
+    body = node.body
+    begin, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    return all(
+        begin <= (line, column) and (end_line, end_column) <= end
+        for line, end_line, column, end_column in getattr(code, "co_positions", tuple)()
+        if line is not None and column is not None and (line, column) != (end_line, end_column)
+    )
+
+
 def called(function: Any) -> Any:
     """Return the function to call instead of a function: itself, or a converted copy of a user's function.
 
-    Converts each function once. Returns functions of installed packages, lambdas and functions without source
-    unchanged.
+    Converts each function once. Returns functions of installed packages and functions without source unchanged.
     """
     if isinstance(function, types.MethodType):
         inner = called(function.__func__)
         return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
-    if not isinstance(function, types.FunctionType) or function.__code__ in _CODES or function.__name__ == "<lambda>":
+    if not isinstance(function, types.FunctionType) or function.__code__ in _CODES:
         return function
     if function.__module__.partition(".")[0] in _PACKAGES or function.__code__.co_filename.startswith(_INSTALLED):
         return function

@@ -18,9 +18,10 @@ from pipeline._external_source.source import SerialSource
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.branches import Branch
 from pipeline._graph.builder import GraphBuilder
-from pipeline._graph.graph import GraphNode
+from pipeline._graph.graph import Graph, GraphNode
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall, check_call
+from pipeline._graph.on_cpu import COPIES, MovedGraph
 from pipeline._operator_api.branch_batches import samples_of_list, take_samples
 from pipeline._operator_api.request import TensorList
 from pipeline._operators.arrays.merge import common_property
@@ -42,18 +43,20 @@ class DebugBuilder(GraphBuilder):
     Args:
         arguments: arguments of the pipeline.
         conditional: whether the graph function was rewritten for `if` on data nodes.
+        on_cpu: whether operators run on the CPU, whatever their devices.
 
     Attributes:
         fed: batches that were fed and not used yet, by the name of the input.
     """
 
-    def __init__(self, arguments: PipelineArguments, conditional: bool) -> None:
+    def __init__(self, arguments: PipelineArguments, conditional: bool, on_cpu: bool = False) -> None:
         super().__init__()
         self._arguments = arguments
         self._config = replace(
             arguments.executor_config(), num_threads=1, cpu_depth=1, gpu_depth=1, gpu_streams=1, set_affinity=False
         )
         self._conditional = conditional
+        self._on_cpu = on_cpu
         self._kept: list[KeptCall] = []
         self._sources: dict[SourceSpec, _ReadSource] = {}
         self._last: dict[str, TensorList] = {}
@@ -82,6 +85,16 @@ class DebugBuilder(GraphBuilder):
         """The operators of the first batch, in order."""
         return tuple(self._kept)
 
+    @property
+    def moved(self) -> MovedGraph:
+        """The operators and outputs of the first batch that were declared for a GPU."""
+        outputs = self._outputs or ()
+        return MovedGraph(
+            Graph((), ()),
+            tuple(kept.declared for kept in self._kept if kept.declared.device != "cpu"),
+            outputs=tuple(number for number, node in enumerate(outputs) if node.device == "gpu"),
+        )
+
     def close(self) -> None:
         """End the threads of all operators."""
         for kept in self._kept:
@@ -107,7 +120,7 @@ class DebugBuilder(GraphBuilder):
                 f"`.get()` as inputs. Expected `DataNodeDebug` as an input, got {type(value).__name__} at {label}."
             )
         batch = to_batch(value, None, label)
-        self._check_size(len(batch), label.capitalize())
+        self._check_size(len(batch), f"{label.capitalize()} has batch size")
         device = "gpu" if isinstance(batch, TensorListGPU) else "cpu"
         return DebugNode("batch", device, check_call(_BATCH, (), {"device": device}), 0, batch)
 
@@ -123,6 +136,8 @@ class DebugBuilder(GraphBuilder):
 
     def _run(self, call: OperatorCall, number: int) -> tuple[TensorList, ...] | None:
         name = call.schema.name
+        if self._on_cpu and name in COPIES:
+            return (self._local(call.inputs[0], call.branch),)
         if name == "constant_value":
             return (self._constant(call),)
         if name == "merge":
@@ -143,7 +158,7 @@ class DebugBuilder(GraphBuilder):
         position = self._used
         self._used += 1
         if position == len(self._kept):
-            self._kept.append(KeptCall(call, number, twin, self._config))
+            self._kept.append(KeptCall(call, number, twin, self._config, self._on_cpu))
         else:
             self._kept[position].check(call)
         return self._kept[position]
@@ -160,7 +175,7 @@ class DebugBuilder(GraphBuilder):
             source = self._sources.setdefault(output.spec, _ReadSource(output.spec, node, self._arguments.batch_size))
             batch = source.read(self._key, self._arguments.batch_size)[output.output]
         batch = check_batch(batch, node, self._arguments.batch_size)
-        self._check_size(len(batch), "External Source operator returned a batch that")
+        self._check_size(len(batch), "External Source operator returned batch size")
         return batch
 
     def _take_fed(self, node: GraphNode) -> TensorList:
@@ -179,14 +194,14 @@ class DebugBuilder(GraphBuilder):
             self._size = size
         elif size != self._size:
             raise GraphError(
-                f"Batch size must be uniform across an iteration. {what} has {size} samples, but the batch has "
-                f"{self._size}\n  at {SourceLocation.from_caller()}"
+                f"Batch size must be uniform across an iteration. {what}: {size}. Expected: {self._size}\n"
+                f"  at {SourceLocation.from_caller()}"
             )
 
     def _constant(self, call: OperatorCall) -> TensorList:
         array, layout = call.arguments["value"], call.arguments.get("layout") or ""
         size = len(self._positions_of(()))
-        if call.device == "cpu":
+        if call.device == "cpu" or self._on_cpu:
             return TensorListCPU(np.broadcast_to(array, (size, *array.shape)), layout)
         import cupy
 
@@ -234,7 +249,8 @@ class DebugBuilder(GraphBuilder):
         for value, position in zip(chosen.tolist(), positions.tolist(), strict=True):
             node = call.inputs[value]
             samples.append(lists[id(node)][np.searchsorted(self._positions_of(_branch_of(node)), position)])
-        return (TensorListCPU(samples, layout) if call.device == "cpu" else TensorListGPU(samples, layout),)
+        on_cpu = call.device == "cpu" or self._on_cpu
+        return (TensorListCPU(samples, layout) if on_cpu else TensorListGPU(samples, layout),)
 
 
 class _ReadSource:
@@ -251,7 +267,7 @@ class _ReadSource:
             self._key = key
             if len({len(batch) for batch in self._batches}) > 1:
                 sizes = ", ".join(str(len(batch)) for batch in self._batches)
-                raise InputError(f"External source must return outputs with consistent batch size, not {sizes}")
+                raise InputError(f"External source must return outputs with consistent batch size. Got: {sizes}")
         return self._batches
 
 

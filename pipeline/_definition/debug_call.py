@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import queue
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipeline._executor.executor import Executor
 from pipeline._external_source.spec import SourceOutput
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline._graph.on_cpu import check_movable
 from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import GraphError
@@ -29,18 +31,25 @@ class KeptCall:
         number: number of the call in the graph, on which its random numbers depend.
         twin: number of the call whose random numbers it shares; None for its own.
         config: configuration of executors.
+        on_cpu: whether it runs on the CPU, whatever its device.
 
     Attributes:
-        node: the operator in its own graph.
+        declared: the operator as the user declared it, in its own graph.
+        node: the same as it runs.
+
+    Raises:
+        DeviceError: it can't run on the CPU.
     """
 
-    def __init__(self, call: OperatorCall, number: int, twin: int | None, config: ExecutorConfig) -> None:
+    def __init__(
+        self, call: OperatorCall, number: int, twin: int | None, config: ExecutorConfig, on_cpu: bool = False
+    ) -> None:
         self._call = call
         self._config = config
-        fed = [_fed(index, node) for index, node in enumerate(_read(call))]
+        fed = [_fed(index, "cpu" if on_cpu else node.device) for index, node in enumerate(_read(call))]
         edges = [Edge(node.index) for node in fed]
         self._names = [node.name for node in fed]
-        self.node = GraphNode(
+        self.declared = GraphNode(
             index=len(fed),
             operator=call.schema.name,
             name=call.name or f"__{call.schema.name}_{number}",
@@ -51,6 +60,9 @@ class KeptCall:
             location=call.location,
             stream=(number if twin is None else twin) + 1,
         )
+        if on_cpu and call.device != "cpu":
+            check_movable(self.declared)
+        self.node = replace(self.declared, device="cpu") if on_cpu else self.declared
         outputs = tuple(Edge(self.node.index, output) for output in range(self.node.output_count))
         self._graph = Graph((*fed, self.node), outputs)
         self._executor: Executor | None = None
@@ -77,14 +89,14 @@ class KeptCall:
             )
         if len(call.inputs) != len(first.inputs):
             raise GraphError(
-                f"Trying to use operator {name!r} with different number of inputs than when it was built: "
-                f"{len(call.inputs)} instead of {len(first.inputs)}\n  at {call.location}"
+                f"Trying to use operator {name!r} with different number of inputs than when it was built. "
+                f"It has {len(call.inputs)} instead of {len(first.inputs)}\n  at {call.location}"
             )
         now, before = _keywords(call), _keywords(first)
         if len(now) != len(before):
             raise GraphError(
-                f"Trying to use operator {name!r} with different number of keyword arguments than when it was built: "
-                f"{sorted(now)} instead of {sorted(before)}\n  at {call.location}"
+                f"Trying to use operator {name!r} with different number of keyword arguments than when it was "
+                f"built. It has {sorted(now)} instead of {sorted(before)}\n  at {call.location}"
             )
         for index, (one, other) in enumerate(zip(call.inputs, first.inputs, strict=True)):
             _check_node(f"Input {index}", name, one, other, call)
@@ -138,8 +150,8 @@ def _read(call: OperatorCall) -> tuple[DataNode, ...]:
     return (*call.inputs, *call.argument_inputs.values())
 
 
-def _fed(index: int, node: DataNode) -> GraphNode:
-    return GraphNode(index, "external_source", f"__input_{index}", node.device, arguments={"no_copy": True})
+def _fed(index: int, device: str) -> GraphNode:
+    return GraphNode(index, "external_source", f"__input_{index}", device, arguments={"no_copy": True})
 
 
 def _keywords(call: OperatorCall) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeline._concurrency.finalizers import Finalizer
+from pipeline._definition.cpu_only import warn_of_move
 from pipeline._definition.debug_builder import DebugBuilder
 from pipeline._definition.pipeline import Pipeline
 from pipeline._external_source.data import own_copy, to_batch
@@ -51,7 +52,7 @@ class DebugPipeline(Pipeline):
 
     @cached_property
     def _builder(self) -> DebugBuilder:
-        builder = DebugBuilder(self._internals.arguments, self._conditional)
+        builder = DebugBuilder(self._internals.arguments, self._conditional, self._internals.on_cpu)
         self._finalizer = Finalizer(self, builder.close)
         return builder
 
@@ -183,8 +184,12 @@ class DebugPipeline(Pipeline):
         if self._ended:
             raise StopIteration
         key = self._key
+        first = not self._builder.kept
         try:
             outputs = self._builder.run(self._function, self._named, key)
+            if first and self._internals.on_cpu and self._builder.moved.report():
+                device_id = self._internals.declared_arguments.device_id
+                warn_of_move(self._builder.moved, self._named.__qualname__, device_id)
         except (EndOfData, StopIteration):
             self._ended = True
             raise StopIteration from None

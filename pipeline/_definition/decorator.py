@@ -30,8 +30,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     """Decorate a function that describes a graph. A call of the decorated function creates a `Pipeline`.
 
     Args:
-        fn: function that calls operators and returns the outputs of the pipeline. Its own parameters win over
-            parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
+        fn: function that calls operators and returns the outputs of the pipeline. Its own parameters take precedence
+            over parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
         **pipeline_kwargs: arguments of `Pipeline`, and two more. `enable_conditionals`: whether `if`, `and`, `or` and
             `not` work on data nodes, in this function and in the functions that it calls. `debug`: whether to call
             `fn` for every batch and run each operator when it is called; then nodes have a method `get`, which returns
@@ -41,7 +41,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         A function that takes the arguments of `fn` and those of `Pipeline`.
 
     Raises:
-        ArgumentTypeError: neither `fn` nor `Pipeline` has an argument, or `fn` takes ``**kwargs``.
+        ArgumentTypeError: `Pipeline` has no such argument. A call of the decorated function also raises it if `fn`
+            takes ``**kwargs``, or if neither `fn` nor `Pipeline` has an argument.
 
     Example:
         >>> from pipeline import fn, pipeline_def
@@ -54,12 +55,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     if fn is None:
         return functools.partial(pipeline_def, **pipeline_kwargs)
     signature = inspect.signature(fn)
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        raise ArgumentTypeError(
-            f"the graph function {fn.__qualname__} takes **kwargs: name its arguments, so that they can't be confused "
-            f"with Pipeline's"
-        )
+    variadic = [each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD]
     own = {
         name
         for name, parameter in signature.parameters.items()
@@ -69,6 +65,11 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
 
     @functools.wraps(fn)
     def create(*args: Any, **kwargs: Any) -> Pipeline:
+        if variadic:
+            raise ArgumentTypeError(
+                f"Using variadic keyword argument `**{variadic[0]}` in a graph-defining function is not allowed. "
+                f"{fn.__qualname__}: name its arguments, so that they can't be confused with Pipeline's"
+            )
         graph_arguments = {name: value for name, value in kwargs.items() if name in own}
         pipeline_arguments = {name: value for name, value in kwargs.items() if name not in own}
         _check_known(pipeline_arguments, fn.__qualname__)

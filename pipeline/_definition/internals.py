@@ -42,7 +42,7 @@ class PipelineInternals:
         on_cpu: whether the pipeline runs on the CPU, whatever the devices of its operators and its `device_id`.
         checkpoint: checkpoint from which the pipeline was created, or None.
         builder: builder of the graph.
-        checks_api: whether mixing two ways to run batches is an error.
+        checks_api: whether mixing two ways to run batches raises an error.
     """
 
     def __init__(self, pipeline: Pipeline, arguments: PipelineArguments, checkpoint: Checkpoint | None = None) -> None:
@@ -123,6 +123,13 @@ class PipelineInternals:
         return self._runner
 
     @property
+    def device_id(self) -> int | None:
+        """The GPU that the user chose, or else the one that the built pipeline uses; None if there is neither."""
+        if self.arguments.device_id not in (None, -1):
+            return self.arguments.device_id
+        return None if self._runner is None else self._runner.executor.device_id
+
+    @property
     def busy(self) -> bool:
         """Whether batches are in flight."""
         return self._runner is not None and self._runner.busy
@@ -151,7 +158,7 @@ class PipelineInternals:
         arguments = self.arguments
         arguments.executor_config()  # reports missing arguments before anything starts
         self._sources = SourceGroup(
-            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method
+            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method, arguments.pickler
         )
         self._close_by(self._sources.close)
 

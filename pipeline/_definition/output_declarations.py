@@ -57,7 +57,7 @@ class OutputDeclarations:
             count: number of outputs.
 
         Raises:
-            BuildError: a sequence has another length.
+            BuildError: a sequence has a different length.
         """
         value = getattr(self, name)
         if not isinstance(value, list | tuple):
@@ -87,8 +87,6 @@ class OutputDeclarations:
         for number, (expected, output) in enumerate(zip(self.for_outputs(name, len(outputs)), outputs, strict=True)):
             received = {"output_dtype": output.dtype, "output_ndim": int(output.ndim)}.get(name, output.layout())
             if expected is not None and expected != received:
-                return (
-                    f"{label} in the output_idx={number} does not match. "
-                    f"Expected: {expected}. Received: {received or repr(received)}."
-                )
+                wanted, got = (getattr(each, "name", str(each)) for each in (expected, received))
+                return f"{label} in the output_idx={number} does not match. Expected: {wanted}. Received: {got}."
         return ""

@@ -17,6 +17,7 @@ from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.current import current_builder, pop_builder, push_builder
 from pipeline._graph.drawing import Drawing, draw
+from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.waiting import check_stream, waited_by
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
@@ -34,16 +35,16 @@ class Pipeline(PipelineProperties):
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
     then call `run`.
 
-    A subclass may use any attribute that NVIDIA DALI's `Pipeline` doesn't define, also for operators and data:
+    A subclass may use any attribute that NVIDIA DALI's `Pipeline` doesn't define, even for operators and data:
     ``self.input = ...``, ``self.inputs = ...``.
 
     Args:
         batch_size: largest batch; batches may be smaller.
         num_threads: threads of the CPU stage.
-        device_id: the GPU; None for a pipeline that uses no GPU.
+        device_id: the GPU. None, if an operator needs a GPU, is the current device of CUDA when the pipeline is built.
         seed: seed of the random numbers; -1 draws one.
         exec_pipelined: whether batches overlap: the next ones start before the first one is done.
-        prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets the stages apart.
+        prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets them for each stage.
         exec_async: whether batches run in the background; if not, `run` and `schedule_run` return when the batches
             that they started are done.
         bytes_per_sample: expected size of a sample of the outputs. The pipeline allocates that much memory when it is
@@ -54,11 +55,15 @@ class Pipeline(PipelineProperties):
         enable_memory_stats: record the sizes of outputs, for `executor_statistics`.
         py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
         py_start_method: start method of these processes, "fork" or "spawn".
+        py_callback_pickler: for start method "spawn", an object with functions `dumps` and `loads`, such as the module
+            `dill`, or a tuple of it, a dict of keyword arguments of `dumps`, and one of `loads`. It sends the sources
+            to the processes. By default, functions that the processes can't import are sent with their code.
         exec_dynamic: accepted; GPU results may always return to the CPU.
+        experimental_exec_dynamic: deprecated name of `exec_dynamic`.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: resume where `checkpoint` was called, in this process or in another one.
-        output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with another dtype is an error.
-            None, also in a list, declares nothing.
+        output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with a different dtype raises an
+            error. None, in a list too, declares nothing.
         output_ndim: number of dimensions of the samples, as for `output_dtype`.
         output_layout: layout of the samples, as for `output_dtype`.
         stream_policy: accepted; all operators of a batch share a CUDA stream.
@@ -99,7 +104,9 @@ class Pipeline(PipelineProperties):
         enable_memory_stats: bool = False,
         py_num_workers: int = 1,
         py_start_method: str = "fork",
-        exec_dynamic: bool = False,
+        py_callback_pickler: Any = None,
+        exec_dynamic: bool | None = None,
+        experimental_exec_dynamic: bool | None = None,
         enable_checkpointing: bool = False,
         checkpoint: bytes | None = None,
         output_dtype: DALIDataType | Sequence[DALIDataType | None] | None = None,
@@ -109,6 +116,9 @@ class Pipeline(PipelineProperties):
         concurrency: OperatorConcurrency | None = None,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
+        if arguments.pop("experimental_exec_dynamic") is not None:
+            warn_caller("experimental_exec_dynamic is deprecated, please use exec_dynamic instead", Warning)
+            arguments["exec_dynamic"] = experimental_exec_dynamic
         resumed = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
         if resumed is not None:
             arguments["seed"] = resumed.seed
@@ -136,10 +146,7 @@ class Pipeline(PipelineProperties):
         """Set the outputs of the pipeline.
 
         Args:
-            *output_data_nodes: data nodes or constants.
-
-        Raises:
-            ArgumentTypeError: an output is neither.
+            *output_data_nodes: data nodes or constants. `build` raises an ArgumentTypeError if an output is neither.
         """
         self._internals.builder.set_outputs(*output_data_nodes)
 
@@ -213,7 +220,7 @@ class Pipeline(PipelineProperties):
     # Running ------------------------------------------------------------------------------------------------------
 
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
-        """Run one batch and return its outputs. Starts the next batches as far as data exists.
+        """Run one batch and return its outputs. Start the next batches if their data exists.
 
         Args:
             cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
@@ -232,7 +239,7 @@ class Pipeline(PipelineProperties):
         return waited_by(cuda_stream, self._internals.runner.run(feed))
 
     def schedule_run(self) -> None:
-        """Start one batch, and later ones as far as data exists. Take the outputs with `share_outputs` or `outputs`.
+        """Start one batch, and later ones if their data exists. Take the outputs with `share_outputs` or `outputs`.
 
         Raises:
             MissingInputError: an input has no data.
@@ -302,7 +309,7 @@ class Pipeline(PipelineProperties):
     def reset(self) -> None:
         """Begin the next epoch if the data has ended; otherwise do nothing.
 
-        Batches in flight, and data that was fed, come first.
+        Batches in flight, and data that was already fed, are processed first.
         """
         self._internals.runner.reset()
 
@@ -322,7 +329,7 @@ class Pipeline(PipelineProperties):
     def checkpoint(self, filename: str | Path | None = None, *, notes: Mapping[str, int] | None = None) -> bytes:
         """Return the state with which a new pipeline of the same graph resumes after the batches that were taken.
 
-        Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
+        Random numbers and sources continue exactly, even in another process: ``Pipeline(..., checkpoint=...)``. A
         callable source is called with the next index. An iterable source is read again up to its position, so it must
         yield the same items. A callable without an argument starts from its beginning; data that was fed isn't
         included.

@@ -29,14 +29,10 @@ class PipelineProperties:
     """Largest batch."""
     num_threads: int = _argument("num_threads")
     """Threads of the CPU stage."""
-    device_id: int | None = _argument("device_id")
-    """The GPU, or None for a pipeline that uses no GPU."""
     exec_pipelined: bool = _argument("exec_pipelined")
     """Whether batches overlap."""
     exec_async: bool = _argument("exec_async")
     """Whether batches run in the background."""
-    exec_dynamic: bool = _argument("exec_dynamic")
-    """The argument of that name. GPU results may always return to the CPU."""
     prefetch_queue_depth: int | dict[str, int] = _argument("prefetch_queue_depth")
     """The argument of that name."""
     set_affinity: bool = _argument("set_affinity")
@@ -55,6 +51,18 @@ class PipelineProperties:
     """The argument of that name; all operators of a batch share a CUDA stream."""
     concurrency: OperatorConcurrency | None = _argument("concurrency")
     """The argument of that name; operators of different stages always run at the same time."""
+
+    @property
+    def device_id(self) -> int | None:
+        """The GPU. If the pipeline was created without one, this is None until it is built and uses one."""
+        return self._internals.device_id
+
+    @property
+    def exec_dynamic(self) -> bool | None:
+        """The argument of that name; by default True, or None if batches don't overlap or queues are separate."""
+        arguments = self._internals.arguments
+        usual = arguments.exec_pipelined and arguments.exec_async and not self.exec_separated
+        return True if arguments.exec_dynamic is None and usual else arguments.exec_dynamic
 
     @property
     def seed(self) -> int | None:

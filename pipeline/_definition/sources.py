@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._external_source.data import check_batch
 from pipeline._external_source.device import take_over
+from pipeline._external_source.parallel.pickler import SourcePickler
 from pipeline._external_source.parallel.pool import WorkerPool
 from pipeline._external_source.parallel.source import ParallelSource
 from pipeline._external_source.source import SerialSource, Source
@@ -38,12 +39,20 @@ class SourceGroup:
         max_batch_size: largest batch of the pipeline.
         num_workers: worker processes; 0 reads parallel sources in this process, too.
         start_method: start method of the workers, "fork" or "spawn".
+        pickler: pickler of the sources for spawned workers; None for the default.
 
     Raises:
         WorkerError: the workers could not be started.
     """
 
-    def __init__(self, graph: Graph, max_batch_size: int, num_workers: int = 0, start_method: str = "fork") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        max_batch_size: int,
+        num_workers: int = 0,
+        start_method: str = "fork",
+        pickler: SourcePickler | None = None,
+    ) -> None:
         self._max_batch_size = max_batch_size
         self._pool: WorkerPool | None = None
         by_spec: dict[SourceSpec, list[GraphNode]] = {}
@@ -53,7 +62,10 @@ class SourceGroup:
                 by_spec.setdefault(source.spec, []).append(node)
         parallel = [spec for spec in by_spec if spec.parallel and num_workers > 0]
         if parallel:
-            self._pool = WorkerPool(parallel, max_batch_size, num_workers, start_method)
+            sent = parallel
+            if pickler is not None:
+                sent = [replace(spec, source=pickler.pickled(spec.source)) for spec in parallel]
+            self._pool = WorkerPool(sent, max_batch_size, num_workers, start_method)
         self._members = [
             _Member(spec, self._create(spec, parallel, nodes[0]), nodes) for spec, nodes in by_spec.items()
         ]

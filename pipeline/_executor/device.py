@@ -22,17 +22,12 @@ _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install
 
 
 def open_device(graph: Graph, config: ExecutorConfig) -> Device:
-    """Open the GPU that a graph needs.
+    """Open the GPU that a graph needs: CUDA's current device if the pipeline has no `device_id`.
 
     Raises:
-        DeviceError: the pipeline has no device_id; or CuPy, the driver or the GPU is missing.
+        DeviceError: CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
-    if config.device_id is None:
-        raise DeviceError(
-            f"{node.display} runs on the {node.device} device, but the pipeline has device_id=None: give the pipeline "
-            f"a GPU, or the operator device='cpu'\n  at {node.location}"
-        )
     try:
         import cupy
     except ImportError as error:
@@ -45,12 +40,13 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
             f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, set the environment "
-            f"variable DALI_PROXY_DEVICE=cpu, or pass device='cpu' to the operators and device_id=None to the pipeline"
-            f"\n  at {node.location}"
+            f"variable DALI_PROXY_DEVICE=cpu, or pass device='cpu' to the operators\n"
+            f"  at {node.location}"
         ) from error
-    if not 0 <= config.device_id < count:
-        raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")
-    return Device(config.device_id, config.gpu_streams, config.stream_priority)
+    device_id = cupy.cuda.runtime.getDevice() if config.device_id is None else config.device_id
+    if not 0 <= device_id < count:
+        raise DeviceError(f"device_id={device_id} is invalid: this machine has {count} GPU(s), numbered from 0")
+    return Device(device_id, config.gpu_streams, config.stream_priority)
 
 
 class BatchStream:

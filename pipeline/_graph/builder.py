@@ -37,6 +37,7 @@ class GraphBuilder:
         self.graph = graph
         self.owner = owner
         self._outputs: tuple[DataNode, ...] | None = None
+        self._fault: GraphError | None = None  # of the outputs; reported when the graph is built, as in DALI
         self._preserved: list[OperatorCall] = []
         self._declared: list[OperatorCall] = []  # inputs
         self.title = ""
@@ -74,21 +75,22 @@ class GraphBuilder:
         several = isinstance(returned, tuple) or (
             isinstance(returned, list) and any(isinstance(item, DataNode) for item in returned)
         )
-        try:
-            self.set_outputs(*(returned if several else (returned,)))
-        except GraphError as error:
-            raise type(error)(f"{_display(function)}: {error}") from error.__cause__
+        self.set_outputs(*(returned if several else (returned,)))
+        if self._fault is not None:
+            raise type(self._fault)(f"{_display(function)}: {self._fault}") from self._fault.__cause__
         self.title = getattr(function, "__qualname__", "")
 
     def set_outputs(self, *outputs: Any) -> None:
-        """Set the outputs: data nodes or constants."""
+        """Set the outputs: data nodes or constants. Others are an error of `freeze`."""
         self._refuse_frozen("set_outputs()")
         if not outputs:
             raise NoOutputsError("set_outputs() needs at least one output")
+        self._outputs, self._fault = (), None
         try:
             self._outputs = tuple(_output(number, output) for number, output in enumerate(outputs))
         except GraphError as error:
-            raise type(error)(f"{error}\n  at {SourceLocation.from_caller()}") from error.__cause__
+            self._fault = type(error)(f"{error}\n  at {SourceLocation.from_caller()}")
+            self._fault.__cause__ = error.__cause__
 
     def add_sink(self, node: DataNode) -> None:
         """Keep the operator of a node in the graph, even if no output needs it."""
@@ -121,6 +123,8 @@ class GraphBuilder:
     def freeze(self) -> Graph:
         """Return the graph. It can't be changed any more."""
         if self.graph is None:
+            if self._fault is not None:
+                raise self._fault
             assert self._outputs is not None
             calls = calls_behind(self._outputs, self._preserved)
             check_pipelines(calls, self)
@@ -153,10 +157,11 @@ class GraphBuilder:
         if name in self.unused_inputs:
             at = self.unused_inputs[name]
             return UnknownInputError(
-                f"the input {name!r} is declared, but no output depends on it, so it can't be fed\n  at {at}"
+                f"Could not find an input operator with name {name!r} that an output depends on. The input is declared "
+                f"at {at}"
             )
         known = ", ".join(map(repr, graph.fed_inputs)) or "none"
-        return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
+        return UnknownInputError(f"Could not find an input operator with name {name!r}; the inputs are: {known}")
 
     def summary(self, moved: Graph | None = None) -> str:
         """Return the name, the inputs and the outputs in one line, as far as they are known.
@@ -180,12 +185,13 @@ class GraphBuilder:
 def _output(number: int, value: Any) -> DataNode:
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
         raise ArgumentTypeError(
-            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`: it is a "
-            f"{type(value).__name__}; return each node as an output (*nodes)"
+            f"Illegal pipeline output type. The output {number} contains a nested `DataNode`. Missing list/tuple "
+            f"expansion (*) is the likely cause: it is a {type(value).__name__}"
         )
     if not is_constant(value) and not isinstance(value, DataNode) and not hasattr(type(value), "why_no_node"):
         raise ArgumentTypeError(
-            f"Illegal output type. The output {number} is a `{type(value)}`, but must be a `DataNode` or a constant"
+            f"Illegal output type. The output {number} is a `{type(value)}`. Allowed types are ``DataNode`` and types "
+            "convertible to `types.Constant` (numerical constants, 1D lists/tuple of numbers and ND arrays)."
         )
     return as_node(value, f"output {number}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
@@ -28,8 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, order=True)
-class Edge:
+class Edge(NamedTuple):
     """An output of a node.
 
     Attributes:
@@ -75,7 +74,7 @@ class GraphNode:
     twin: int | None = None
     stream: int | None = None
 
-    @property
+    @cached_property
     def schema(self) -> OperatorSchema:
         return lookup(self.operator)
 
@@ -85,11 +84,11 @@ class GraphNode:
         generated = self.name.startswith("__")
         return self.schema.display + ("" if generated else f" (name={self.name!r})")
 
-    @property
+    @cached_property
     def output_count(self) -> int:
         return self.schema.output_count(self.arguments, len(self.inputs))
 
-    @property
+    @cached_property
     def random_stream(self) -> int:
         """The number of the pipeline's random number stream that it draws from."""
         if self.stream is not None:
@@ -254,7 +253,8 @@ def check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> Non
         return
     foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
     raise GraphError(
-        f"{foreign.display} was called within a different pipeline than other operators of the graph\n"
+        f"The pipeline is invalid because it contains operators with non-unique names: {foreign.display} was called "
+        f"within a different pipeline than other operators of the graph\n"
         f"  at {foreign.location}"
     )
 
@@ -270,6 +270,7 @@ def check_names(nodes: Iterable[GraphNode]) -> None:
         other = by_name.setdefault(node.name, node)
         if other is not node:
             raise GraphError(
-                f"two operators are called {node.name!r}: {other.schema.display} at {other.location} and "
+                "The pipeline is invalid because it contains operators with non-unique names: two operators are called "
+                f"{node.name!r}: {other.schema.display} at {other.location} and "
                 f"{node.schema.display} at {node.location}"
             )

@@ -41,7 +41,7 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
     if schema.alias_of is not None:
         schema = lookup(schema.alias_of)
     try:
-        sets = [tuple(inputs)] if schema.side_effects else _split(inputs)
+        sets = [tuple(inputs)] if schema.side_effects else _split(inputs, schema.name)
     except GraphError as error:
         raise explained(error, schema, SourceLocation.from_caller()) from error.__cause__
     results: list[Outputs] = []
@@ -58,7 +58,7 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
     return [list(output) for output in zip(*several, strict=True)] if several else results
 
 
-def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _split(inputs: Sequence[Any], operator: str) -> list[tuple[Any, ...]]:
     lists: list[int] = []
     for position, value in enumerate(inputs):
         if isinstance(value, list) and any(isinstance(item, DataNode) for item in value):
@@ -68,8 +68,8 @@ def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
     counts = {len(inputs[position]) for position in lists}
     if len(counts) > 1:
         raise ArgumentValueError(
-            "All argument lists for Multiple Input Sets must have the same length, but these have the lengths "
-            f"{sorted(counts)}"
+            f"All argument lists for Multiple Input Sets used with operator {operator!r} must have the same length. "
+            f"These have the lengths {sorted(counts)}"
         )
     return [
         tuple(value[number] if position in lists else value for position, value in enumerate(inputs))

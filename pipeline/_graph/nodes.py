@@ -134,7 +134,10 @@ class DataNode(Expression):
         return self.property("source_info", device=device)
 
     def _combine(self, operation: str, *operands: Any) -> DataNode:
-        return combine(operation, operands)
+        first, *others = operands
+        if isinstance(first, np.generic):  # on the left, as in DALI, it has the type of a Python number
+            first = first.item()
+        return combine(operation, (first, *others))
 
     def _index(self, key: Any) -> DataNode:
         entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))
@@ -277,6 +280,10 @@ def _check_call(
     device = _choose_device(schema, arguments.pop("device", None), nodes)
     nodes = [_moved(schema, device, position, node) for position, node in enumerate(nodes)]
 
+    if arguments.get("seed") is not None and not (schema.random or schema.is_reader or schema.fed):
+        message = 'The argument "seed" should not be used with operators that don\'t use random numbers.'
+        warn_caller(message, DeprecationWarning)
+    builder = current_builder()
     constants: dict[str, Any] = {}
     argument_inputs: dict[str, DataNode] = {}
     for key, value in _renamed(schema, arguments).items():
@@ -284,6 +291,9 @@ def _check_call(
         assert declared_argument is not None
         if hasattr(type(value), "why_no_node"):
             raise value.why_no_node()
+        if isinstance(value, list) and declared_argument.per_sample and builder is not None:
+            converted = builder.convert(value, f"argument {key!r}")
+            value = value if converted is None else converted
         if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
             value = as_node(value, f"argument {key!r}")  # one array for all samples
         if isinstance(value, DataNode):
@@ -317,7 +327,6 @@ def _check_call(
         branch = _split_branch(read, outer if read or not schema.keeps_order else ())
         _check_branch(read, branch)
     split = schema.name == "split" or (bool(read) and len(branch) > len(outer))
-    builder = current_builder()
     return OperatorCall(
         schema,
         device,

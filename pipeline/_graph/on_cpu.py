@@ -10,9 +10,10 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline.errors import DeviceError
 
-__all__ = ["MovedGraph", "has_cpu_form", "move_to_cpu"]
+__all__ = ["COPIES", "MovedGraph", "check_movable", "has_cpu_form", "move_to_cpu"]
 
-_COPIES = ("copy_to_gpu", "copy_to_cpu")
+#: Operators that copy batches between CPU and GPU.
+COPIES = ("copy_to_gpu", "copy_to_cpu")
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,13 @@ def move_to_cpu(graph: Graph) -> MovedGraph:
     moved: dict[Edge, Edge] = {}
     operators, copies = [], []
     for node in graph.nodes:
-        if node.operator in _COPIES:
+        if node.operator in COPIES:
             moved[Edge(node.index)] = moved[node.inputs[0]]
             if graph.nodes[node.inputs[0].node].operator != "constant_value":
                 copies.append(node)
             continue
         if node.device != "cpu":
-            _check_movable(node)
+            check_movable(node)
             operators.append(node)
         nodes.append(replace(renumbered(node, len(nodes), moved), device="cpu"))
         moved.update({Edge(node.index, output): Edge(len(nodes) - 1, output) for output in range(node.output_count)})
@@ -77,7 +78,12 @@ def has_cpu_form(node: GraphNode) -> bool:
     return node.operator != "nvidia_pipeline" and has_implementation(node.operator, "cpu")
 
 
-def _check_movable(node: GraphNode) -> None:
+def check_movable(node: GraphNode) -> None:
+    """Check that an operator that was declared for the GPU can run on the CPU instead.
+
+    Raises:
+        DeviceError: it can't.
+    """
     if node.operator == "nvidia_pipeline":
         raise DeviceError(
             "a pipeline that was made with NVIDIA's package can't be moved to the CPU: create it with device_id=None "

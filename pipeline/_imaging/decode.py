@@ -84,7 +84,7 @@ def decode(
     if kind not in OUTPUT_TYPES:
         raise ValueError(f"unknown output_type {kind!r}; known are {', '.join(OUTPUT_TYPES)}")
     if region is not None and min_size is not None:
-        raise ValueError("a region is in pixels of the full image: region and min_size exclude each other")
+        raise ValueError("a region is in pixels of the full image: region and min_size are mutually exclusive")
     view = as_bytes(encoded)
     ycbcr = kind == "YCbCr"
     stored = "RGB" if ycbcr else kind

@@ -100,7 +100,7 @@ class OpSchema:
         return self._schema.hidden
 
     def IsDocHidden(self) -> bool:
-        """Return whether the operator is left out of the documentation."""
+        """Return whether the operator is omitted from the documentation."""
         return self._schema.hidden
 
     def IsDocPartiallyHidden(self) -> bool:
@@ -120,11 +120,11 @@ class OpSchema:
     def IsStateful(self) -> bool:
         """Return whether equal inputs can have different results: random numbers, readers, sources, user code."""
         schema = self._schema
-        return schema.random or schema.fed or schema.side_effects or self._is_reader()
+        return schema.random or schema.fed or schema.side_effects or self._schema.is_reader
 
     def HasRandomSeedArg(self) -> bool:
         """Return whether the argument `seed` changes the results."""
-        return self._schema.random or self._is_reader()
+        return self._schema.random or self._schema.is_reader
 
     def HasRandomStateArg(self) -> bool:
         """Return False: states of random numbers can't be passed."""
@@ -249,6 +249,3 @@ class OpSchema:
         if argument is None:
             raise UnknownArgumentError(f'Argument "{name}" is not defined for operator "{self.Name()}".')
         return argument
-
-    def _is_reader(self) -> bool:
-        return "readers" in (self._schema.alias_of or self._schema.name).split(".")[:-1]

@@ -211,7 +211,7 @@ class TensorListBase:
         if self._packed is not None:
             return self._packed[1]
         if not self._contiguous:
-            raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
+            raise RaggedError("the samples of this batch aren't contiguous")
         samples = list(self._samples if self._dense is None else self._dense)
         ends = np.cumsum([sample.size for sample in samples]).tolist()
         flat = library.concatenate([sample.reshape(-1) for sample in samples])

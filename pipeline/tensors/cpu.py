@@ -17,6 +17,9 @@ from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import to_dali_type
 
+#: Size in bytes up to which a copy of a batch costs less than a call of NumPy for each sample.
+_SMALL = 1 << 20
+
 __all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
 Array = npt.NDArray[Any]
@@ -169,7 +172,7 @@ class TensorListCPU(TensorListBase):
         result = cls.__new__(cls)
         result.owner, result.sources, result.pinned = None, (), False
         result._dense = result._samples = result._packed = None
-        result._contiguous = False
+        result._contiguous = True
         result._table, result._blocks = table, blocks
         result._homes = np.zeros(len(table), np.int64) if homes is None else homes
         result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
@@ -194,6 +197,18 @@ class TensorListCPU(TensorListBase):
     def dense(self) -> Array | None:
         """The array of a dense batch, whose first dimension is the batch dimension; otherwise None."""
         return self._dense
+
+    def small_array(self) -> Array | None:
+        """Return the batch as one array: that of a dense batch, or a copy of small samples with one shape; else None.
+
+        One call of NumPy on that array costs less than a call for each sample.
+        """
+        if self._dense is not None or not len(self) or self.samples[0].nbytes * len(self) > _SMALL:
+            return self._dense
+        try:
+            return np.array(self.samples)
+        except ValueError:  # the shapes differ
+            return None
 
     @property
     def nbytes(self) -> int:
@@ -264,7 +279,7 @@ class TensorListCPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         return TensorCPU(self._reshaped(np, shape))
 
@@ -304,11 +319,9 @@ class TensorListCPU(TensorListBase):
         return batch
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a contiguous batch.
-
-        Raises:
-            RaggedError: the samples aren't contiguous.
-        """
+        """Return the address of the first element. The other elements follow it if the batch is contiguous."""
+        if self._dense is None and not self._contiguous:
+            return int(self.table().pointers[0])
         array: Any = self._dense if self._dense is not None else self._flat(np)
         return int(array.ctypes.data)
 
@@ -318,7 +331,8 @@ class TensorListCPU(TensorListBase):
 
     def __getitem__(self, index: int) -> TensorCPU:
         index = position_of(index, self)
-        return TensorCPU(self.samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
+        sample = self.samples[index] if self._dense is None else self._dense[index, ...]  # a view of a number, too
+        return TensorCPU(sample, self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
         if self._samples is None and self._table is not None:
@@ -332,6 +346,13 @@ class TensorListCPU(TensorListBase):
         if copy:
             return np.array(self.as_array(), dtype=dtype)
         return np.asarray(self.as_array(), dtype=dtype)
+
+    def _flat(self, library: Any) -> Array:
+        _ = self.samples  # creates the arrays of a batch from a table
+        flat: Array = super()._flat(library)
+        if self._packed is not None:  # the samples aren't in the blocks any more
+            self._blocks, self._homes = (), None
+        return flat
 
     def _make_samples(self) -> list[Array]:
         table, blocks = self.table(), self._blocks
@@ -364,7 +385,7 @@ def position_of(index: Any, batch: Any) -> int:
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
         raise SampleIndexError(
-            f"{type(batch).__name__} index out of range: sample {position} doesn't exist: the batch has {len(batch)}"
+            f"{type(batch).__name__} index {position} is out of range for a batch of {len(batch)} samples"
         )
     return position % len(batch)
 

@@ -230,11 +230,9 @@ class TensorListGPU(TensorListBase):
         return int(array.device.id)
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a contiguous batch.
-
-        Raises:
-            RaggedError: the samples aren't contiguous.
-        """
+        """Return the address of the first element. The other elements follow it if the batch is contiguous."""
+        if self._dense is None and not self._contiguous:
+            return int(self.table().pointers[0])
         array: Any = self._dense if self._dense is not None else self._elements()
         return int(array.data.ptr)
 
@@ -243,7 +241,7 @@ class TensorListGPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         self._elements()
         import cupy

@@ -1,13 +1,12 @@
-"""Each example as its users run it: it ends well, prints its figures, and the loss falls."""
+"""Each example as a script: it ends well, prints its figures, and the loss falls."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import ModuleType
 
 import cv2
@@ -18,21 +17,22 @@ from PIL import Image
 import dali_proxy
 from tests.clips import needs_nvdec
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 EXAMPLES = ROOT / "examples"
 
 # Less than each does by default, and enough to see that it learns: the arguments, and what its score must reach.
 RUNS: dict[str, tuple[str, float]] = {
-    "imagenet": ("--epochs 3 --batch-size 16", 0.3),
-    "segmentation": ("--epochs 3 --image-size 64", 0.05),
-    "detection": ("--epochs 4 --image-size 64", 0.15),
+    "imagenet": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
+    "segmentation": ("--epochs 2 --image-size 64", 0.05),
+    "detection": ("--epochs 3 --image-size 64", 0.15),
     "ssd": ("--epochs 5 --image-size 64", 0.15),
     "speech": ("--epochs 4", 0.6),
     "resume": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
-    "huggingface": ("--epochs 2", 0.3),
-    "webdataset_shards": ("--epochs 3", 0.3),
-    "lightning_trainer": ("--epochs 2", 0.3),
+    "huggingface": ("--epochs 2 --image-size 64", 0.3),
+    "webdataset_shards": ("--epochs 2 --image-size 64", 0.3),
+    "lightning_trainer": ("--epochs 2 --image-size 64", 0.3),
 }
 #: They read by the pipeline's reader; a server's statistics say what limits the speed of the others.
 WITHOUT_SERVER = {"ssd"}
@@ -41,11 +41,10 @@ pytestmark = pytest.mark.timeout(300)
 SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 
-def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+def start(name: str, *arguments: str) -> CompletedProcess[str]:
     environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
+    return run_python(str(EXAMPLES / f"{name}.py"), *arguments, cwd=ROOT, env=environment)
 
 
 def run(name: str, *arguments: str) -> str:

@@ -78,7 +78,7 @@ class Subscript(BatchOperator):
         """Return the entries of the key, with full slices for the ellipsis and for missing dimensions."""
         used = sum(entry != ELLIPSIS and not _is_new(entry) for entry in self._key)
         if used > ndim:
-            raise ArgumentValueError(f"Too many indices ({used}) for a {ndim}D tensor")
+            raise ArgumentValueError(f"Too many indices ({used}) for a {ndim}-D tensor: it has not enough dimensions")
         full = ((None, None, None),) * (ndim - used)
         if ELLIPSIS not in self._key:
             return (*self._key, *full)

@@ -109,6 +109,8 @@ def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
 class TransposeGpu(GpuOperator):
     """Transposes a batch with one launch."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         perm = _permutation(self.node, data.ndim)

@@ -53,7 +53,7 @@ its range: -1 to 1 for real numbers; the middle of the range is silence for unsi
             Argument("in_rate", Kind.FLOAT, "Sample rate of the input; needs `out_rate`.", None, per_sample=True),
             Argument("out_rate", Kind.FLOAT, "Sample rate of the output, in any unit.", None, per_sample=True),
             Argument("out_length", Kind.INT, "Number of samples of the output.", None, per_sample=True),
-            Argument("scale", Kind.FLOAT, "Sample rate of the output by that of the input.", None, per_sample=True),
+            Argument("scale", Kind.FLOAT, "Ratio of the sample rates, output to input.", None, per_sample=True),
             QUALITY,
         ),
     )

@@ -70,7 +70,7 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     """Return the filters of each sample.
 
     Raises:
-        ArgumentValueError: A width isn't allowed, or arguments exclude each other.
+        ArgumentValueError: A width isn't allowed, or arguments are mutually exclusive.
     """
     widths = arguments.vectors("window_size", axes, np.int64)
     smoothing = arguments.vectors("smoothing_size", axes, np.int64)
@@ -80,9 +80,9 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     assert scales is not None
     if normalized and arguments.given("scale"):
         raise ArgumentValueError("Parameter ``scale`` cannot be specified when ``normalized_kernel`` is set to True")
-    _check_widths("Window size", widths, 3)
+    _check_widths("window_size", widths, 3)
     if smoothing is not None:
-        _check_widths("Smoothing window size", smoothing, 1)
+        _check_widths("smoothing_size", smoothing, 1)
     filters: list[_Derivatives] = []
     for sample in range(size):
         own: _Derivatives = []
@@ -101,8 +101,9 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
 def _check_widths(name: str, widths: Array, least: int) -> None:
     wrong = (widths < least) | (widths > _LARGEST) | (widths % 2 == 0)
     if wrong.any():
+        label = {"window_size": "Window size", "smoothing_size": "Smoothing window size"}[name]
         raise ArgumentValueError(
-            f"{name} must be an odd integer between {least} and {_LARGEST}, not {int(widths[wrong][0])}"
+            f"{label} must be an odd integer between {least} and {_LARGEST}, but {name!r} is {int(widths[wrong][0])}"
         )
 
 

@@ -11,11 +11,13 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, fail, shape_table
+from pipeline._operator_api.gpu_operator import fail, shape_table
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS, Positional, SliceWindows, positional
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
@@ -23,6 +25,7 @@ from pipeline._operators.geometry.windows import (
     check_fill_values,
     cut,
     cut_batch,
+    cut_pixels,
     fill_argument,
     policy_argument,
 )
@@ -132,8 +135,25 @@ class SliceCpu(SampleOperator[_State]):
 
 
 @implements(SLICE, "gpu")
-class SliceGpu(GpuOperator):
+class SliceGpu(PixelOperator):
     """One launch per batch."""
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        arguments = batch.arguments(self.node)
+        bounds = [batch.values[edge] for edge in self.node.inputs[1:]]
+        windows = SliceWindows(arguments, batch.size, pixels.layout, pixels.ndim, _check_inputs(1 + len(bounds)))
+        starts, extents = self._locate(windows, pixels.shapes.tolist(), bounds)
+        fill = arguments.constant("fill_values")
+        if len(fill) > 1:
+            return None
+        return cut_pixels(
+            pixels,
+            starts,
+            extents,
+            policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
+            fill=fill,
+            dtype=output_dtype(self.node),
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data, *bounds = inputs

@@ -145,7 +145,7 @@ class Augmentation:
         """Return what the operation takes besides the batch and the parameter."""
         return list(inspect.signature(self._op).parameters.values())[2:]
 
-    def magnitudes(self, num_magnitude_bins: int) -> Array | None:
+    def _get_magnitudes(self, num_magnitude_bins: int) -> Array | None:
         """Return the magnitude of each bin; None for an operation without one.
 
         Raises:
@@ -174,24 +174,24 @@ class Augmentation:
         if chosen is None or bins is None:
             absent = "magnitude_bin" if chosen is None else "num_magnitude_bins"
             raise ArgumentValueError(f"the augmentation {self.name!r} has magnitudes, so its call needs {absent!r}")
-        magnitudes = self.magnitudes(bins)
+        magnitudes = self._get_magnitudes(bins)
         assert magnitudes is not None
         sign: DataNode | None = None
         if isinstance(chosen, SignedBin):
             sign = chosen.random_sign
             chosen = chosen.magnitude_bin
         if not self.randomly_negate:
-            parameter = take(self._parameters(magnitudes), chosen)
+            parameter = take(self._map_mags_to_params(magnitudes), chosen)
         else:
             sign = coin() if sign is None else sign
             if not isinstance(chosen, DataNode) and not 0 <= chosen < bins:
                 raise ArgumentValueError(f"magnitude bin {chosen} is not one of the {bins} bins")
-            both = np.concatenate([self._parameters(magnitudes), self._parameters(-magnitudes)])
+            both = np.concatenate([self._map_mags_to_params(magnitudes), self._map_mags_to_params(-magnitudes)])
             parameter = take(both, sign * bins + chosen)
         on_gpu = self.param_device == "gpu" or (self.param_device == "auto" and getattr(data, "device", "") == "gpu")
         return parameter.gpu() if on_gpu else parameter
 
-    def _parameters(self, magnitudes: Array) -> Array:
+    def _map_mags_to_params(self, magnitudes: Array) -> Array:
         rows = [np.asarray(self.mag_to_param(magnitude)) for magnitude in magnitudes]
         if len({(row.shape, row.dtype) for row in rows}) > 1:
             raise ArgumentValueError(

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
-def python(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a separate process."""
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter."""
     return subprocess.run(
-        [sys.executable, *words, "-c", code],
+        [sys.executable, "-c", code],
         env=with_project(**environment),
         capture_output=True,
         text=True,
@@ -24,9 +25,12 @@ def python(code: str, *words: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def output(code: str, *words: str, **environment: str) -> str:
-    """Run code that must not fail. Return its output."""
-    done = python(code, *words, **environment)
+def output(code: str) -> str:
+    """Run code that must not fail, in a process that has imported torch. Return its output."""
+    return checked(run_python("-c", code, cwd=ROOT, env=with_project()))
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -140,6 +144,57 @@ print(pipe.run()[0].as_array().shape)
     )
 
 
+NUMBA = """
+import numpy as np
+from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali.plugin.numba import NumbaFunction
+from nvidia.dali.plugin.numba.experimental import NumbaFunction
+from nvidia.dali.plugin.numba.fn.experimental import numba_function
+
+DATA = [np.arange(6, dtype=np.uint8).reshape(2, 3), np.arange(2, dtype=np.uint8).reshape(1, 2)]
+
+def transpose(out, image):
+    out[:] = image.T
+
+def double(outs, images):
+    for out, image in zip(outs, images):
+        out[:] = image * 2.5
+
+def transposed(outs, ins):
+    for sample in range(len(ins[0])):
+        outs[0][sample][0] = ins[0][sample][1]
+        outs[0][sample][1] = ins[0][sample][0]
+
+DECLARED = {"in_types": types.UINT8, "ins_ndim": 2, "outs_ndim": [2]}
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def graph():
+    image = fn.external_source(lambda: DATA)
+    turned = numba_function(image, run_fn=transpose, setup_fn=transposed, out_types=[types.UINT8], **DECLARED)
+    return turned, NumbaFunction(double, types.FLOAT, batch_processing=True, **DECLARED)(image)
+
+turned, doubled = graph().run()
+"""
+
+
+def test_functions_that_numba_compiles() -> None:
+    pytest.importorskip("numba")
+    checks = """
+for image, there, twice in zip(DATA, turned, doubled):
+    assert np.array_equal(there, image.T) and there.dtype == types.UINT8
+    assert np.array_equal(twice, image * np.float32(2.5))
+"""
+    output(INSTALL + NUMBA + checks)
+
+
+def test_missing_numba_is_an_error_that_says_how_to_install_it() -> None:
+    hidden = "import sys; sys.modules['numba'] = None\n"
+    failing = NUMBA.replace("turned, doubled = graph().run()", "")
+    assert "pip install 'dali-proxy[numba]'" in output(
+        hidden + INSTALL + failing + "try: graph().run()\nexcept RuntimeError as error: print(error)"
+    )
+
+
 def test_ways_to_import() -> None:
     output(
         INSTALL
@@ -171,10 +226,8 @@ print(dali.__version__)
 
 
 def test_torch_is_imported_only_where_it_is_needed() -> None:
-    assert (
-        output(INSTALL + "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali.types; print('torch' in sys.modules)")
-        == "False"
-    )
+    code = INSTALL + "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali.types; print('torch' in sys.modules)"
+    assert checked(python(code)) == "False"
 
 
 def test_missing_name_is_an_error_that_says_so() -> None:
@@ -236,7 +289,7 @@ sys.meta_path.insert(0, Hidden())
         + INSTALL
         + "from nvidia.dali import fn; print(fn.resize.__name__)"
     )
-    assert output(code) == "resize"
+    assert checked(python(code)) == "resize"
 
 
 def test_child_processes_import_this_package() -> None:
@@ -263,7 +316,7 @@ print(subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('SE
 """
     )
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
-    assert output(code, PYTHONPATH=path) == "yes"
+    assert checked(python(code, PYTHONPATH=path)) == "yes"
 
 
 def test_device_applies_to_this_process_and_its_children() -> None:

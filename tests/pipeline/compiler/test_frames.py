@@ -66,6 +66,25 @@ def test_points_are_used_for_each_frame() -> None:
         )
 
 
+ONE_FRAME = [NUMBERS[0], NUMBERS[1][:1]]
+REPEATED: dict[str, Any] = {
+    "blur": lambda fn, types, x, s: fn.gaussian_blur(x, sigma=fn.per_frame(s)),
+    "brightness": lambda fn, types, x, s: fn.flip(fn.brightness(fn.flip(x), brightness=fn.per_frame(s))),
+    "two arguments": lambda fn, types, x, s: fn.brightness_contrast(
+        x, brightness=fn.per_frame(s), contrast=fn.per_frame(s[0:1])
+    ),
+    "transforms": lambda fn, types, x, s: fn.warp_affine(
+        x, matrix=fn.transforms.scale(scale=fn.per_frame(fn.stack(s, s, axis=1)))
+    ),
+}
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("call", REPEATED)
+def test_argument_for_one_frame_is_used_for_all_frames(call: str) -> None:
+    compare(REPEATED[call], SEQUENCES, ONE_FRAME, layouts=["FHWC"], tolerance=1)
+
+
 def test_layouts_mark_sequences() -> None:
     """A source's layout marks an argument as well as `fn.per_frame`; other layouts don't."""
     (marked,), (named,) = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from typing import Any
 
@@ -48,6 +49,31 @@ def test_properties_report_defaults() -> None:
     assert Pipeline(batch_size=None, num_threads=None, seed=None).seed is None  # type: ignore[arg-type]
 
 
+def test_device_is_unknown_until_an_operator_uses_one() -> None:
+    for device_id in (None, -1):
+        pipe = pipe_of(lambda: batch(0), pipeline={"device_id": device_id})
+        assert pipe.device_id is None
+        pipe.build()
+        assert pipe.device_id is None
+        pipe.close()
+
+
+@pytest.mark.gpu
+def test_operator_on_the_gpu_uses_the_current_device() -> None:
+    for device_id in (None, -1, 0):
+        pipe = pipe_of(lambda: batch(0), device="gpu", pipeline={"device_id": device_id})
+        pipe.build()
+        assert pipe.device_id == 0
+        pipe.close()
+
+
+def test_deprecated_name_of_exec_dynamic_causes_a_warning() -> None:
+    with pytest.warns(Warning, match="experimental_exec_dynamic is deprecated, please use exec_dynamic instead"):
+        assert Pipeline(1, 1, None, experimental_exec_dynamic=False).exec_dynamic is False
+    assert Pipeline(1, 1, None).exec_dynamic is True
+    assert Pipeline(1, 1, None, exec_pipelined=False).exec_dynamic is None
+
+
 @pytest.mark.parity
 def test_properties_equal_dali() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
@@ -57,7 +83,8 @@ def test_properties_equal_dali() -> None:
     arguments_of_both = {name: value for name, value in GIVEN.items() if name not in apart}
     for arguments in (arguments_of_both, {"batch_size": 3, "num_threads": 2, "device_id": None}):
         ours, dali = Pipeline(**arguments), DaliPipeline(**arguments)
-        for name in (*arguments_of_both, "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
+        others = ("exec_dynamic", "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated")
+        for name in (*arguments_of_both, *others):
             assert getattr(ours, name) == getattr(dali, name), name
 
 
@@ -66,11 +93,12 @@ def test_properties_equal_dali() -> None:
     [
         ({"batch_size": 2.5}, TypeError, "batch_size must be int"),
         ({"seed": "a"}, TypeError, "seed must be int"),
-        ({"device_id": "cpu"}, TypeError, "device_id must be int, or None for no GPU, not str"),
+        ({"device_id": "cpu"}, TypeError, "device_id must be int or None, not str"),
         ({"bytes_per_sample": "a"}, TypeError, "bytes_per_sample must be int"),
         ({"bytes_per_sample": -1}, ValueError, "bytes_per_sample must be 0 or more"),
         ({"max_streams": 0}, ValueError, "max_streams must be 1 or more"),
-        ({"default_cuda_stream_priority": None}, TypeError, "default_cuda_stream_priority must be int"),
+        ({"py_callback_pickler": pickle}, ValueError, "should not be set when 'fork' start method is used"),
+        ({"py_callback_pickler": 5, "py_start_method": "spawn"}, TypeError, "the functions `dumps` and `loads`"),
         ({"py_num_workers": -1}, ValueError, "py_num_workers must be 0 or more"),
         ({"py_start_method": "magic"}, ValueError, "py_start_method must be"),
         ({"prefetch_queue_depth": 0}, ValueError, "1 or more"),

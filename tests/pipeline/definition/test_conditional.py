@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import fn, pipeline_def, types
-from pipeline._definition.conditional import convert, do_not_convert
+from pipeline import do_not_convert, fn, pipeline_def, types
+from pipeline._definition.conditional import convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
 IMAGES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
@@ -392,3 +393,40 @@ def test_permutation_in_a_branch_permutes_the_samples_of_the_branch() -> None:
     (result,) = outputs(graph)
     assert sorted(result[:3]) == [0, 1, 2]
     assert result[3] == 3
+
+
+def outer(swap: bool) -> Any:
+    return lambda x: (not x) if swap else (x and x)
+
+
+LAMBDAS: dict[str, tuple[Any, list[bool]]] = {
+    "not": (lambda x: not x, [False, True, True, True]),
+    "and": (lambda x: x and x == 1, [True, False, False, False]),
+    "or": (lambda x: x or x == 0, [True, True, True, True]),
+    "several lines": (
+        lambda x, *, missing=False: missing if x else True,
+        [False, True, True, True],
+    ),
+    "closure": (outer(True), [False, True, True, True]),
+    "other closure": (outer(False), [True, False, False, False]),
+}
+
+
+@pytest.mark.parametrize("name", LAMBDAS)
+def test_lambdas_that_graph_functions_call_are_converted(name: str) -> None:
+    function, expected = LAMBDAS[name]
+
+    def graph() -> Any:
+        return function(numbers() == 0)
+
+    assert outputs(graph) == [expected]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no columns")
+def test_lambdas_of_one_line_are_distinguished() -> None:
+    both = (lambda x: not x, lambda x: x and x)
+
+    def graph() -> Any:
+        return both[0](numbers() == 0), both[1](numbers() == 0)
+
+    assert outputs(graph) == [[False, True, True, True], [True, False, False, False]]

@@ -169,3 +169,27 @@ def test_another_value_of_the_variable_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DALI_PROXY_DEVICE", "tpu")
     with pytest.raises(ArgumentValueError, match='DALI_PROXY_DEVICE must be "cpu" or "gpu", not \'tpu\''):
         Pipeline(batch_size=1)
+
+
+def test_operators_of_debug_mode_run_on_the_cpu() -> None:
+    devices = []
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=0, debug=True, enable_conditionals=True)
+    def debugged() -> Any:
+        images = fn.flip(fn.external_source(name="x", layout="HWC").gpu())
+        devices.append((images.device, type(images.get()).__name__))
+        result = images
+        if fn.external_source(name="flag") > 0:
+            result = types.Constant(IMAGES[0], layout="HWC", device="gpu")
+        return result, images.cpu()
+
+    pipe = debugged()
+    flags = np.array([0, 1, 0, 1])
+    with pytest.warns(RuntimeWarning, match=r"(?s)debugged is declared for a GPU.*fn\.flip.*outputs on the CPU: 0"):
+        chosen, flipped = pipe.run(x=IMAGES, flag=flags)
+    assert devices == [("gpu", "TensorListCPU")]
+    np.testing.assert_array_equal(flipped.as_array(), IMAGES[:, :, ::-1])
+    np.testing.assert_array_equal(
+        chosen.as_array(), np.where(flags[:, None, None, None], IMAGES[:1], IMAGES[:, :, ::-1])
+    )
+    pipe.close()

@@ -161,6 +161,10 @@ def test_several_outputs_of_a_source_are_read_together() -> None:
         (lambda n: fn.cat(*[[np.zeros(1)] * 4] * (n + 1)), "different number of inputs than when it was built"),
         (lambda n: fn.random.uniform(**({"seed": 1} if n else {})), "different number of keyword arguments"),
         (lambda n: fn.copy([np.zeros(1)] * 4 if n else 3), "Input 0 for operator 'copy' is on CPU but was a constant"),
+        (
+            lambda n: fn.random.coin_flip(probability=[np.zeros((), np.float32)] * 4 if n else 0.5),
+            "Argument 'probability' for operator 'random.coin_flip' is on CPU but was a constant",
+        ),
         (lambda n: fn.constant(fdata=float(n)), "'fdata' for operator 'constant' unexpectedly changed value from"),
     ],
 )

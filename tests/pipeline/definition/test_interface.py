@@ -163,14 +163,6 @@ def test_arguments_of_the_graph_function_shadow_those_of_the_pipeline() -> None:
     pipe.close()
 
 
-def test_variadic_keywords_are_not_allowed() -> None:
-    with pytest.raises(TypeError, match=r"takes \*\*kwargs"):
-
-        @pipeline_def
-        def graph(**kwargs: Any) -> Any:
-            return fn.external_source(**kwargs)
-
-
 # Current pipelines, sinks and pruning
 
 
@@ -254,10 +246,10 @@ def test_build_takes_a_function() -> None:
 
 
 def test_graph_that_could_not_be_built_can_be_tried_again() -> None:
-    with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+    with Pipeline(batch_size=2, num_threads=1, device_id=99) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
     for _ in range(2):
-        with pytest.raises(errors.DeviceError, match="device_id=None"):
+        with pytest.raises(errors.DeviceError, match=r"needs a GPU|device_id=99 is invalid"):
             pipe.build()
     pipe.close()
 
@@ -296,7 +288,7 @@ def test_subclass_may_assign_any_name_that_dali_leaves_free(tmp_path: Path) -> N
         assert [out.as_array().tolist() for out in pipe.run(x=BATCH)] == [BATCH.tolist()] * 2
     pipe.feed_input("x", BATCH)
     pipe.feed_input(pipe.graph, BATCH)
-    with pytest.raises(errors.UnknownInputError, match="its inputs are: 'x'"):
+    with pytest.raises(errors.UnknownInputError, match="the inputs are: 'x'"):
         pipe.feed_input("y", BATCH)
     assert (pipe.num_outputs, pipe.input_feed_count("x"), pipe.reader_meta(), pipe.epoch_size()) == (2, 2, {}, {})
     assert pipe.executor_statistics() == {}

@@ -40,11 +40,12 @@ def test_arguments_of_the_call_override_those_of_the_decorator() -> None:
 
 
 def test_graph_function_may_not_take_variadic_keywords() -> None:
-    with pytest.raises(errors.ArgumentTypeError, match=r"\*\*kwargs"):
+    @pipeline_def
+    def graph(**kwargs: Any) -> None:
+        return None
 
-        @pipeline_def
-        def graph(**kwargs: Any) -> None:
-            return None
+    with pytest.raises(errors.ArgumentTypeError, match=r"Using variadic keyword argument `\*\*kwargs`"):
+        graph(batch_size=1)
 
 
 def test_graph_function_that_returns_nothing_is_refused() -> None:
@@ -61,7 +62,7 @@ def test_outputs_that_are_not_data_nodes_are_refused() -> None:
     def graph() -> Any:
         return "text"
 
-    with pytest.raises(errors.ArgumentTypeError, match=r"The output 0 is a .*must be a .DataNode."):
+    with pytest.raises(errors.ArgumentTypeError, match=r"Illegal output type\. The output 0 is a .*DataNode"):
         graph()
 
 
@@ -152,7 +153,7 @@ def test_declared_dtype_ndim_and_layout_are_checked() -> None:
 
 def test_unknown_inputs_and_missing_data_name_the_inputs() -> None:
     pipe = plus_one()
-    with pytest.raises(errors.InputError, match="no input 'y'; its inputs are: 'x'"):
+    with pytest.raises(errors.InputError, match="an input operator with name 'y'; the inputs are: 'x'"):
         pipe.run(y=batch(0))
     with pytest.raises(errors.InputError, match="'x' has no data"):
         pipe.run()
@@ -204,9 +205,9 @@ def test_bad_arguments_are_refused_when_the_pipeline_is_created(arguments: Any, 
 
 
 def test_gpu_operator_needs_a_device() -> None:
-    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+    with Pipeline(batch_size=1, num_threads=1, device_id=99) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu())
-    with pytest.raises(errors.DeviceError, match="device_id=None"):
+    with pytest.raises(errors.DeviceError, match=r"needs a GPU|device_id=99 is invalid"):
         pipe.build()
 
 

@@ -34,7 +34,7 @@ def test_unknown_inputs_are_a_key_error_with_a_message() -> None:
     pipe = fed()
     with pytest.raises(KeyError) as caught:
         pipe.feed_input("y", batch(0))
-    assert str(caught.value) == "the pipeline has no input 'y'; its inputs are: 'x'"
+    assert str(caught.value) == "Could not find an input operator with name 'y'; the inputs are: 'x'"
     with pytest.raises(TypeError, match="named by a DataNode or a str, not int"):
         pipe.feed_input(5, batch(0))  # type: ignore[arg-type]
     assert pipe.input_feed_count("x") == 2

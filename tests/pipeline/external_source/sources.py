@@ -5,6 +5,8 @@ They are in a separate module, so that spawned workers can import them.
 
 from __future__ import annotations
 
+import functools
+import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -73,3 +75,18 @@ def run(pipe: Any, times: int) -> list[Any]:
         except StopIteration:
             made.append("end")
     return made
+
+
+def dumps(source: Any, *, secret: int = 0) -> bytes:
+    """Pickle a source, and a number."""
+    return pickle.dumps((source, secret))
+
+
+def loads(data: bytes, *, offset: int = 0) -> Any:
+    """Return a source that gives the numbers of `dumps` and of this call, instead of the one that was pickled."""
+    _, secret = pickle.loads(data)
+    return functools.partial(_constant, secret + offset)
+
+
+def _constant(number: int, info: Any) -> Any:
+    return np.full(1, number)

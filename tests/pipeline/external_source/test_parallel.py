@@ -6,6 +6,7 @@ import errno
 import importlib
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from pipeline import Pipeline, errors, fn, types
+from tests.pipeline.external_source import sources
 from tests.pipeline.external_source.sources import (
     Counting,
     batch,
@@ -457,6 +459,17 @@ def test_unpicklable_source_is_an_error_of_spawned_workers() -> None:
     pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=FORK)
     assert run(pipe, 3) == [ZERO, ONE, E]
     pipe.close()
+
+
+def test_spawned_workers_get_sources_through_the_users_pickler() -> None:
+    for pickler, number in ((sources, 0), ((sources, {"secret": 5}), 5), ((sources, {"secret": 5}, {"offset": 2}), 7)):
+        arguments = {**SPAWN, "py_callback_pickler": pickler}
+        pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=arguments)
+        assert run(pipe, 1) == [[[number] * 3]]
+        pipe.close()
+    pipe = pipe_of(lambda info: info, batch=False, parallel=True, pipeline={**SPAWN, "py_callback_pickler": sources})
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        pipe.build()
 
 
 def test_source_that_a_spawned_worker_cannot_load_is_an_error_of_each_batch(

@@ -32,6 +32,7 @@ def images() -> Any:
         ),
         (lambda x: fn.shapes(x, type=types.INT32), "`type` is a deprecated alias for `dtype`"),
         (lambda x: fn.resize(x, size=2, image_type=types.RGB), "`image_type` is no longer used"),
+        (lambda x: fn.crop(x, crop=(1, 1), seed=-1), "seed\" should not be used with operators that don't use random"),
         (lambda x: fn.decoders.image(x, split_stages=True), "`split_stages` is now deprecated and its usage is"),
         (lambda x: ops.Crop(output_dtype=types.FLOAT)(x), "`output_dtype` is a deprecated alias"),
         (fn.shapes, "`nvidia.dali.fn.shapes` is now deprecated.\nUse :meth:`nvidia.dali.pipeline.DataNode.shape` inst"),

@@ -243,5 +243,5 @@ def test_output_type_may_be_an_enum_member() -> None:
         np.testing.assert_array_equal(decode(JPEG, output_type=DALIImageType[kind]), decode(JPEG, output_type=kind))
     with pytest.raises(ValueError, match="unknown output_type"):
         decode(JPEG, output_type="HSV")
-    with pytest.raises(ValueError, match="exclude"):
+    with pytest.raises(ValueError, match="mutually exclusive"):
         decode(JPEG, region=(0, 0, 1, 1), min_size=(1, 1))

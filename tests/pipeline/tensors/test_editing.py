@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 import torch
 
-from pipeline import errors, types
+from pipeline import Pipeline, errors, fn, types
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DATA = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
@@ -84,6 +86,19 @@ def test_separate_samples_become_contiguous_when_necessary() -> None:
             equal.as_reshaped_tensor(shape)
     with pytest.raises(RuntimeError, match="aren't contiguous"):
         TensorListCPU([DATA[0], DATA[1][:1]], contiguous=False).as_reshaped_tensor([9])
+
+
+def test_outputs_of_a_pipeline_become_contiguous_when_necessary() -> None:
+    with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.copy(fn.external_source(name="x")), fn.random.normal())
+    ragged, numbers = pipe.run(x=[DATA[0], DATA[1][:1], DATA[0]])
+    for output in (ragged, numbers):
+        assert output.data_ptr() == output[0].data_ptr()
+    elements = (ctypes.c_float * 15).from_address(ragged.data_ptr())
+    assert list(elements) == [*range(6), *range(6, 9), *range(6)]
+    for sample, expected in zip(ragged, (DATA[0], DATA[1][:1], DATA[0]), strict=True):
+        assert np.array_equal(sample, expected)
+    pipe.close()
 
 
 def test_one_sample_is_broadcast() -> None:

@@ -153,11 +153,6 @@ def test_other_dtypes_are_refused(dtype: int) -> None:
     refused_by_both(lambda fn, _, x: fn.decoders.image(x, dtype=dtype), encoded(), match="'dtype' must be one of")
 
 
-def test_mixed_decoder_needs_a_gpu() -> None:
-    with pytest.raises(RuntimeError, match="device_id=None"):
-        run_ours(lambda fn, _, x: fn.decoders.image(x, device="mixed"), encoded())
-
-
 @pytest.mark.parity
 def test_file_read(tmp_path: Path) -> None:
     names = ["a.bin", "straße.bin", "c d.bin"]

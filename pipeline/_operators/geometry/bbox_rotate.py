@@ -135,12 +135,12 @@ class BBoxRotateCpu(BatchOperator):
                 raise ArgumentValueError(f"argument 'input_shape' needs an extent for each of {layout!r}")
         sources = np.array([shape[order] for shape in shapes])
         targets = sources.astype(np.float64)
+        linear = affine.rotation(angles.astype(np.float64))[..., :-1]
         for sample, size in enumerate(sizes):
             if len(size):
                 targets[sample] = np.resize(np.floor(size + 0.5), 2)
             elif not self.node.argument("keep_size"):
-                linear = affine.rotation(angles[sample : sample + 1].astype(np.float64))[..., :-1]
-                targets[sample] = rotated_size(linear, sources[sample].tolist())
+                targets[sample] = rotated_size(linear[sample : sample + 1], sources[sample].tolist())
         return _Canvases(angles.astype(np.float64), sources, targets)
 
     def _rotate(self, boxes: Array, canvases: _Canvases, counts: Sequence[int]) -> tuple[Array, Array]:

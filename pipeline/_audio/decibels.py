@@ -41,7 +41,7 @@ def to_decibels(
         least = np.float32(max(10.0 ** (cutoff / multiplier), smallest))
         np.divide(magnitude, np.float32(reference), out=out)
         np.fmax(out, least, out=out)  # NaN counts as silence
-        # OpenCV's logarithm takes a twentieth of the time of NumPy's, but only of normal numbers.
+        # For normal numbers, OpenCV computes logarithms in a twentieth of NumPy's time.
         if least < np.finfo(np.float32).smallest_normal or np.isinf(out.max()):
             np.log(out, out=out)
         else:

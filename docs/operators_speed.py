@@ -47,8 +47,7 @@ the median of {rounds} rounds, followed by the smallest and the largest. Bold ra
 
 def page() -> str:
     """Return the page, from the latest results."""
-    found = {device: latest(device) for device in ("cpu", "gpu")}
-    named = {device: _by_case(document) for device, document in found.items()}
+    named = {device: measured(device) for device in ("cpu", "gpu")}
     rows = []
     for operator, variant in dict.fromkeys([*named["cpu"], *named["gpu"]]):
         cells = [f"`{operator}`", variant]
@@ -56,7 +55,7 @@ def page() -> str:
         cells += _cells(named["cpu"].get((operator, variant)), "milliseconds", "speed", loud=False)[-1:]
         cells += _cells(named["gpu"].get((operator, variant)), "milliseconds", "speed")
         rows.append("| " + " | ".join(cells) + " |")
-    documents = [document for document in found.values() if document is not None]
+    documents = [document for device in ("cpu", "gpu") for document in results(device)]
     head = HEAD.format(
         sources="\n".join(map(_source, documents)),
         rounds=max(len(times) for document in documents for one in document["operators"]
@@ -71,27 +70,25 @@ def page() -> str:
     return text + "".join(f"| `{operator}` | {reason} |\n" for operator, reason in LEFT_OUT.items())
 
 
-def latest(device: str) -> dict[str, Any] | None:
-    """Return the last results of a device, "cpu" or "gpu"; None if there are none."""
+def results(device: str) -> list[dict[str, Any]]:
+    """Return the results of a device, "cpu" or "gpu", by date."""
     paths = [path for path in RESULTS.glob("*-operators.json") if ("-cpu-" in path.name) == (device == "cpu")]
-    if not paths:
-        return None
-    document: dict[str, Any] = json.loads(max(paths, key=lambda path: path.name[:10]).read_text())
-    return document
+    return [json.loads(path.read_text()) for path in sorted(paths)]
+
+
+def measured(device: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the last result of each operator and case on a device."""
+    return {(one["operator"], one["variant"]): one for document in results(device) for one in document["operators"]}
 
 
 def slow(device: str) -> dict[str, float]:
     """Return the operators whose ratio is below `SLOW`, with their lowest ratio."""
     found: dict[str, float] = {}
     name = "cpu_ratio" if device == "cpu" else "speed"
-    for one in (latest(device) or {"operators": []})["operators"]:
+    for one in measured(device).values():
         if one.get(name, 1.0) < SLOW:
             found[one["operator"]] = min(one[name], found.get(one["operator"], 1.0))
     return found
-
-
-def _by_case(document: dict[str, Any] | None) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(one["operator"], one["variant"]): one for one in (document or {"operators": []})["operators"]}
 
 
 def _cells(one: dict[str, Any] | None, times: str, ratio: str, *, loud: bool = True) -> list[str]:

@@ -149,7 +149,7 @@ def main() -> None:
     parser = common.make_parser(__doc__, epochs=8, batch_size=16, image_size=None)
     parser.add_argument("--seconds", default=0.8, type=float, help="length of all sounds (%(default)s)")
     options = common.parse(parser)
-    # The pipeline runs on the CPU while the network trains, even if the network is on the GPU.
+    # The pipeline runs on the CPU, even if the network is on the GPU.
     pipe_options = {**common.placement(options), "device_id": None, "seconds": options.seconds}
     loader_options = common.loader_options(options)
     with ExitStack() as stack:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -39,6 +41,11 @@ def to_decibels(
         least = np.float32(max(10.0 ** (cutoff / multiplier), smallest))
         np.divide(magnitude, np.float32(reference), out=out)
         np.fmax(out, least, out=out)  # NaN counts as silence
-        np.log10(out, out=out)
-        np.multiply(out, np.float32(multiplier), out=out)
+        # For normal numbers, OpenCV computes logarithms in a twentieth of NumPy's time.
+        if least < np.finfo(np.float32).smallest_normal or np.isinf(out.max()):
+            np.log(out, out=out)
+        else:
+            flat = out.reshape(-1, out.shape[-1] if out.ndim else 1)
+            np.copyto(flat, np.asarray(cv2.log(flat)).reshape(flat.shape))
+        np.multiply(out, np.float32(multiplier / math.log(10)), out=out)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,10 @@ Array = npt.NDArray[Any]
 _PHASES = 32
 # Weights that are computed at a time, so that long signals don't need much memory.
 _BLOCK = 1 << 18
+# Ratios of sample rates that are computed by matrices: the numbers of the fraction, and the smallest ratio. Outputs of
+# a matrix, and periods that are multiplied at a time.
+_LONGEST_PERIOD, _LEAST_SCALE = 4096, 0.05
+_GROUP = 64
 
 
 def check_quality(quality: float) -> float:
@@ -64,21 +69,77 @@ def resample(signal: Array, scale: float, length: int, quality: float) -> Array:
     if scale == 1 and length == len(signal):
         return signal
     lobes = _lobes(quality)
-    weights, slopes = _filters(lobes)
+    result = np.empty((length, signal.shape[1]), np.float32)
+    if (period := _period(scale)) is not None and length:
+        for source, target in zip(signal.T, result.T, strict=True):
+            _by_matrices(source, target, period, lobes)
+        return result
     padded = np.pad(signal, ((lobes, lobes + 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * lobes, axis=0)
-    result = np.empty((length, signal.shape[1]), np.float32)
     block = max(1, _BLOCK // (2 * lobes))
     for start in range(0, length, block):
-        position = np.arange(start, min(start + block, length)) / scale
-        before = np.floor(position).astype(np.intp)
-        phase = (position - before) * _PHASES
-        entry = phase.astype(np.intp)
-        taps = slopes[entry]
-        taps *= (phase - entry).astype(np.float32)[:, None]
-        taps += weights[entry]
+        before, taps = _taps(np.arange(start, min(start + block, length)) / scale, lobes)
         np.einsum("nt,nct->nc", taps, windows[before + 1], out=result[start : start + block])
     return result
+
+
+def _taps(position: Array, lobes: int) -> tuple[Array, Array]:
+    """Return the input sample before each position, and the weights of the 2 * lobes samples around it."""
+    weights, slopes = _filters(lobes)
+    before = np.floor(position).astype(np.intp)
+    phase = (position - before) * _PHASES
+    entry = phase.astype(np.intp)
+    taps = slopes[entry]
+    taps *= (phase - entry).astype(np.float32)[:, None]
+    taps += weights[entry]
+    return before, taps
+
+
+@lru_cache(maxsize=64)
+def _period(scale: float) -> tuple[int, int] | None:
+    """Return numbers of outputs and inputs after which positions repeat; None if they are too many."""
+    if not _LEAST_SCALE < scale < 1 / _LEAST_SCALE:
+        return None
+    fraction = Fraction(scale).limit_denominator(_LONGEST_PERIOD)
+    outputs, inputs = fraction.numerator, fraction.denominator
+    if abs(outputs / inputs - scale) > 1e-15 * scale or outputs > _LONGEST_PERIOD:
+        return None
+    repeated = max(1, min(_GROUP // outputs, 2 * _GROUP // inputs))  # so that matrices aren't narrow
+    return repeated * outputs, repeated * inputs
+
+
+@lru_cache(maxsize=8)
+def _matrices(period: tuple[int, int], lobes: int) -> list[tuple[int, Array]]:
+    """Return a matrix for every `_GROUP` outputs of a period: its first input, and the weights (inputs, outputs)."""
+    (outputs, inputs), found = period, []
+    for start in range(0, outputs, _GROUP):
+        # A product of whole numbers, so that positions are rounded once.
+        numbers = np.arange(start, min(start + _GROUP, outputs)) * inputs
+        before, taps = _taps(numbers / outputs, lobes)
+        first = int(before[0])
+        matrix = np.zeros((int(before[-1]) - first + 2 * lobes, len(numbers)), np.float32)
+        rows = (before - first)[:, None] + np.arange(2 * lobes)
+        matrix[rows, np.arange(len(numbers))[:, None]] = taps
+        found.append((first + 1 - lobes, matrix))
+    return found
+
+
+def _by_matrices(signal: Array, result: Array, period: tuple[int, int], lobes: int) -> None:
+    """Resample one channel: the outputs at one place of all periods have the same weights."""
+    matrices = _matrices(period, lobes)
+    widest = max(len(matrix) for _, matrix in matrices)
+    step, inputs = period
+    count = -(-len(result) // step)
+    padded = np.zeros(lobes + max(len(signal), count * inputs) + widest + 1, np.float32)
+    padded[lobes : lobes + len(signal)] = signal
+    outputs = np.empty((count, step), np.float32)
+    for group, (first, matrix) in enumerate(matrices):
+        source = padded[lobes + first :]
+        rows = np.lib.stride_tricks.as_strided(source, (count, len(matrix)), (4 * inputs, 4), writeable=False)
+        for start in range(0, count, _GROUP):  # OpenBLAS starts threads for large products
+            part = np.ascontiguousarray(rows[start : start + _GROUP])
+            np.matmul(part, matrix, out=outputs[start : start + _GROUP, group * _GROUP : (group + 1) * _GROUP])
+    result[:] = outputs.reshape(-1)[: len(result)]
 
 
 def to_range(signal: Array, dtype: np.dtype[Any]) -> Array:

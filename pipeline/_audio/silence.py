@@ -34,11 +34,12 @@ def nonsilent_region(signal: Array, window: int, cutoff: float, reference: float
     exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2  # sums of these squares fit into 64 bits
     squares = np.square(signal, dtype=np.int64 if exact else np.float64)
     window = min(window, len(signal))
-    totals = np.concatenate([np.zeros(1, squares.dtype), np.cumsum(squares)])
-    powers = (totals[window:] - totals[:-window]) / window
-    if reference is None:
-        reference = float(powers.max())
-    loud = np.flatnonzero(powers >= reference * 10.0 ** (cutoff / 10))
-    if not loud.size:
+    totals = np.zeros(len(signal) + 1, squares.dtype)
+    np.cumsum(squares, out=totals[1:])
+    sums = totals[window:] - totals[:-window]
+    largest = float(sums.max()) if reference is None else reference * window
+    loud = sums >= largest * 10.0 ** (cutoff / 10)
+    first = int(loud.argmax())
+    if not loud[first]:
         return 0, 0
-    return int(loud[0]), int(loud[-1] - loud[0]) + window
+    return first, len(loud) - 1 - int(loud[::-1].argmax()) - first + window

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +12,7 @@ __all__ = ["hann_window", "power_spectrum", "spectrogram", "window_count"]
 
 Array = npt.NDArray[Any]
 
+_LEAST = 4  # size of a transform by OpenCV, which takes a sixth of the time of NumPy's
 # Elements of the windows that are transformed at a time, so that long signals don't need much memory.
 _BLOCK = 1 << 20
 
@@ -30,10 +32,29 @@ def power_spectrum(signal: Array, size: int, power: int, axis: int = -1) -> Arra
         power: 1 for magnitudes, 2 for squares.
         axis: axis to transform; the result has an extent of ``size // 2 + 1`` there.
     """
-    waves = np.fft.rfft(signal, size, axis)
-    result = np.square(waves.real)
-    result += np.square(waves.imag)
-    return np.asarray(np.sqrt(result, out=result) if power == 1 else result)
+    moved = np.moveaxis(signal, axis, -1)
+    used = min(size, moved.shape[-1])
+    rows = np.zeros((*moved.shape[:-1], size), np.float32)
+    rows[..., :used] = moved[..., :used]
+    powers = _powers(rows.reshape(-1, size), power).reshape(*moved.shape[:-1], size // 2 + 1)
+    return np.moveaxis(powers, -1, axis)
+
+
+def _powers(rows: Array, power: int) -> Array:
+    """Return the magnitudes, or their squares, of the frequencies of each row, float32 of shape (rows, size)."""
+    count, size = rows.shape
+    result = np.empty((count, size // 2 + 1), np.float32)
+    if not count:
+        return result
+    if size < _LEAST:
+        np.square(np.abs(np.fft.rfft(rows)), out=result)
+    else:
+        # Each row has the real part of frequency 0, real and imaginary parts in turn, and the last real part if any.
+        waves = np.square(cv2.dft(rows, flags=cv2.DFT_ROWS))
+        pairs = (size - 1) // 2
+        result[:, 0], result[:, -1] = waves[:, 0], waves[:, -1]
+        np.add(waves[:, 1 : 2 * pairs : 2], waves[:, 2 : 2 * pairs + 1 : 2], out=result[:, 1 : pairs + 1])
+    return np.sqrt(result, out=result) if power == 1 else result
 
 
 def window_count(length: int, window: int, step: int, *, centered: bool) -> int:
@@ -65,8 +86,9 @@ def spectrogram(
         signal = np.pad(signal, (length // 2, length - length // 2), mode="reflect" if reflected else "constant")
     windows = np.lib.stride_tricks.sliding_window_view(signal, length)[::step][:count]
     result = np.empty((count, size // 2 + 1), np.float32)
-    block = max(1, _BLOCK // size)
-    for start in range(0, count, block):
-        part = slice(start, start + block)
-        result[part] = power_spectrum(windows[part] * window, size, power)
+    rows = np.zeros((min(count, max(1, _BLOCK // size)), size), np.float32)
+    for start in range(0, count, len(rows) or 1):
+        part = windows[start : start + len(rows)]
+        np.multiply(part, window, out=rows[: len(part), :length])
+        result[start : start + len(part)] = _powers(rows[: len(part)], power)
     return result

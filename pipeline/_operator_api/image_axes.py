@@ -44,10 +44,13 @@ class ImageAxes:
                 )
             return cls(0, ndim)
         axes = [index for index, letter in enumerate(layout) if letter not in "FC"]
-        if not 0 < len(axes) <= _MAX_AXES:
+        if len(axes) > _MAX_AXES:
             raise ArgumentValueError(
-                f"the layout {layout!r} has {len(axes)} dimensions to filter, but only 1 to 3 are supported"
+                f"Too many dimensions, found: {len(axes)} data axes, maximum supported is: {_MAX_AXES}. The layout is "
+                f"{layout!r}"
             )
+        if not axes:
+            raise ArgumentValueError(f"the layout {layout!r} has no dimensions to filter")
         first, last = axes[0], axes[-1]
         behind = layout[last + 1 :]
         if last - first + 1 != len(axes) or behind not in ("", "C"):

@@ -63,8 +63,9 @@ def _plain(features: Any) -> list[Any]:
         for key, feature in features.items():
             if not isinstance(feature, Feature):
                 raise ArgumentMismatchError(
-                    f"argument 'features' has {type(feature).__name__} ({feature!r}) as {key!r}: use FixedLenFeature "
-                    "or VarLenFeature of the module tfrecord"
+                    f'Expected `nvidia.dali.tfrecord.Feature` for the "{key}", but got {type(feature)}. Use '
+                    "`nvidia.dali.tfrecord.FixedLenFeature` or `nvidia.dali.tfrecord.VarLenFeature` to define the "
+                    "features to extract."
                 )
             if min(feature.shape or (), default=0) < 0:
                 raise ArgumentValueError(f"argument 'features' has {key!r} with the negative shape {feature.shape}")

@@ -45,9 +45,11 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
 def _filter(data: Array, coefficient: np.floating[Any], border: str) -> Array:
     """Return the filtered elements, 1-D, in the dtype of the data."""
     flat = data.reshape(-1)
-    result: Array = flat.copy()
+    result: Array = np.empty_like(flat)
     if flat.size:
-        result[1:] -= coefficient * flat[:-1]
+        np.multiply(flat[:-1], -coefficient, out=result[1:])
+        result[1:] += flat[1:]
+        result[0] = flat[0]
         if border != "zero":
             result[0] -= coefficient * flat[1 if border == "reflect" and flat.size > 1 else 0]
     return result

@@ -42,9 +42,11 @@ class _Pastes(LinearMaps):
         ratio = self._scalars("ratio")
         if not (ratio > 0).all():
             raise ArgumentValueError(f"argument 'ratio' must be positive, not {ratio.min():g}")
-        self._factors = 1 / ratio
-        start = np.stack([self._scalars("paste_x"), self._scalars("paste_y")], axis=1) * (1 - self._factors[:, None])
-        self._offsets = np.concatenate([start, start if node.argument("ltrb") else np.zeros_like(start)], axis=1)
+        factors = (1 / ratio)[:, None]
+        start = np.stack([self._scalars("paste_x"), self._scalars("paste_y")], axis=1) * (1 - factors)
+        offsets = np.concatenate([start, start if node.argument("ltrb") else np.zeros_like(start)], axis=1)
+        self._matrices = np.eye(4, dtype=np.float32) * factors[..., None].astype(np.float32)
+        self._offsets = offsets.astype(np.float32)
 
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         count = math.prod(shape)
@@ -52,9 +54,8 @@ class _Pastes(LinearMaps):
             raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
         return count // 4, 4
 
-    def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
-        matrix = np.eye(4, dtype=np.float32) * np.float32(self._factors[sample])
-        return LinearMap(matrix, self._offsets[sample].astype(np.float32))
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
+        return LinearMap(self._matrices[samples], self._offsets[samples])
 
 
 @implements(BBOX_PASTE, "cpu")

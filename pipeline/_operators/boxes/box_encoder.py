@@ -61,14 +61,14 @@ class _Anchors:
     """The anchors of an operator.
 
     Attributes:
-        corners: left, top, right, bottom, (N, 4) float32.
+        planes: left, top, right, bottom, (4, N) float32.
         centers: x, y, width, height, (N, 4) float32.
         areas: areas, (N,) float32.
         means: means of offsets, (4,) float32.
         stds: standard deviations of offsets, (4,) float32.
     """
 
-    corners: Array
+    planes: Array
     centers: Array
     areas: Array
     means: Array
@@ -90,21 +90,20 @@ class _Anchors:
         if not node.argument("scale"):
             raise ArgumentValueError("argument 'scale' must not be 0")
         corners = anchors.reshape(-1, 4)
-        return cls(corners, _to_centers(corners), _areas(corners), means, stds)
+        return cls(np.ascontiguousarray(corners.T), _to_centers(corners), _areas(corners), means, stds)
 
     def match(self, boxes: Array, criteria: float) -> Array:
         """Return the index of the box of each anchor, or -1. Of equal overlaps, the last one counts, as in DALI."""
-        low = np.maximum(self.corners[:, None, :2], boxes[None, :, :2])
-        high = np.minimum(self.corners[:, None, 2:], boxes[None, :, 2:])
-        sides = np.maximum(high - low, 0)
-        common = sides[..., 0] * sides[..., 1]
+        (left, top, right, bottom), ours = np.ascontiguousarray(boxes.T)[..., None], self.planes
+        common = np.maximum(np.minimum(ours[2], right) - np.maximum(ours[0], left), 0)  # (boxes, anchors)
+        common *= np.maximum(np.minimum(ours[3], bottom) - np.maximum(ours[1], top), 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            overlaps = np.nan_to_num(common / (self.areas[:, None] + _areas(boxes) - common))
-        matched: Array = len(boxes) - 1 - np.argmax(overlaps[:, ::-1], axis=1)
-        matched[overlaps[np.arange(len(matched)), matched] <= criteria] = -1
-        closest = len(self.corners) - 1 - np.argmax(overlaps[::-1], axis=0)
-        for box, anchor in enumerate(closest.tolist()):  # an anchor that two boxes share gets the second one
-            matched[anchor] = box
+            overlaps = common / (self.areas + _areas(boxes)[:, None] - common)
+        np.copyto(overlaps, 0, where=np.isnan(overlaps))
+        matched: Array = len(boxes) - 1 - np.argmax(overlaps[::-1], axis=0)
+        matched[overlaps.max(axis=0) <= criteria] = -1
+        closest = ours.shape[1] - 1 - np.argmax(overlaps[:, ::-1], axis=1)
+        matched[closest] = np.arange(len(boxes))  # an anchor that two boxes share gets the second one
         return matched
 
 
@@ -128,7 +127,7 @@ class BoxEncoderCpu(SampleOperator[None]):
         self._anchors = _Anchors.from_node(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        count = len(self._anchors.corners)
+        count = len(self._anchors.centers)
         specs = [OutputSpec("", (count, 4), np.dtype(np.float32)), OutputSpec("", (count,), np.dtype(np.int32))]
         return None, specs
 

@@ -127,5 +127,8 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         if data.size:
             images = np.ascontiguousarray(data).reshape(-1, *shape[-2:])
             for image, target in zip(images, out if state.sequence else [out], strict=True):
-                np.copyto(target, cv2.cvtColor(image, state.codes[sample]).reshape(target.shape))
+                written = target[..., 0] if algorithm == "gray_ocv" else target
+                result = cv2.cvtColor(image, state.codes[sample], written if written.flags.c_contiguous else None)
+                if result is not written:
+                    np.copyto(written, result)
         return out

@@ -79,7 +79,7 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     assert widths is not None
     assert scales is not None
     if normalized and arguments.given("scale"):
-        raise ArgumentValueError("arguments 'normalized_kernel' and 'scale' can't be used together")
+        raise ArgumentValueError("Parameter ``scale`` cannot be specified when ``normalized_kernel`` is set to True")
     _check_widths("window_size", widths, 3)
     if smoothing is not None:
         _check_widths("smoothing_size", smoothing, 1)

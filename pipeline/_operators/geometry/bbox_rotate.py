@@ -85,7 +85,7 @@ class _Canvases:
 
 @implements(BBOX_ROTATE, "cpu")
 class BBoxRotateCpu(BatchOperator):
-    """Rotates the centres of the boxes of a sample together. One thread is enough, because there are few boxes."""
+    """Rotates the centres of all boxes together. One thread is enough, because there are few boxes."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -101,19 +101,24 @@ class BBoxRotateCpu(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         canvases = self._canvases(batch)
-        results: list[tuple[Array, ...]] = []
+        samples = [tuple(map(np.asarray, arrays)) for arrays in zip(*(data.samples for data in inputs), strict=True)]
         failures: list[tuple[int, PipelineError]] = []
-        for sample, arrays in enumerate(zip(*(data.samples for data in inputs), strict=True)):
+        for sample, (boxes, *labels) in enumerate(samples):
             try:
-                boxes, *labels = map(np.asarray, arrays)
-                rotated, kept = self._rotate(boxes, canvases, sample)
-                for own in labels:
-                    _check_labels(own, boxes)
-                results.append((rotated[kept], *(own[kept] for own in labels)))
+                _check(boxes, labels)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
-        return [TensorListCPU(list(column)) for column in zip(*results, strict=True)]
+        counts = [len(boxes) for boxes, *_ in samples]
+        rotated, kept = self._rotate(np.concatenate([boxes for boxes, *_ in samples]), canvases, counts)
+        ends = np.cumsum(counts)[:-1]
+        chosen = np.split(kept, ends)
+        results = [[own[mask] for own, mask in zip(np.split(rotated, ends), chosen, strict=True)]]
+        results += [
+            [own[mask] for own, mask in zip(column, chosen, strict=True)]
+            for column in [*zip(*samples, strict=True)][1:]
+        ]
+        return [TensorListCPU(column) for column in results]
 
     def _canvases(self, batch: Batch) -> _Canvases:
         arguments = batch.arguments(self.node)
@@ -130,32 +135,30 @@ class BBoxRotateCpu(BatchOperator):
                 raise ArgumentValueError(f"argument 'input_shape' needs an extent for each of {layout!r}")
         sources = np.array([shape[order] for shape in shapes])
         targets = sources.astype(np.float64)
+        linear = affine.rotation(angles.astype(np.float64))[..., :-1]
         for sample, size in enumerate(sizes):
             if len(size):
                 targets[sample] = np.resize(np.floor(size + 0.5), 2)
             elif not self.node.argument("keep_size"):
-                linear = affine.rotation(angles[sample : sample + 1].astype(np.float64))[..., :-1]
-                targets[sample] = rotated_size(linear, sources[sample].tolist())
+                targets[sample] = rotated_size(linear[sample : sample + 1], sources[sample].tolist())
         return _Canvases(angles.astype(np.float64), sources, targets)
 
-    def _rotate(self, boxes: Array, canvases: _Canvases, sample: int) -> tuple[Array, Array]:
-        """Return the rotated boxes of a sample, and the mask of those that are kept."""
-        if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype != np.float32:
-            raise ArgumentValueError(f"boxes must be FLOAT of shape (N, 4), not {boxes.dtype} of shape {boxes.shape}")
+    def _rotate(self, boxes: Array, canvases: _Canvases, counts: Sequence[int]) -> tuple[Array, Array]:
+        """Return the rotated boxes of all samples, and the mask of those that are kept."""
         corners = boxes.astype(np.float64)
         if self.node.argument("bbox_layout") == "xyWH":
             corners[:, 2:] += corners[:, :2]
-        source, target = canvases.sources[sample][::-1], canvases.targets[sample][::-1]  # width before height
+        # A row for each box; width before height.
+        source, target = (size[:, ::-1].repeat(counts, axis=0) for size in (canvases.sources, canvases.targets))
         if self.node.argument("bbox_normalized"):
             corners *= np.tile(source, 2)
-        turn = np.deg2rad(canvases.angles[sample])
+        turn = np.deg2rad(canvases.angles).repeat(counts)[:, None]
         sine, cosine = np.sin(turn), np.cos(turn)
         center = (corners[:, :2] + corners[:, 2:]) / 2 - source / 2
-        center = center @ np.array([[cosine, -sine], [sine, cosine]]) + target / 2
+        center = center * cosine + center[:, ::-1] * sine * (1, -1) + target / 2
         extents = corners[:, 2:] - corners[:, :2]
-        expanded = extents @ np.abs(np.array([[cosine, sine], [sine, cosine]]))
-        if abs(sine) > abs(cosine):  # width becomes height
-            extents = extents[:, ::-1]
+        expanded = extents * np.abs(cosine) + extents[:, ::-1] * np.abs(sine)
+        extents = np.where(np.abs(sine) > np.abs(cosine), extents[:, ::-1], extents)  # width becomes height
         share = _MODES[self.node.argument("mode")]
         half = (share * expanded + (1 - share) * extents) / 2
         low, high = center - half, center + half
@@ -171,8 +174,11 @@ class BBoxRotateCpu(BatchOperator):
         return rotated.astype(np.float32), kept
 
 
-def _check_labels(labels: Array, boxes: Array) -> None:
-    if labels.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"labels must be integers, not {labels.dtype}")
-    if len(labels) != len(boxes):
-        raise ArgumentValueError(f"there are {len(labels)} labels for {len(boxes)} boxes")
+def _check(boxes: Array, labels: Sequence[Array]) -> None:
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype != np.float32:
+        raise ArgumentValueError(f"boxes must be FLOAT of shape (N, 4), not {boxes.dtype} of shape {boxes.shape}")
+    for own in labels:
+        if own.dtype.kind not in "iu":
+            raise ArgumentTypeError(f"labels must be integers, not {own.dtype}")
+        if len(own) != len(boxes):
+            raise ArgumentValueError(f"there are {len(own)} labels for {len(boxes)} boxes")

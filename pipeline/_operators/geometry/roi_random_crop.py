@@ -48,9 +48,9 @@ class RoiRandomCrop(BatchOperator):
         super().__init__(node, setup)
         names = {*node.arguments, *node.argument_inputs}
         if ("roi_end" in names) == ("roi_shape" in names):
-            raise ArgumentValueError("exactly one of the arguments 'roi_end' and 'roi_shape' must be given")
+            raise ArgumentValueError("Either ROI end or ROI shape should be defined, but not both")
         if "in_shape" in names and node.inputs:
-            raise ArgumentValueError("argument 'in_shape' can't be used together with an input")
+            raise ArgumentValueError("``in_shape`` argument is incompatible with providing an input.")
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         arguments = batch.arguments(self.node)
@@ -67,16 +67,12 @@ class RoiRandomCrop(BatchOperator):
         failures: list[tuple[int, PipelineError]] = []
         if limits is not None:
             for sample, (own, window, first, last) in enumerate(zip(limits, crop, start, end, strict=True)):
-                text = f"data of shape {tuple(own.tolist())}"
-                if (window > own).any():
-                    error = f"the window of shape {tuple(window.tolist())} doesn't fit into {text}"
-                    failures.append((sample, ArgumentValueError(error)))
-                elif (first < 0).any() or (last > own).any():
-                    error = f"the region from {tuple(first.tolist())} to {tuple(last.tolist())} exceeds {text}"
+                error = _misfit(own.tolist(), window.tolist(), first.tolist(), last.tolist())
+                if error:
                     failures.append((sample, ArgumentValueError(error)))
             low, high = np.maximum(low, 0), np.minimum(high, limits - crop)
         negative = np.flatnonzero((crop < 0).any(axis=1)).tolist()
-        message = "argument 'crop_shape' can't be negative: {}"
+        message = "Crop shape can't be negative: {}"
         failures += [(sample, ArgumentValueError(message.format(crop[sample].tolist()))) for sample in negative]
         fail(failures)
         numbers = batch.generator(self.node).random(crop.shape)
@@ -90,3 +86,14 @@ class RoiRandomCrop(BatchOperator):
         if inputs[0].ndim < axes:
             raise ArgumentValueError(f"argument 'crop_shape' has {axes} values for samples of {inputs[0].ndim} axes")
         return np.array([shape[:axes] for shape in shapes], np.int64)
+
+
+def _misfit(shape: list[int], crop: list[int], start: list[int], end: list[int]) -> str:
+    """Return what is wrong with a window or a region of data of some shape; empty if they fit."""
+    if min(shape) < 0:
+        return f"Input shape can't be negative. Got {shape}"
+    if any(map(int.__gt__, crop, shape)):
+        return f"Cropping shape can't be bigger than the input shape. Got a window of {crop} for data of {shape}"
+    if min(start) < 0 or any(map(int.__gt__, end, shape)):
+        return f"ROI can't be out of bounds. Got a region from {start} to {end} for data of {shape}"
+    return ""

@@ -147,7 +147,7 @@ class _Sizes:
 
 @implements(TENSOR_RESIZE, "cpu")
 class TensorResizeCpu(SampleOperator[Any]):
-    """Resizes one axis after the other, those that shrink most first."""
+    """Resizes axes that follow each other in pairs, as those of images, and first those that shrink most."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -193,19 +193,55 @@ class TensorResizeCpu(SampleOperator[Any]):
             for axis, extent in enumerate(data.shape)
             if (resized.size[axis], resized.low[axis], resized.high[axis]) != (extent, 0.0, float(extent))
         ]
-        changed.sort(key=lambda axis: resized.size[axis] / data.shape[axis])
+        groups = sorted(_neighbours(changed), key=lambda axes: _ratio(axes, resized.size, data.shape))
         result = data
-        for position, axis in enumerate(changed):
-            last = position == len(changed) - 1
-            moved = np.ascontiguousarray(np.moveaxis(result, axis, 0))
-            column = imaging.resize(
-                moved.reshape(len(moved), 1, -1),
-                (resized.size[axis], 1),
-                region=(resized.low[axis], 0.0, resized.high[axis], 1.0),
-                dtype=dtype if last else np.dtype(np.float32),
+        for axes in groups:
+            result = _resize_axes(
+                np.ascontiguousarray(result),
+                axes,
+                resized,
+                dtype=dtype if axes is groups[-1] else np.dtype(np.float32),
                 min_filter=lower[sample],
                 mag_filter=upper[sample],
                 antialias=self.node.argument("antialias"),
             )
-            result = np.moveaxis(column.reshape(-1, *moved.shape[1:]), 0, axis)
         return np.ascontiguousarray(imaging.convert(result, dtype))
+
+
+def _neighbours(axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return axes in pairs of neighbours, which are resized together as the axes of an image, and single axes."""
+    groups: list[tuple[int, ...]] = []
+    for axis in axes:
+        if groups and groups[-1] == (axis - 1,):
+            groups[-1] = (axis - 1, axis)
+        else:
+            groups.append((axis,))
+    return groups
+
+
+def _ratio(axes: Sequence[int], size: Sequence[int], shape: Sequence[int]) -> float:
+    return math.prod(size[axis] / shape[axis] for axis in axes)
+
+
+def _resize_axes(data: Array, axes: Sequence[int], resized: Resized, **options: Any) -> Array:
+    """Resize one axis, or two that follow each other, of a contiguous array.
+
+    What lies before these axes are images, and what lies behind them are their channels. The other axis of an image
+    with one resized axis keeps its extent: its rows are what lies before the last axis, otherwise there is one column.
+    """
+    first, last = axes[0], axes[-1]
+    size = [resized.size[axis] for axis in axes]
+    low, high = [resized.low[axis] for axis in axes], [resized.high[axis] for axis in axes]
+    before, extents, after = data.shape[:first], data.shape[first : last + 1], data.shape[last + 1 :]
+    images, channels = math.prod(before), math.prod(after)
+    if len(axes) == 1 and channels == 1:
+        extents, images = (images, *extents), 1
+        size, low, high = [extents[0], *size], [0.0, *low], [float(extents[0]), *high]
+    elif len(axes) == 1:
+        extents = (*extents, 1)
+        size, low, high = [*size, 1], [*low, 0.0], [*high, 1.0]
+    source = data.reshape(images, *extents, channels)
+    result = np.empty((images, *size, channels), options["dtype"])
+    for image, target in zip(source, result, strict=True):
+        imaging.resize(image, (size[0], size[1]), region=(*low, *high), out=target, **options)  # type: ignore[arg-type]
+    return result.reshape(*before, *(resized.size[axis] for axis in axes), *after)

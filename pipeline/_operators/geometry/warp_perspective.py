@@ -204,12 +204,17 @@ class WarpPerspectiveCpu(SampleOperator[_Warps]):
         image, target = image.reshape(*image.shape[:2], -1), out.reshape(*out.shape[:2], -1)
         for first in range(0, image.shape[2], _MOST_CHANNELS):
             part = slice(first, first + _MOST_CHANNELS)
+            written = target[..., part]
+            if written.shape[2] == 1:
+                written = written[..., 0]
             warped = cv2.warpPerspective(
                 np.ascontiguousarray(image[..., part]),
                 matrix,
                 (int(size[1]), int(size[0])),
+                written if written.flags.c_contiguous else None,
                 flags=_FILTERS[self.node.argument("interp_type")] | cv2.WARP_INVERSE_MAP,
                 borderMode=_BORDERS[self.node.argument("border_mode")],
                 borderValue=fill[part],
             )
-            target[..., part] = warped.reshape(*size, -1)
+            if warped is not written:
+                written[...] = warped

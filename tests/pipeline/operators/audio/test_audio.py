@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from pipeline._audio import resampling
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, Output, run_ours
 
@@ -73,6 +74,17 @@ def test_resampling_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     whole = resampled(SIGNAL, scale=0.7)
     monkeypatch.setattr("pipeline._audio.resampling._BLOCK", 100)
     assert np.array_equal(resampled(SIGNAL, scale=0.7), whole)
+
+
+@pytest.mark.parametrize(("rate", "new"), [(16_000, 22_050), (44_100, 16_000), (8_000, 16_000), (16_000, 1_000)])
+def test_resampling_by_matrices_equals_the_general_way(rate: int, new: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal = np.random.default_rng(0).uniform(-1, 1, (30_001, 2)).astype(np.float32)
+    length = -(-len(signal) * new // rate)
+    found = [resampling.resample(signal, new / rate, length, quality) for quality in (0, 50)]
+    monkeypatch.setattr(resampling, "_period", lambda scale: None)
+    for quality, result in zip((0, 50), found, strict=True):
+        general = resampling.resample(signal, new / rate, length, quality)
+        np.testing.assert_allclose(result, general, rtol=0, atol=2e-6)
 
 
 def test_decoding_mp3() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._audio.decibels import to_decibels
+from pipeline._audio.spectrum import power_spectrum
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, run_ours
 
@@ -80,6 +82,22 @@ def test_spectrogram_of_a_long_signal_is_computed_in_blocks(monkeypatch: pytest.
     whole = run("spectrogram", SIGNAL, window_length=16, window_step=3)
     monkeypatch.setattr("pipeline._audio.spectrum._BLOCK", 100)
     assert np.array_equal(run("spectrogram", SIGNAL, window_length=16, window_step=3), whole)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 12, 511])
+def test_power_spectrum_equals_numpy(size: int) -> None:
+    signal = np.random.default_rng(0).uniform(-1, 1, (3, 7, 2)).astype(np.float32)
+    expected = np.abs(np.fft.rfft(signal, size, axis=1)) ** 2
+    np.testing.assert_allclose(power_spectrum(signal, size, 2, 1), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(("cutoff", "largest"), [(-80.0, 1e30), (-400.0, 1.0), (-80.0, np.inf)])
+def test_decibels_of_extreme_magnitudes(cutoff: float, largest: float) -> None:
+    magnitudes = np.array([[0, 1e-38, 1e-20, 1, largest]], np.float32)
+    with np.errstate(divide="ignore"):
+        expected = np.maximum(10 * np.log10(magnitudes.astype(np.float64)), cutoff)
+    found = to_decibels(magnitudes, 10, 1.0, cutoff)
+    np.testing.assert_allclose(found[:, 1:], expected[:, 1:], rtol=1e-5)
 
 
 def test_mel_filter_with_an_invalid_bin_leaves_the_others_valid() -> None:

@@ -58,9 +58,9 @@ def test_windows_lie_inside_of_the_input() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, "exactly one"),
-        ({"roi_end": [9]}, "exceeds data"),
-        ({"roi_end": [3], "crop_shape": [9]}, "doesn't fit"),
+        ({}, "but not both"),
+        ({"roi_end": [9]}, "out of bounds"),
+        ({"roi_end": [3], "crop_shape": [9]}, "bigger than the input"),
     ],
 )
 def test_invalid_windows_are_refused(arguments: dict[str, Any], match: str) -> None:

@@ -119,7 +119,9 @@ class DebayerCpu(SampleOperator[_Mosaics]):
                 f"{data.shape}"
             )
         if shape[-1] % 2 or shape[-2] % 2:
-            raise PipelineError(f"The height and width of the image to debayer must be even, not {shape[-2]} and {shape[-1]}")
+            raise PipelineError(
+                f"The height and width of the image to debayer must be even, not {shape[-2]} and {shape[-1]}"
+            )
         if out is None:
             out = np.empty((*shape, 1 if algorithm == "gray_ocv" else 3), data.dtype)
         if data.size:

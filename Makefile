@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators fuzz soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-graphs fuzz soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU,
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
 
+bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes
+	$(BIN)/python -m benchmarks.graphs --batches 32 --limit 240 $(ARGS)
+
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
@@ -65,7 +68,7 @@ soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--second
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-bench-gpu: $(GPU_BENCH) ## measure everything on GPU 0 in eight minutes: pixels, rates, training, sizes, a timeline
+bench-gpu: $(GPU_BENCH) ## measure everything on GPU 0 in nine minutes: pixels, rates, graphs, training, sizes, a timeline
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md

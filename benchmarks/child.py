@@ -27,6 +27,9 @@ GRACE = 60.0
 ENDING = 20.0
 """Seconds that it may take to end before it is killed."""
 
+START_METHOD = "spawn"
+"""Start method of the processes: nothing of this process affects a measurement."""
+
 
 class RivalError(RuntimeError):
     """A process failed, or didn't answer in time.
@@ -58,7 +61,7 @@ class Helper:
     def __init__(self, name: str, serve: Callable[..., None], *arguments: Any, grace: float = GRACE) -> None:
         self.name = name
         self.grace = grace
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(START_METHOD)
         self._connection, other = context.Pipe()
         self._process = context.Process(target=_begin, args=(serve, arguments, other))
         self._process.start()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 
 import psutil
 import torch
-
-from benchmarks.rivals.base import Batch
 
 WARM_UP = 10
 """Number of batches to discard before the clock starts: batches that were prefetched while another rival ran."""
@@ -56,15 +54,21 @@ class Measurement:
         return self.cpu_seconds / self.samples
 
 
-def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None] = lambda: None) -> Measurement:
+def measure(
+    stream: Iterator[tuple[Sized, object]],
+    seconds: float,
+    on_begin: Callable[[], None] = lambda: None,
+    warm_up: int = WARM_UP,
+) -> Measurement:
     """Take batches for a given time.
 
     Args:
-        stream: An endless stream of batches.
+        stream: An endless stream of batches: their samples, or anything of the same length, and something else.
         seconds: Duration. The batch in flight at the end is included.
         on_begin: Called when the queues have filled up, before the clock starts.
+        warm_up: Number of batches to discard before the clock starts.
     """
-    for _ in itertools.islice(stream, WARM_UP):
+    for _ in itertools.islice(stream, warm_up):
         pass
     _synchronize()
     on_begin()
@@ -72,8 +76,8 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
     tree, machine = tree_cpu(), machine_cpu()
     begin = time.perf_counter()
     while not samples or time.perf_counter() - begin < seconds:
-        images, _ = next(stream)
-        samples += len(images)
+        batch, _ = next(stream)
+        samples += len(batch)
     _synchronize()
     elapsed = time.perf_counter() - begin
     used = tree_cpu() - tree

@@ -102,6 +102,12 @@ def last_committed(folder: Path, device: str) -> dict[str, Any] | None:
     return document
 
 
+def other_machine(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Describe how the machines of two documents differ; empty if they agree."""
+    before, now = old["machine"], new["machine"]
+    return ", ".join(f"{key} {before.get(key)}, now {value}" for key, value in now.items() if before.get(key) != value)
+
+
 def main() -> int:
     """Measure, measure again where a ratio looks worse, and print a line for each ratio.
 
@@ -114,7 +120,8 @@ def main() -> int:
     if old is None:
         print(f"No results of {device} are committed: run the benchmarks and commit their JSON.", file=sys.stderr)
         return 2
-    changes = compare(old, measure_all(options))
+    new = measure_all(options)
+    changes = compare(old, new)
     if not changes:
         print("Nothing was measured in the way that the committed results were.", file=sys.stderr)
         return 2
@@ -133,6 +140,8 @@ def main() -> int:
         if worse
         else "\nNothing got worse."
     )
+    if worse and (differing := other_machine(old, new)):
+        print(f"The committed results come from another machine: {differing}. Measure their commit here, too.")
     return 1 if worse else 0
 
 

@@ -101,7 +101,7 @@ def measure_series(
 ) -> list[dict[str, Any]]:
     """Measure the rivals with each setup, and print a line for each."""
     found = []
-    tqdm.write(f"Samples a second by {name}")
+    tqdm.write(f"Samples per second by {name}")
     for value, setup in points.items():
         result = run_kind(
             rivals_of(name, options.rivals), setup, rounds=options.rounds, seconds=options.seconds,
@@ -139,12 +139,12 @@ def parser() -> argparse.ArgumentParser:
     add("--series", nargs="+", choices=series, default=series, help="what to vary (default: all)")
     add(
         "--rivals", nargs="+", choices=list(RIVALS), default=["dali-proxy", "torch-best", "torch-pillow"],
-        help="who takes part (default: %(default)s)",
+        help="rivals to measure (default: %(default)s)",
     )  # fmt: skip
     add("--seconds", type=float, default=1.5, help="length of one measurement (default: %(default)s)")
     add("--rounds", type=int, default=3, help="measurements of each (default: %(default)s)")
     add("--batches", type=int, default=500, help="batches of an epoch or window of costs (default: %(default)s)")
-    add("--files", type=int, default=FILES, help="how many JPEGs to make (default: %(default)s)")
+    add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     return made
 

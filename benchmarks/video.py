@@ -157,7 +157,7 @@ def rates(readers: dict[str, Reader], sequences: list[int]) -> dict[str, float]:
 
 
 def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
-    made = {"PyAV by hand, 1 thread": by_hand(path)}
+    made = {"a loop around PyAV, 1 thread": by_hand(path)}
     if importlib.util.find_spec("torchcodec") is not None:
         made["torchcodec, 1 thread"] = torchcodec(path)
     made["pipeline._video, 1 thread"] = primitive(path)
@@ -175,7 +175,7 @@ def main() -> None:
         for name, (codec, container, options) in CODECS.items():
             path = Path(folder) / f"{name}.{container}"
             write_clip(path, codec, options)
-            print(f"\n| {name}, frames a CPU second | in order | at random |\n| --- | --- | --- |")
+            print(f"\n| {name}, frames per CPU second | in order | at random |\n| --- | --- | --- |")
             ordered = rates(readers_of(path, name, False), in_order)
             shuffled = rates(readers_of(path, name, True), mixed)
             for label in ordered:

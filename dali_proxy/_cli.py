@@ -13,7 +13,7 @@ from pathlib import Path
 import dali_proxy
 
 _RUN = """\
-Run a script that was written for NVIDIA DALI, unchanged: its `import nvidia.dali` gets dali-proxy's modules, also in
+Run a script that was written for NVIDIA DALI, unchanged: its `import nvidia.dali` gets dali-proxy's modules, even in
 processes that it starts.
 
 With --device cpu, a script for a GPU runs on a machine without one. Operators with device="gpu" or "mixed" run on the
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--workers", type=int, help="dataset worker processes (default: 2)")
 
     commands.add_parser(
-        "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
+        "bench", help="compare this loader's speed with others (in a checkout of the repository)", add_help=False
     )
     script = commands.add_parser(
         "run",

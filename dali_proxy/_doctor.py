@@ -76,7 +76,7 @@ def gpu_problem(device_id: int = 0) -> str | None:
             return "this torch was built without CUDA"
         return "torch doesn't find a GPU"
     if device_id >= torch.cuda.device_count():
-        return f"there are only {torch.cuda.device_count()} GPUs"
+        return f"GPU {device_id} doesn't exist: torch finds {torch.cuda.device_count()}, numbered from 0"
     for module, package in (("cupy", "CuPy"), ("nvidia.nvimgcodec", "nvImageCodec")):
         if not _findable(module):
             return f"{package} is not installed (pip install 'dali-proxy[cuda13]')"
@@ -107,8 +107,8 @@ def _compiled_loops() -> Check:
         hint = f"out of date: install again (older than their sources: {', '.join(sorted(OUT_OF_DATE))})"
         return Check("compiled loops", "optional", hint)
     hint = (
-        "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install a C compiler, then "
-        "install dali-proxy again"
+        "not built: resizing on the CPU takes twice as long, and GPU pipelines are slowed down by Python; install a C "
+        "compiler, then install dali-proxy again"
     )
     return Check("compiled loops", "optional", hint)
 

@@ -129,7 +129,7 @@ def _find_users() -> ModuleSpec | None:
     spec = _search(path)
     if spec is None or _is_ours(spec.origin):
         return None
-    if spec.loader is None or spec.origin is None:  # a folder without `__init__.py`, perhaps with data
+    if spec.loader is None or spec.origin is None:  # a folder without `__init__.py`, possibly with data
         folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
         if not any(next(folder.glob(pattern), None) for folder in folders for pattern in ("*.py", "*/*.py")):
             return None
@@ -188,7 +188,7 @@ class _Same(Loader):
         # The import system allows this, and returns that module.
         sys.modules[module.__name__] = sys.modules[self._loaded]
         for name, below in list(sys.modules.items()):
-            if _is_below(name, self._loaded):  # operators' modules are below non-packages
+            if _is_below(name, self._loaded):  # modules such as `fn.readers` lie below `fn`, which isn't a package
                 sys.modules.setdefault(_renamed(name, self._loaded, module.__name__), below)
 
 
@@ -218,7 +218,7 @@ def _import(
 _BUILTINS = {**vars(builtins), "__import__": _import}
 
 
-_REMEDY = "A script that was written for NVIDIA DALI runs beside it, unchanged, with `dali-proxy run`."
+_REMEDY = "A script for NVIDIA DALI can keep its own `pipeline`: start it with `dali-proxy run`."
 
 
 def _hidden(file: str | None) -> ImportError:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._declaration.registry import lookup
 from pipeline._operator_api.functions import make_class, make_function
+from pipeline._operators.user_code.python_function import TORCH_PYTHON_FUNCTION
 
 __all__ = ["TorchPythonFunction", "torch_python_function"]
 
-torch_python_function: Any = make_function(lookup("torch_python_function"))
-TorchPythonFunction: Any = make_class(lookup("torch_python_function"))
+torch_python_function: Any = make_function(TORCH_PYTHON_FUNCTION)
+TorchPythonFunction: Any = make_class(TORCH_PYTHON_FUNCTION)

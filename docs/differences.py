@@ -22,7 +22,8 @@ DIFFERENCES = {
     "decoders.inflate": "On the CPU; DALI has it on the GPU only.",
     "decoders.numpy": "Accepts arrays in Fortran order, which DALI decodes only if there is a GPU, and big-endian "
     "arrays and version 2.0 of the format, which DALI refuses.",
-    "erase": "Without a layout, all dimensions are erased, also the last one. Fill values are clamped to the dtype.",
+    "erase": "Without a layout, all dimensions are erased, including the last one. Fill values are clamped to the "
+    "dtype.",
     "experimental.readers.fits": "On the CPU, without a GPU; values are scaled as the header says.",
     "experimental.readers.video": "H.264, HEVC, AV1 and MPEG-4 on the CPU, too. In a `file_list`, a range without an "
     "end, or with an end after the video's, extends to the end of the video; DALI ignores such a file. `labels=[]` "
@@ -53,41 +54,45 @@ DIFFERENCES = {
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "
     "output, but fails.",
-    "readers.coco": "Preprocessed annotations have another format: those that DALI wrote are refused.",
+    "readers.coco": "Preprocessed annotations have a different format: those that DALI wrote are refused.",
     "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them through GDS.",
     "readers.video": "Codecs may differ from file to file, and frame numbers and timestamps don't need labels; DALI "
-    "refuses both. Frame rates may vary; DALI often fails with such a video, also with `skip_vfr_check`. In a "
+    "refuses both. Frame rates may vary; DALI often fails with such a video, even with `skip_vfr_check`. In a "
     "`file_list`, a start at the exact time of a frame selects that frame; DALI, which calculates in float32, often "
     "selects the next one.",
     "readers.mxnet, readers.tfrecord": "Without `index_path`, files are scanned.",
-    "readers.tfrecord": "Missing values are zeros; in DALI, they are undefined. Values of another type than requested "
-    "are an error. A missing string is an empty array.",
+    "readers.tfrecord": "Missing values are zeros; in DALI, they are undefined. Values of a type other than requested "
+    "raise an error. A missing string is an empty array.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are accepted. The minimum of infinities and NaN, or of an empty set, is "
     "infinity; DALI returns the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond "
     "it.",
-    "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with another number "
-    "of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
+    "reinterpret, reshape": "Extents of 0 are accepted if sizes agree. Without `layout`, a shape with a different "
+    "number of dimensions has no layout; DALI 2.4 fails if the shape comes from an input or differs per sample.",
     "resize": "With INTERP_NN and a region, a position exactly between two pixels may select the other one (in 1 of "
-    "100 regions with integer coordinates). A region beyond the image repeats its edge; DALI reads memory outside of "
-    "it. If only one axis uses the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN differs by up to 0.04 of "
-    "the range if a tap lies exactly at the filter's end, which DALI includes or not, depending on rounding. "
-    "`save_attrs=False` is accepted.",
+    "100 regions with integer coordinates). For a region beyond the image, the edge pixels are repeated; DALI reads "
+    "memory outside of it. If only one axis uses the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN "
+    "differs by up to 0.04 of the range if a tap lies exactly at the filter's end, which DALI includes or not, "
+    "depending on rounding. `save_attrs=False` is accepted.",
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't an integer is rounded.",
-    "box_encoder": "Labels may have any integer dtype. No anchors, and a scale of 0, are errors.",
+    "box_encoder": "Labels may have any integer dtype. An empty list of anchors, or a scale of 0, raises an error.",
     "dump_image": "Files are binary PPM and PGM; DALI writes the values as text.",
     "experimental.dilate, experimental.erode, experimental.median_blur, experimental.remap, jitter": "They run on the "
     "CPU; DALI's run on the GPU only. `median_blur` accepts odd sizes only.",
     "experimental.warp_perspective": "Planar images may have a fill value for each channel, and images more than 4 "
     "channels.",
+    "optical_flow": "Missing: no package reaches the GPU's optical flow engine from Python ([decisions]"
+    "(decisions-gpu.md#optical-flow)). `experimental.optical_flow` takes the same arguments, computes on the CPU by "
+    "OpenCV, and has other vectors.",
     "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
-    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights are errors.",
-    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that lie beside each other.",
+    "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "
+    "error.",
+    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent.",
     "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
     "`fill_value` is clamped; DALI's wraps around.",
-    "transforms.rotation": "An axis of length zero is an error.",
+    "transforms.rotation": "An axis of length zero raises an error.",
 }
 
 #: Arguments that differ from DALI's, by name, or by operator and name: our version.
@@ -136,12 +141,12 @@ BEHAVIOUR = (
     ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
     (
         "iterators, `reader_name` with FILL; `dynamic_shape`",
-        "documented: FILL becomes PARTIAL, and `dynamic_shape` must be True; the behaviour is as here",
+        "behave as here, although the documentation says that FILL becomes PARTIAL, and `dynamic_shape` must be True",
         "FILL stays FILL, and shapes may change",
     ),
     (
         "iterators, `reset()` before the first batch of an epoch of one batch",
-        "returns the first epoch twice before its end",
+        "the first epoch then has two batches",
         "does nothing",
     ),
     (
@@ -155,7 +160,7 @@ BEHAVIOUR = (
         "the epoch ends, and `reset()` starts the next one",
     ),
     (
-        "iterators, `iter()` within an epoch that only the data ends",
+        "iterators, `iter()` in the middle of an epoch, without `reader_name` and `size`",
         "starts again without a `StopIteration`",
         "continues the epoch",
     ),
@@ -176,9 +181,9 @@ BEHAVIOUR = (
     (
         "`Pipeline.serialize`",
         "protobuf, read by all of DALI's interfaces",
-        "another format, which only dali-proxy reads",
+        "a different format, which only dali-proxy reads",
     ),
-    ("`Pipeline.checkpoint`", "DALI's format", "another format"),
+    ("`Pipeline.checkpoint`", "DALI's format", "a different format"),
     (
         "errors of operators",
         "name the operator and the line",

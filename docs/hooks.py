@@ -12,6 +12,8 @@ from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
 
 MARK = "<!-- operators -->"
 RESULTS = "benchmarks/results"
+#: What operators do, before and after: `python -m docs.images` writes them.
+IMAGES = Path(__file__).resolve().parent / "images"
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -42,6 +44,8 @@ def describe(schema: OperatorSchema) -> str:
     arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]
     parts = [f"### fn.{schema.name}", schema.doc, f"Devices: {', '.join(schema.devices)}."]
+    if (IMAGES / f"{schema.name}.jpg").exists():
+        parts.insert(1, f"![Before and after `fn.{schema.name}`](../images/{schema.name}.jpg)")
     return "\n\n".join([*parts, "\n".join(table)] if len(table) > 2 else parts)
 
 

@@ -65,15 +65,15 @@ def page() -> str:
     ]
     return "\n".join(
         (
-            "# Names that NVIDIA DALI has in addition",
+            "# Names that exist only in NVIDIA DALI",
             "",
             "`python -m docs.names` writes this page. [Migrating](migrating.md#differences) and "
             "[Operators](operators.md) have the",
             "other differences.",
             "",
-            "With `install_as_nvidia_dali()`, all public names of NVIDIA DALI 2.4 exist, except for missing operators, "
-            "for modules",
-            "and helpers that DALI's modules only import, and for these:",
+            "With `install_as_nvidia_dali()`, all public names of NVIDIA DALI 2.4 exist, except missing operators, "
+            "names that",
+            "DALI's modules merely import from elsewhere, and these:",
             "",
             "| below `nvidia.dali` | name | reason |",
             "| --- | --- | --- |",

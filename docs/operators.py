@@ -28,7 +28,7 @@ NAMES = FOLDER / "dali_operators.json"
 #: The results of the parity tests: by device and operator, the largest difference by dtype.
 FOUND = FOLDER / "parity.json"
 
-HEAD = """# Operators beside NVIDIA DALI's
+HEAD = """# Comparison with NVIDIA DALI's operators
 
 This table lists every operator of `nvidia.dali.fn` {version} and its state here. {there} of {count} are implemented;
 these counts include old names. `make operators` writes this page. [The reference](reference/operators.md) has the
@@ -44,8 +44,8 @@ arguments.
 FOOT = """
 ## Arguments
 
-All arguments that DALI documents are implemented. They have the same defaults and accept the same values, also one
-value per sample or per frame. These are the exceptions:
+All arguments that DALI documents are implemented. They have the same defaults and accept the same values, including
+one value per sample or per frame. These are the exceptions:
 
 | argument | operators | in DALI | here |
 | --- | --- | --- | --- |

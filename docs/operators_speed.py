@@ -1,4 +1,4 @@
-"""Writes docs/operators-speed.md: the speed of every operator beside NVIDIA DALI's, from the last measurements.
+"""Writes docs/operators-speed.md: every operator's speed compared with NVIDIA DALI's, from the latest measurements.
 
     python -m docs.operators_speed
 
@@ -22,7 +22,7 @@ SLOW = 1 / 1.3
 
 _UNKNOWN = "Not investigated yet."
 
-HEAD = """# Speed of operators beside NVIDIA DALI's
+HEAD = """# Speed of operators compared with NVIDIA DALI's
 
 The ratios say how many times as fast as NVIDIA DALI each operator is: 2 takes half of DALI's time, 0.5 twice its time.
 `python -m docs.operators_speed` writes this page from the results of `python -m benchmarks.operators`:

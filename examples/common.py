@@ -30,15 +30,18 @@ LIMITS = {
 
 
 def make_parser(
-    doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96, workers: bool = True
+    doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int | None = 96, workers: bool = True
 ) -> argparse.ArgumentParser:
     """Make a parser with the options of every example; `doc` is the docstring of the example."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your images; by default the example makes some")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your data; by default the example makes some")
     parser.add_argument("--device", default="auto", type=choose_device, help="auto, cpu, cuda:0, ... (%(default)s)")
     parser.add_argument("--epochs", default=epochs, type=positive, help="(%(default)s)")
     parser.add_argument("--batch-size", default=batch_size, type=positive, help="(%(default)s)")
-    parser.add_argument("--image-size", default=image_size, type=positive, help="input of the network (%(default)s)")
+    if image_size is not None:
+        parser.add_argument(
+            "--image-size", default=image_size, type=positive, help="input of the network (%(default)s)"
+        )
     if workers:
         parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
     parser.add_argument("--num-threads", default=2, type=positive, help="threads of the pipeline (%(default)s)")
@@ -76,10 +79,17 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def pipeline_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of every pipeline of the examples, from the options of the command line."""
+    """Return the arguments of pipelines that decode images, from the options of the command line."""
     return {
         "decoder": "cpu" if options.device.type == "cpu" else "mixed",  # mixed: bytes on the CPU, images on the GPU
         "size": options.image_size,
+        **placement(options),
+    }
+
+
+def placement(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of every pipeline: batches, threads, device, seed."""
+    return {
         "batch_size": options.batch_size,
         "num_threads": options.num_threads,
         "device_id": options.device.index,  # None for the CPU
@@ -122,7 +132,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 class Meter:
-    """The progress bar of a training, and its measurements.
+    """The progress bar of a training run, and its measurements.
 
     Args:
         epochs: how often the loader is iterated.

@@ -9,16 +9,15 @@ example places objects on photographs.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import boxes
 import numpy as np
 import torch
-from PIL import Image, ImageDraw
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
@@ -128,39 +127,6 @@ def detect(network: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
     return list(torch.cat([found, classes[..., None]], dim=2).cpu())
 
 
-def iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the intersection over union of boxes [n, 1 or m, 5], given by centre and size."""
-    low = torch.maximum(a[..., :2] - a[..., 2:4] / 2, b[..., :2] - b[..., 2:4] / 2)
-    high = torch.minimum(a[..., :2] + a[..., 2:4] / 2, b[..., :2] + b[..., 2:4] / 2)
-    shared = (high - low).clamp(min=0).prod(dim=-1)
-    return shared / (a[..., 2:4].prod(-1) + b[..., 2:4].prod(-1) - shared).clamp(min=1e-9)
-
-
-def recall(options: argparse.Namespace, network: nn.Module, loader: Iterable[Any]) -> float:
-    """Return the fraction of objects among the guesses: correct class, IoU of at least 0.5."""
-    network.eval()
-    hits = total = 0
-    for images, objects in loader:
-        for truth, guesses in zip(objects, detect(network, images.to(options.device)), strict=True):
-            truth, guesses = truth.cpu()[:, None], guesses[None]
-            right = (iou(truth, guesses) >= 0.5) & (truth[..., 4] == guesses[..., 4])
-            hits, total = hits + int(right.any(dim=1).sum()), total + len(truth)
-    return hits / max(total, 1)
-
-
-def draw(images: torch.Tensor, objects: Iterable[torch.Tensor]) -> list[np.ndarray]:
-    """Draw boxes around the objects of images, one colour per class."""
-    tiles = []
-    for pixels, rows in zip(common.to_pixels(images), objects, strict=True):
-        tile = Image.fromarray(pixels)
-        for x, y, width, height, label in rows.tolist():
-            corners = ((x - width / 2) * tile.width, (y - height / 2) * tile.height)
-            corners += ((x + width / 2) * tile.width - 1, (y + height / 2) * tile.height - 1)
-            ImageDraw.Draw(tile).rectangle(corners, outline=("red", "lime", "yellow", "cyan")[int(label) % 4], width=2)
-        tiles.append(np.asarray(tile))
-    return tiles
-
-
 def main() -> None:
     options = common.parse(common.make_parser(__doc__, epochs=12, batch_size=16))
     pipe_options, loader_options = common.pipeline_options(options), common.loader_options(options)
@@ -184,11 +150,16 @@ def main() -> None:
         meter.close()
         stats = server.stats()
         if options.picture:
-            common.save_sheet(options.picture, draw(*next(iter(loader))))
+            common.save_sheet(options.picture, boxes.draw(*next(iter(loader))))
 
         val_server = stack.enter_context(dali_proxy.DALIServer(detection_pipe(augment=False, **pipe_options)))
         val_set = Coco(folder / "val", transform=val_server.proxy)
-        score = recall(options, network, dali_proxy.DataLoader(val_server, val_set, **loader_options))
+        network.eval()
+        score = boxes.recall(
+            pair
+            for images, objects in dali_proxy.DataLoader(val_server, val_set, **loader_options)
+            for pair in zip(objects, detect(network, images.to(options.device)), strict=True)
+        )
     meter.report(stats, recall=f"{score:.1%} at IoU 0.5 with {BOXES} boxes per image, on {len(val_set)} images")
 
 

@@ -1,11 +1,11 @@
-"""Stop a training at any batch and resume it later, with the same images and the same losses as without the stop.
+"""Stop training at any batch and resume it later, with the same images and the same losses as without the stop.
 
     python examples/resume.py --stop-after 5 --checkpoint training.pt
     python examples/resume.py --checkpoint training.pt --num-workers 1
 
 The checkpoint has the states of the loader, the network and the optimizer. The second run starts in the middle of the
-epoch, and doesn't read earlier samples again. It may have another number of workers. You can also resume after Ctrl-C
-or a crash, from the last checkpoint: one is written every --save-every batches.
+epoch, and doesn't read earlier samples again. It may have a different number of workers. You can also resume after
+Ctrl-C or a crash, from the last checkpoint: one is written every --save-every batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from networks import classifier
 
 
 class Checkpoint:
-    """The complete state of a training, in one file."""
+    """The complete state of a training run, in one file."""
 
     def __init__(self, path: Path | None, **parts: nn.Module | torch.optim.Optimizer | dali_proxy.DataLoader) -> None:
         self.path = path

@@ -1,8 +1,19 @@
-"""Describes, compiles and runs pipelines that load data, with the operators of NVIDIA DALI."""
+"""Describes, compiles and runs pipelines that load data, with the operators of NVIDIA DALI.
 
-from pipeline import errors, fn, math, ops, tensors, types
-from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
-from pipeline._graph import DataNode, newaxis
+Names are loaded when they are first used, together with all operators. A server's process and the workers of sources
+import private modules instead, so they start faster: they only load the operators of their pipeline.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline import errors, fn, math, ops, tensors, types
+    from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
+    from pipeline._graph import DataNode, newaxis
 
 __all__ = [
     "DataNode",
@@ -19,3 +30,29 @@ __all__ = [
     "tensors",
     "types",
 ]
+
+_PACKAGES = {
+    "DataNode": "_graph",
+    "OperatorConcurrency": "_definition",
+    "Pipeline": "_definition",
+    "StreamPolicy": "_definition",
+    "do_not_convert": "_definition",
+    "newaxis": "_graph",
+    "pipeline_def": "_definition",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    importlib.import_module(f"{__name__}._catalog")
+    if name in _PACKAGES:
+        value = getattr(importlib.import_module(f"{__name__}.{_PACKAGES[name]}"), name)
+    else:
+        value = importlib.import_module(f"{__name__}.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,6 +16,7 @@ from PIL import Image
 from tests import lock_order  # first: locks are created on import
 from tests.clips import Clips
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
+from tests.preloaded import preload
 
 # Every run uses the same examples, and slow ones don't fail: the load of the machine has no influence.
 # `make test ARGS="--hypothesis-profile=default"` draws other examples.
@@ -40,7 +41,9 @@ def _gpu_is_asked_for(config: pytest.Config) -> bool:
 
 
 def pytest_configure() -> None:
-    """Make SIGINT work in processes of tests: shells let background jobs ignore it, and children inherit that."""
+    """Prepare this process for the processes that tests start."""
+    preload()
+    # Shells let background jobs ignore SIGINT, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -49,6 +52,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that need a GPU, unless the machine has one and the user selected them."""
+    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle.
+    items.sort(key=lambda item: item.path.is_relative_to(ROOT / "tests" / "pipeline"))
     if _gpu_is_asked_for(config) and _gpu_is_there():
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
@@ -72,7 +77,7 @@ def _find_dali_extra() -> Path | None:
 
 @pytest.fixture(scope="session")
 def dali_extra() -> Path | None:
-    """Return the folder of NVIDIA's DALI_extra: DALI_EXTRA_PATH, or a folder beside the checkout; else None."""
+    """Return the folder of NVIDIA's DALI_extra: DALI_EXTRA_PATH, or a folder next to the checkout; else None."""
     return _find_dali_extra()
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 PATIENCE_S = 20.0
@@ -22,7 +22,7 @@ KILL_S = 30.0
 """Seconds that a killed process may take to end, even on a busy machine."""
 
 POLL_S = 0.01
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = "/dev/shm"
 LIBRARY_THREADS = {"TMonitor"}
 """Classes of threads that a library keeps until the interpreter ends: tqdm's monitor."""
 
@@ -48,14 +48,13 @@ class Snapshot:
     processes: dict[ProcessKey, str]
     threads: dict[int | None, str]
     descriptors: dict[int, str]
-    paths: dict[Path, str]
+    paths: dict[str, str]
 
     @classmethod
     def take(cls, *, descriptors: bool = True) -> Snapshot:
         """Take a snapshot of this process and its environment."""
-        paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "*") if not _is_passing(path)}
-        temporary = Path(tempfile.gettempdir())
-        paths |= {path: f"folder {path}" for path in _own_entries(temporary, "dali-proxy-*")}
+        paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "") if not _is_passing(path)}
+        paths |= {path: f"folder {path}" for path in _own_entries(tempfile.gettempdir(), "dali-proxy-")}
         return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)
 
     def leftovers(self, later: Snapshot) -> list[str]:
@@ -68,7 +67,7 @@ class Snapshot:
                 words
                 for path, words in later.paths.items()
                 # Memory that another run has created and not yet mapped is mapped or gone soon.
-                if path not in self.paths and not _mapped_by_others(path, later.processes) and path.exists()
+                if path not in self.paths and not _mapped_by_others(path, later.processes) and os.path.exists(path)
             ),
         ]
 
@@ -227,29 +226,32 @@ def _kind(target: str) -> str:
     return "socket" if target.startswith("socket:") else target
 
 
-def _own_entries(folder: Path, pattern: str) -> Iterator[Path]:
-    for path in folder.glob(pattern):
-        try:
-            if path.lstat().st_uid == os.getuid():
-                yield path
-        except FileNotFoundError:
-            continue
+def _own_entries(folder: str, prefix: str) -> Iterator[str]:
+    """Yield the paths of this user's entries of a folder whose names begin with `prefix`."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                if entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    yield entry.path
+            except FileNotFoundError:
+                continue
 
 
-def _is_passing(path: Path) -> bool:
+def _is_passing(path: str) -> bool:
     """Return whether to ignore an entry of /dev/shm, because others remove it.
 
     The CUDA driver keeps files for this process until the interpreter ends, as for any user of CUDA IPC. Python removes
     the name of a semaphore directly after creating it; a semaphore of another run may be visible in between.
     """
-    return path.match(f"cuda.shm.*.{os.getpid():x}.*") or path.match("sem.mp-*")
+    name = os.path.basename(path)
+    return name.startswith("sem.mp-") or fnmatchcase(name, f"cuda.shm.*.{os.getpid():x}.*")
 
 
-def _mapped_by_others(path: Path, ours: dict[ProcessKey, str]) -> bool:
+def _mapped_by_others(path: str, ours: dict[ProcessKey, str]) -> bool:
     """Return whether a process that this session didn't start uses the shared memory `path`."""
     kept = {key.pid for key in ours} | _session_helpers() | {os.getpid()}
     line_end = f" {path}\n".encode()
-    return path.parent == SHARED_MEMORY and any(
+    return path.startswith(f"{SHARED_MEMORY}/") and any(
         line_end in _read(f"/proc/{entry}/maps")
         for entry in os.listdir("/proc")
         if entry.isdigit() and int(entry) not in kept

@@ -72,7 +72,7 @@ class Training:
     Attributes:
         batches: number of checked batches.
         epochs: number of completed epochs.
-        wants_to_leave: whether to leave the loop halfway; set by `Faults`.
+        wants_to_leave: whether to stop the loop early; set by `Faults`.
     """
 
     def __init__(self, server: DALIServer, on_error: str, counts: Counter[str], options: dict[str, Any]) -> None:

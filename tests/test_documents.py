@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from docs.map import with_map
 from tests.clips import Clips
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
 @pytest.mark.timeout(300)  # the guide starts several servers
@@ -26,15 +25,7 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
         (tmp_path / "clips" / folder).mkdir(parents=True)
         (tmp_path / "clips" / folder / "0.mp4").symlink_to(clips.path("h264.mp4"))
     (tmp_path / "script.py").write_text("\n\n".join(blocks), encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-W", "error::SyntaxWarning", "script.py"],
-        cwd=tmp_path,
-        env=with_project(),
-        capture_output=True,
-        text=True,
-        timeout=290,
-        check=False,
-    )
+    run = run_python("script.py", cwd=tmp_path, env=with_project())
     assert run.returncode == 0, run.stderr
     assert not run.stderr
 

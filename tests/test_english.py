@@ -41,6 +41,22 @@ PATTERNS = {
     r"\bfor good\b": "permanently",
     r"\bwhat (?:is|was) (?:asked|wanted|taken|given|made)\b": "the requested, the result",
     r"\blet(?:s|ting)? go of\b": "release",
+    r"\ba training(?=[.,;:)]| (?:that|on|with|at|of|in|may|beside|is|has|should|loses)\b)": "training, a training run",
+    r"\bbeside (?:a|an|the) (?:training|server|loader)\b": "while ... runs; compared with",
+    r"\bexcludes? each other\b": "are mutually exclusive",
+    r"\bby hand\b": "directly, yourself",
+    r"\bserves? on\b": "continue",
+    r"\bdearest\b": "most expensive",
+    r"\bleft half-?way\b": "stopped early",
+    r"\bmost (?:bytes|samples|batches|descriptors|files|memory) (?:of|that|in|per)\b": "maximum number of",
+    r"\bwait(?:s|ed|ing)? for room\b": "free space",
+    r"\bin another order\b": "in a different order",
+    r"\balso (?:if|when|after)\b": "even if",
+    r"\btravels?\b": "is sent, is pickled",
+    r"\bperhaps\b": "possibly, may",
+    r"\bis an error that\b": "raises an error that",
+    r"\b(?:frames|images|samples|batches|steps) a (?:cpu )?second\b": "per second",
+    r"\bseconds between looks\b": "checks",
 }
 #: The beginning makes it several times faster.
 ANY = re.compile(rf"\b(?=[a-z])(?:{'|'.join(PATTERNS)})")

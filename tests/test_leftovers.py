@@ -163,7 +163,7 @@ def test_shared_memory_and_folder_are_found() -> None:
 def test_shared_memory_of_others_is_ignored() -> None:
     memory = SharedMemory(create=True, size=64)
     try:
-        assert not leftovers._mapped_by_others(Path("/dev/shm", memory.name), {})
+        assert not leftovers._mapped_by_others(f"/dev/shm/{memory.name}", {})
         program = (
             "import sys; from multiprocessing.shared_memory import SharedMemory; "
             f"memory = SharedMemory({memory.name!r}); print(flush=True); sys.stdin.read(); memory.close()"
@@ -176,7 +176,7 @@ def test_shared_memory_of_others_is_ignored() -> None:
         ) as other:
             assert other.stdout is not None
             other.stdout.readline()
-            assert leftovers._mapped_by_others(Path("/dev/shm", memory.name), {})
+            assert leftovers._mapped_by_others(f"/dev/shm/{memory.name}", {})
             other.communicate()
     finally:
         memory.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from PIL import Image
 
 from tests.clips import COUNT, KINDS, encode, needs_nvdec
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 Run = Callable[..., list[str]]
 
@@ -54,15 +53,8 @@ def run(tmp_path: Path, way: Way) -> Run:
     """Return a function that runs a script and returns its printed lines."""
 
     def run_script(name: str, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, *way.before, str(SCRIPTS / name), *arguments, *way.flags],
-            cwd=tmp_path,
-            env=with_project(**way.environment),
-            capture_output=True,
-            text=True,
-            timeout=290,
-            check=False,
-        )
+        command = (*way.before, str(SCRIPTS / name), *arguments, *way.flags)
+        done = run_python(*command, cwd=tmp_path, env=with_project(**way.environment))
         assert done.returncode == 0, done.stderr
         assert ("is declared for a GPU" in done.stderr) == ("--device" in way.before)
         return done.stdout.splitlines()

@@ -1,1 +1,1 @@
-"""Measure everything on a GPU with one command, in less than eight minutes: ``python -m benchmarks.gpu``."""
+"""Measure everything on a GPU with one command, in less than nine minutes: ``python -m benchmarks.gpu``."""

@@ -17,16 +17,25 @@ from benchmarks.gpu.mps import multi_process_service
 from benchmarks.gpu.plots import plot_all
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.throughput import KINDS, REFERENCE, RIVALS, measure_throughput
+from benchmarks.graphs.graphs import GRAPHS
+from benchmarks.graphs.report import HEAD, line
+from benchmarks.graphs.report import as_json as graph_as_json
+from benchmarks.graphs.session import measure_all
+from benchmarks.graphs.side import Setup as GraphSetup
 from benchmarks.machine import core_count, describe_machine, describe_versions
+from benchmarks.operators.session import has_dali
 from benchmarks.report import as_json, save
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_images
 
-PARTS = ("pixels", "throughput", "timeline", "sizes", "training", "gil", "neighbours", "mps")
+PARTS = ("pixels", "throughput", "graphs", "timeline", "sizes", "training", "gil", "neighbours", "mps")
 ON_REQUEST = ("gil", "neighbours", "mps")
 """Parts that would take too long in a run with the others."""
+
+GRAPH_ROUNDS, GRAPH_SECONDS = 2, 0.3
+"""Measurements of each graph, and their duration: there are many graphs."""
 
 SUFFIX = "-gpu"
 Document = dict[str, Any]
@@ -58,8 +67,8 @@ def run(options: argparse.Namespace) -> bool:
     session = Session(setup, options.rounds, options.seconds, budget, say)
     document = _empty(session, options)
     parts = {
-        "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "sizes": _sizes, "training": _training,
-        "gil": _gil, "neighbours": _neighbours, "mps": _mps,
+        "pixels": _pixels, "throughput": _throughput, "graphs": _graphs, "timeline": _timeline, "sizes": _sizes,
+        "training": _training, "gil": _gil, "neighbours": _neighbours, "mps": _mps,
     }  # fmt: skip
     for name in PARTS:
         if name in options.only and budget.allows(name):
@@ -71,7 +80,7 @@ def run(options: argparse.Namespace) -> bool:
     for name, text in session.failures.items():
         print(f"failed: {name}: {text.strip().splitlines()[-1]}")
     if budget.left_out:
-        print(f"Left out, as {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
+        print(f"Skipped, because {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
     path = _save(session, options, document)
     print(f"Saved {path.name} after {budget.elapsed:.0f} s.")
     with session.guarded("the images"):
@@ -81,7 +90,7 @@ def run(options: argparse.Namespace) -> bool:
             print(timeline.plot_timeline(document["timeline"], document, drawn))
     right = all(check["good"] for check in document.get("pixels", {}).get("checks", []))
     if not right:
-        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+        print("PIXELS ARE WRONG, so the timings are meaningless.")
     return right
 
 
@@ -89,8 +98,8 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
-        description="Check pixels, measure rates, training and sizes, record a timeline; print tables and goals, save "
-        "JSON and plots. Takes less than eight minutes on a GPU.",
+        description="Check pixels, measure rates, graphs, training and sizes, record a timeline; print tables and "
+        "goals, save JSON and plots. Takes less than nine minutes on a GPU.",
     )
     cores = core_count()
     add = made.add_argument
@@ -101,12 +110,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="length of one measurement (default: %(default)s)")
-    add("--limit", type=float, default=450.0, help="seconds after which no further part starts (default: %(default)s)")
+    add("--limit", type=float, default=530.0, help="seconds after which no further part starts (default: %(default)s)")
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
     add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")
-    add("--files", type=int, default=4096, help="how many JPEGs to make (default: %(default)s)")
-    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
+    add("--files", type=int, default=4096, help="number of JPEGs to create (default: %(default)s)")
+    add("--device", default="cuda:0", help="cuda:0, or cpu to try the program without a GPU (default: %(default)s)")
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
@@ -128,7 +137,7 @@ def _empty(session: Session, options: argparse.Namespace) -> Document:
 def _pixels(session: Session, options: argparse.Namespace, document: Document) -> None:
     tiny = options.device == "cpu"
     checks = pixels.check_pixels(session, pixels.TINY if tiny else pixels.VARIANTS)
-    print(f"Pixels beside the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
+    print(f"Pixels compared with the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
     print("\n".join(map(str, checks)) + "\n", flush=True)
     document["pixels"] = pixels.as_json(checks)
 
@@ -143,6 +152,21 @@ def _throughput(session: Session, options: argparse.Namespace, document: Documen
         entry["gpu_memory_MiB"] = result.gpu_memory
         entry["reports"] = result.reports
     document.update(measured)
+
+
+def _graphs(session: Session, options: argparse.Namespace, document: Document) -> None:
+    tiny, setup = options.device == "cpu", session.setup
+    graphs, sizes_of_batches = (["small"], [4]) if tiny else (list(GRAPHS), [64])
+    print(HEAD, flush=True)
+    document["graphs"] = []
+    for result in measure_all(
+        graphs,
+        sizes_of_batches,
+        GraphSetup(setup.files, setup.threads, setup.device_id, GRAPH_ROUNDS, GRAPH_SECONDS, has_dali()),
+        session.budget,
+    ):
+        print(line(result), flush=True)
+        document["graphs"].append(graph_as_json(result))
 
 
 def _timeline(session: Session, options: argparse.Namespace, document: Document) -> None:
@@ -168,7 +192,7 @@ def _gil(session: Session, options: argparse.Namespace, document: Document) -> N
 
 
 def _neighbours(session: Session, options: argparse.Namespace, document: Document) -> None:
-    print("Training beside processes that only count", flush=True)
+    print("Training while other processes only count", flush=True)
     found = []
     for beside in neighbours.measure_neighbours(session, options.network):
         print(beside, flush=True)

@@ -1,7 +1,7 @@
 """Measure how much Python time a loader takes from a loop: the GIL, and the loop's own calls.
 
-The loop takes batches at a fixed rate, as a training loop does, and counts in between. The difference to its count
-without a loader is what a training loop with small batches, which its own Python code limits, would lose.
+The loop takes batches at a fixed rate, as a training loop does, and counts in between. The difference from its count
+without a loader is the time that a training loop with small batches, which its own Python code limits, would lose.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Lost:
         loader: Name of the rival.
         batch_size: Samples per batch.
         pace: Samples per second that arrived.
-        share: Fraction of its count alone that the loop loses beside the loader.
+        share: Fraction of its count that the loop loses because of the loader.
         milliseconds: The same per batch.
         taking: Milliseconds per batch in which the loop takes the batch.
         waiting: Milliseconds per batch in which the loop is ready to count but doesn't run: other threads hold the GIL
@@ -83,7 +83,7 @@ def measure_gil(session: Session, rivals: Sequence[Rival], pace: float = PACE) -
 
 
 def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost:
-    """Count without an active loader, then beside one."""
+    """Count without an active loader, then with one."""
     with closing(rival.stream(setup)) as stream:
         for _ in itertools.islice(stream, WARM_UP):
             pass

@@ -1,7 +1,7 @@
-"""Train with batches that stay on the GPU, beside processes that only count.
+"""Train with batches that stay on the GPU, while other processes only count.
 
 These processes share only the machine's cores, caches and clocks with the training. A loader that uses as many cores
-can't cost a training less than they do: where its own Python code limits the speed, that may be a lot.
+can't slow down training less than they do: where its own Python code limits the speed, that may be a lot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.workload import Setup
 
 BATCH_SIZES = (64, 32)
 NEIGHBOURS = (4, 8)
-"""Numbers of processes beside the training: as many cores as loaders use at its speed, and more."""
+"""Numbers of processes that run during training: as many cores as loaders use at its speed, and more."""
 
 ROUNDS = 3
 START = 60.0
@@ -71,7 +71,7 @@ def measure_neighbours(session: Session, network: str = "resnet50") -> Iterator[
 
 
 def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) -> Beside:
-    """Train alone and beside counting processes, in turn."""
+    """Train alone and while other processes count, in turn."""
     trainer = trainer_of(setup.device, network)
     batches = itertools.cycle([torch.randn(setup.batch_size, 3, 224, 224, device=setup.device) for _ in range(2)])
     trainer.rate(batches, seconds / 2, warm_up=8)

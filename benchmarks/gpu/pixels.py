@@ -33,7 +33,7 @@ VARIANTS: tuple[Variant, ...] = (
     (Ours("placed with the consumer", placement="consumer"), {"kind": "paths"}),
 )
 TINY: tuple[Variant, ...] = ((Ours(), HALF),)
-"""For a quick test of the code's paths, also without a GPU."""
+"""For a quick test of the program, even without a GPU."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ VARIANTS = (
     Variant("float32, NHWC", changes={"kind": READER_KIND, "layout": "HWC"}),
 )
 TINY = (_batch(4), _wide(256, 4))
-"""For a quick test of the code's paths."""
+"""For a quick test of the program."""
 
 
 @dataclass(frozen=True)

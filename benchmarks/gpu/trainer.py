@@ -43,7 +43,7 @@ class Trainer:
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
         torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.benchmark_limit = 3  # of ten: the choice took half of the time of a training with a loader
+        torch.backends.cudnn.benchmark_limit = 3  # of ten: the choice took half of the time of training with a loader
         made = _tiny() if network == "tiny" else _of_torchvision(network)
         self.model = made.to(self.device, memory_format=torch.channels_last).train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=self.on_gpu)
@@ -66,7 +66,7 @@ class Trainer:
 
         Returns:
             A step that copies its batch into the graph's input and launches the graph. It waits for the GPU if that is
-            several steps behind, like a training that reads its loss.
+            several steps behind, like a training loop that reads its loss.
         """
         images = torch.empty_like(like, memory_format=torch.channels_last)
         before = torch.cuda.current_stream(self.device)

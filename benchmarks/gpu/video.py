@@ -48,7 +48,7 @@ BESIDE = {
     "torchcodec": ("default",),
     "pynvvideocodec": ("default",),
 }
-"""The rivals to measure beside a training, and the training's streams."""
+"""The rivals to measure during training, and the training's streams."""
 
 Document = dict[str, Any]
 
@@ -136,7 +136,7 @@ class Comparison:
         for rate in self.document["rates"]:
             if rate["beside"]:
                 lines.append(
-                    f"beside a training on {rate['beside']} stream: {rate['rival']}, {rate['threads']} threads: "
+                    f"during training on {rate['beside']} stream: {rate['rival']}, {rate['threads']} threads: "
                     f"{rate['rate']:,.0f} frames/s, {rate['steps']:.1f} of {rate['steps_alone']:.1f} steps/s"
                 )
         return "\n".join(lines)
@@ -175,7 +175,7 @@ class Comparison:
 
     def _check(self, videos: Videos) -> None:
         """Compare the frames of all rivals that return pixels with the CPU's, concurrently."""
-        self.say(f"pixels of {videos.codec}, beside the CPU's")
+        self.say(f"pixels of {videos.codec}, compared with the CPU's")
         asked = list(self.callers)
         for rival in asked:
             with self._guarded(rival, videos.codec):
@@ -199,7 +199,7 @@ class Comparison:
                         self._rate(rival, videos, threads, shuffle)
 
     def _training(self, videos: Videos) -> None:
-        """Measure our readers beside a training in the same process."""
+        """Measure our readers during training in the same process."""
         if device_id(self.options) is None:
             return
         for rival, streams in BESIDE.items():
@@ -211,7 +211,7 @@ class Comparison:
         words = f"{videos.codec} {'at random' if shuffle else 'in order'}, {threads} threads"
         if (rival, videos.codec) in self._unchecked:
             return
-        what = f"{rival}, {words}" + (f", beside a training on {beside} stream" if beside else "")
+        what = f"{rival}, {words}" + (f", during training on {beside} stream" if beside else "")
         if not self.budget.allows(what):
             return
         with self._guarded(rival, what):
@@ -277,10 +277,10 @@ def main() -> int:
     comparison.run()
     print(comparison.table())
     if comparison.budget.left_out:
-        print(f"Left out, as {options.limit:.0f} s were over: " + "; ".join(comparison.budget.left_out))
+        print(f"Skipped, because {options.limit:.0f} s were over: " + "; ".join(comparison.budget.left_out))
     print(f"Saved {comparison.save().name} after {comparison.budget.elapsed:.0f} s.")
     if not comparison.right:
-        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+        print("PIXELS ARE WRONG, so the timings are meaningless.")
     return 0 if comparison.right else 1
 
 
@@ -288,8 +288,8 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.gpu.video", description=__doc__.partition("\n")[0])
     add = made.add_argument
-    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
-    add("--rivals", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="who takes part (default: all)")
+    add("--device", default="cuda:0", help="cuda:0, or cpu to try the program without a GPU (default: %(default)s)")
+    add("--rivals", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="rivals to measure (default: all)")
     add("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS), help="(default: all)")
     add("--threads", nargs="+", type=int, default=[8, 1, 16, 4], help="in this order (default: %(default)s)")
     add("--seconds", type=float, default=0.6, help="length of one measurement (default: %(default)s)")

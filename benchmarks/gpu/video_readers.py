@@ -21,14 +21,14 @@ import numpy as np
 from benchmarks.gpu.video_clips import LENGTH, Videos
 
 RIVALS = {
-    "ours-by-hand": ("cupy", "read_frames of pipeline/video, a decoder a thread"),
+    "ours-by-hand": ("cupy", "read_frames of pipeline/_video, one decoder per thread"),
     "ours-reader": ("cupy", "fn.readers.video, num_threads"),
-    "torchcodec": ("torchcodec", "VideoDecoder.get_frames_in_range, a decoder and a stream a thread"),
-    "pynvvideocodec": ("PyNvVideoCodec", "SimpleDecoder, a decoder and a stream a thread"),
+    "torchcodec": ("torchcodec", "VideoDecoder.get_frames_in_range, one decoder and one stream per thread"),
+    "pynvvideocodec": ("PyNvVideoCodec", "SimpleDecoder, one decoder and one stream per thread"),
     "dali": ("nvidia.dali", "fn.readers.video, num_threads, which its decoder doesn't use"),
-    "ffmpeg-alone": ("av", "NVDEC by PyAV, nothing is made of the frames, in order only"),
+    "ffmpeg-alone": ("av", "NVDEC by PyAV, frames discarded, in order only"),
     "ffmpeg-unsafe": ("av", "the same with hwaccel_flags=unsafe_output"),
-    "ours-cpu": ("av", "read_frames on the CPU, a decoder a thread"),
+    "ours-cpu": ("av", "read_frames on the CPU, one decoder per thread"),
 }
 """The rivals: the module that each needs, and its description."""
 
@@ -99,7 +99,7 @@ class Reader(ABC):
             threads: Number of reading threads.
             shuffle: Whether to read sequences in random order.
             seconds: Duration.
-            beside: Stream of a concurrent training, "default" or "its own"; empty for none.
+            beside: Stream of concurrent training, "default" or "its own"; empty for none.
         """
         with _training(beside) if beside else nullcontext(lambda: (0.0, 0.0)) as steps:
             begin = time.process_time()

@@ -63,8 +63,8 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.operators",
-        description="Time every operator beside NVIDIA DALI's, in turn, on the same batches of 64; print a line for "
-        "each, save JSON.",
+        description="Compare the time of every operator with NVIDIA DALI's, in turn, on the same batches of 64; print "
+        "a line for each, save JSON.",
     )
     add = made.add_argument
     add("--device", default="cpu", help="cpu or cuda:0 (default: %(default)s)")
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=3, help="measurements of each library (default: %(default)s)")
     add("--seconds", type=float, default=0.15, help="length of one measurement (default: %(default)s)")
     add("--threads", type=int, default=core_count(), help="threads of the pipelines (default: all cores)")
-    add("--limit", type=float, default=240, help="seconds after which no operator is begun (default: %(default)s)")
+    add("--limit", type=float, default=240, help="seconds after which no operator starts (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     return made
 

@@ -15,9 +15,9 @@ __all__ = ["dead_worker", "describe_exit", "hanging_worker"]
 
 _HINTS = {
     signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
-    signal.SIGBUS: "; perhaps shared memory is full: torch's workers use /dev/shm for tensors",
+    signal.SIGBUS: "; shared memory may be full: torch's workers use /dev/shm for tensors",
 }
-_PATIENCE = 0.5  # seconds between the end of a process's sockets and its exit status
+_PATIENCE = 0.5  # seconds to wait for the exit status of a process whose sockets have closed
 
 
 def describe_exit(code: int) -> str:
@@ -47,8 +47,8 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and all(worker.exitcode is None for worker in workers):
             time.sleep(0.005)
-    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):  # torch's type
-        return None
+    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):
+        return None  # torch raises a RuntimeError if a worker dies
     unexpected = "unexpectedly" in str(error)
     dead = [
         f"worker {number} (pid {worker.pid}) {describe_exit(code)}"
@@ -87,7 +87,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 
 
 def hanging_worker(workers: Sequence[BaseProcess], timeout: float, error: Exception) -> ProxyError | None:
-    """Return the exception to raise if `error` is torch's for a loader's timeout; else None."""
+    """Return the exception to raise if `error` is the one that torch raises for a loader's timeout; else None."""
     if type(error) is not RuntimeError or "timed out" not in str(error):
         return None
     alive = ", ".join(f"worker {number} (pid {worker.pid})" for number, worker in enumerate(workers))

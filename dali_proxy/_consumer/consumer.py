@@ -218,7 +218,7 @@ class ConsumerClient:
         try:
             if new:
                 self._send(message, deadline)
-        except BaseException:  # also of signal handlers: a later call must not wait for an unsent request
+        except BaseException:  # including those of signal handlers: a later call must not wait for an unsent request
             request.sent = False
             raise
         self._fetch_early(early)
@@ -293,7 +293,7 @@ class ConsumerClient:
             return
         except IPCError as error:  # the channel is closed
             with self._lock:
-                self._end = self._end or ServerDiedError(f"what the server sent can't be read: {error}")
+                self._end = self._end or ServerDiedError(f"can't read the server's messages: {error}")
             return
         self._file(received)
 
@@ -302,7 +302,7 @@ class ConsumerClient:
         if isinstance(message, Result):
             try:
                 self._take(message, received.fds)
-            except BaseException as error:  # also of signal handlers: no thread may wait for a lost batch
+            except BaseException as error:  # including those of signal handlers: no thread may wait for a lost batch
                 lost = ProxyError(f"a batch arrived, but was lost while it was received: {error!r}")
                 self._requests.answer(("batch", message.client, message.seq), lost)
                 raise

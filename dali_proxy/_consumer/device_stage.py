@@ -54,7 +54,7 @@ class DeviceStage:
         nodes = self._internals.graph.nodes
         self._on_gpu = [node for node in nodes if node.device != "cpu"]
         derivations = simple_derivations(self._internals.graph)
-        #: Operators for the error when a batch can't be issued, which names the first one.
+        #: Operators that are issued. If a batch can't be issued, the error names the first one.
         self._launching = [each.chain[-1] for each in derivations or () if each.chain] or self._on_gpu
         #: Number of the GPU, or None.
         self.device_id = self._internals.arguments.executor_config().device_id if self._on_gpu else None

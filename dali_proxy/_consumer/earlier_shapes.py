@@ -59,10 +59,10 @@ def _several_shapes(
         for number, position in enumerate(odd)
     ]
     return BatchError(
-        f"the samples of output {output} of the pipeline differ in shape, and earlier batches of it were one tensor, "
-        f"with samples of shape {expected}. Now there are {listed(said, separator='; ')}. Make the shapes equal in the "
-        'pipeline, for example with fn.resize, fn.crop or fn.pad, or choose what such a batch becomes: ragged="list", '
-        '"nested" or "pad"',
+        f"the samples of output {output} of the pipeline differ in shape. In earlier batches, this output was one "
+        f"tensor with samples of shape {expected}. This batch has {listed(said, separator='; ')}. Make the shapes "
+        "equal in the pipeline, for example with fn.resize, fn.crop or fn.pad, or choose how such a batch is returned: "
+        'ragged="list", "nested" or "pad"',
         samples=odd,
         dataset_indices=indices_of_labels(indices),
         sample_names=names,

@@ -19,8 +19,6 @@ from pipeline._bulk.buffer_pool import buffer_size
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.errors import ProtocolError
-from pipeline._kernels.channels import CHANNEL
-from pipeline._kernels.fused import IMAGE, fused_defines, relocate
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
@@ -156,7 +154,8 @@ class Launcher:
             # Sizes are rounded to a few values, so that the allocator can reuse memory of earlier batches.
             copied = stream.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
             for launch, each in launches:
-                relocate(_image_table(block, launch), copied.data_ptr(), each.memory.data_ptr())
+                _addresses(block, launch, 0)[:] += each.memory.data_ptr()
+                _addresses(block, launch, launch.source_offset)[:] += copied.data_ptr()
         try:
             if not pinned:
                 bounced = stream.bounce(block.nbytes)
@@ -167,10 +166,8 @@ class Launcher:
             for output, each in zip(outputs, shaped, strict=True):
                 if output.launch is None and output.nbytes:
                     stream.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
-            for launch, each in launches:
-                pointers = [copied.data_ptr() + offset for offset in (launch.images, launch.channels_table)]
-                defines = fused_defines(each.dtype, launch.channels, launch.planar, launch.rounded)
-                stream.launch(defines, pointers, (launch.tiles, launch.count))
+            for launch, _ in launches:
+                stream.launch(launch.expression, copied.data_ptr() + launch.images, (launch.blocks, launch.count))
         except BaseException:
             with suppress(Exception):  # the first error says more
                 self._hold(stream, held)
@@ -190,13 +187,13 @@ class Launcher:
 class _Shaped:
     """Memory of an output on the GPU, and its tensors."""
 
-    __slots__ = ("dtype", "memory", "tensors")
+    __slots__ = ("memory", "tensors")
 
     def __init__(self, output: PreparedOutput, stream: Stream) -> None:
         import torch
 
-        self.dtype, table = unpacked(output)
-        rows = check_rows(table, self.dtype.itemsize, output.nbytes, output.dense)
+        dtype, table = unpacked(output)
+        rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)
         torch_dtype = getattr(torch, output.dtype)
         self.tensors: Any
         if output.dense:
@@ -204,7 +201,7 @@ class _Shaped:
             if self.memory.nbytes != output.nbytes:
                 raise ProtocolError(f"an output of {self.memory.nbytes} bytes comes as {output.nbytes}")
             return
-        itemsize = self.dtype.itemsize
+        itemsize = dtype.itemsize
         self.memory = stream.empty((-(-output.nbytes // itemsize),), torch_dtype)
         sizes = table[:, 1:].prod(axis=1).tolist()
         self.tensors = [
@@ -212,8 +209,12 @@ class _Shaped:
         ]
 
 
-def _image_table(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any]:
-    return block[launch.images : launch.images + launch.count * IMAGE.itemsize].view(IMAGE)
+def _addresses(block: npt.NDArray[np.uint8], launch: Launched, offset: int) -> npt.NDArray[np.int64]:
+    """Return the addresses at an offset in all rows of a launch's table."""
+    addresses: npt.NDArray[np.int64] = np.ndarray(
+        (launch.count,), np.int64, block, launch.images + offset, (launch.row_bytes,)
+    )
+    return addresses
 
 
 def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
@@ -228,10 +229,10 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
         if launch is None:
             good &= output.copied + output.nbytes <= nbytes
         else:
-            end = launch.images + launch.count * IMAGE.itemsize
-            good &= end <= prepared.launched_nbytes and launch.images % IMAGE.alignment == 0
-            good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
-            good &= 0 < launch.count <= 65535 and launch.tiles > 0
+            end = launch.images + launch.count * launch.row_bytes
+            good &= end <= prepared.launched_nbytes and launch.images % 8 == launch.row_bytes % 8 == 0
+            good &= launch.source_offset % 8 == 0 and 8 <= launch.source_offset <= launch.row_bytes - 8
+            good &= 0 < launch.count <= 65535 and launch.blocks > 0
     if not good:
         raise ProtocolError("the data of a prepared batch isn't in its block")
 

@@ -23,7 +23,7 @@ def check_ragged(ragged: Any) -> Ragged | None:
         ArgumentValueError: `ragged` is neither.
     """
     if ragged is not None and ragged not in _FORMS:
-        raise ArgumentValueError(f'ragged is "list", "nested" or "pad", not {ragged!r}')
+        raise ArgumentValueError(f'ragged must be "list", "nested" or "pad", not {ragged!r}')
     checked: Ragged | None = ragged
     return checked
 

@@ -41,8 +41,8 @@ class Stream(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Issue a copy from pinned memory to the device, by addresses."""
 
-    def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
-        """Issue a launch of `fused.cu`, whose tables are on the device."""
+    def launch(self, expression: str, table: int, grid: tuple[int, int]) -> None:
+        """Issue a launch of `evaluate.cu`, whose table is on the device at an address."""
 
     def record_event(self) -> Event:
         """Record an event after all issued work."""
@@ -119,9 +119,9 @@ class SideStream:
         with cuda_call("cudaMemcpyAsync"):
             runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
 
-    def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
-        """Issue a launch of `fused.cu`."""
-        self._kernels.launch("fused.cu", "crop_resize_normalize", defines, pointers, grid, self._stream)
+    def launch(self, expression: str, table: int, grid: tuple[int, int]) -> None:
+        """Issue a launch of `evaluate.cu`."""
+        self._kernels.launch("evaluate.cu", "evaluate", (("EXPRESSION", expression),), [table], grid, self._stream)
 
     def record_event(self) -> Event:
         """Record a CUDA event."""

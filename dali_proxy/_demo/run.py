@@ -55,7 +55,7 @@ def run_demo(settings: Settings | None = None) -> Summary:
         score = steps.judge(network, folder / "held_out")
         print(f"   {score:.1%} classified correctly; guessing would reach {1 / classes:.1%}.")
 
-        print(f"\n3. Throughput beside torch's DataLoader with pillow, {settings.rounds} rounds in turn.")
+        print(f"\n3. Throughput compared with torch's DataLoader and pillow, {settings.rounds} rounds in turn.")
         comparison = steps.compare(folder / "train")
         print(_rates(comparison))
 

@@ -29,7 +29,7 @@ _PATIENCE = 8.0  # seconds that running batches may take when the host stops
 def main() -> int:
     """Run the host that the parent describes, until the parent sends `Stop` or ends."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.stderr.write("DALIServer starts dali_proxy._host; don't run it by hand\n")
+        sys.stderr.write("DALIServer starts dali_proxy._host; don't run it directly\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()
@@ -58,7 +58,7 @@ def main() -> int:
             _remove_traces(start)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
-    if not _serve(host, control):  # the parent can't remove them; don't wait for the executor, which may never end
+    if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)
     # Only the executor still runs. It must not keep the process alive forever.
     watchdog = threading.Timer(_PATIENCE, os._exit, (1,))

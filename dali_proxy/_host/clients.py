@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer", "Worker", "check_count"]
 
-_MOST = 1 << 16  # of anything that the host remembers on behalf of a client
+_MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 
 
 def check_count(count: int, what: str) -> None:
-    """Raise if a client makes the host remember too many things.
+    """Raise if the host stores too many objects for a client.
 
     Args:
-        count: number of things.
+        count: number of objects.
         what: their name, for the message.
 
     Raises:
@@ -42,7 +42,7 @@ class Worker:
         channel: the connection.
         client: client number.
         name: name in messages.
-        arena_bytes_limit: most bytes of its shared memory.
+        arena_bytes_limit: maximum size of its shared memory, in bytes.
         pin: registers that memory with CUDA; see `ArenaReader`.
 
     Attributes:
@@ -54,7 +54,7 @@ class Worker:
         completions: counter that shows the worker which of its requests have been read.
         queue: its requests that wait for the executor, in order.
         submitted: number of requests that it has submitted.
-        waited: seconds that it waited for room in its shared memory.
+        waited: seconds that it waited for free space in its shared memory.
         gone: whether it has disconnected.
         awaited: consumers that asked for requests before the worker submitted them, by request number. Messages of
             different processes may overtake each other.

@@ -20,14 +20,14 @@ Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 
 
 class Start(Message, frozen=True):
-    """Parent to host: the first message. A block of shared memory has the pipeline, then `HostOptions.device_stage`.
+    """Parent to host: the first message. Shared memory contains the pipeline, then `HostOptions.device_stage`.
 
     Attributes:
         nbytes: size of the pipeline.
         device_stage_nbytes: size of `HostOptions.device_stage`.
         directory: the parent's working directory; empty if it has none.
         sys_path: the parent's `sys.path`.
-        path: see `HostOptions`, as for all that follow.
+        path: see `HostOptions`, also for the attributes below.
     """
 
     nbytes: U64

@@ -33,7 +33,7 @@ from dali_proxy._transport.protocol import (
     Welcome,
 )
 from dali_proxy._transport.publisher import ResultPublisher
-from pipeline import Pipeline
+from pipeline._definition import Pipeline
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.errors import IPCError, ProtocolError
@@ -144,7 +144,7 @@ class Host:
 
     def _greet(self, channel: Channel, hello: object) -> None:
         if not isinstance(hello, Hello):
-            raise ProtocolError(f"a client began with {type(hello).__name__}")
+            raise ProtocolError(f"the first message of a client must be Hello, not {type(hello).__name__}")
         number = next(self._client_numbers)
         fds: tuple[int, ...]
         if hello.role == "worker":
@@ -153,7 +153,7 @@ class Host:
             self._clients[channel] = self._runner.workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         elif hello.role != "consumer":
-            raise ProtocolError(f"a client wants to be {hello.role!r}")
+            raise ProtocolError(f"unknown role of a client: {hello.role!r}")
         else:
             account = self._publisher.account()
             self._clients[channel] = Consumer(channel, account, self.server)
@@ -174,7 +174,7 @@ class Host:
     def _attach_segment(self, worker: Worker, message: AttachSegment, fds: tuple[int, ...]) -> None:
         if len(fds) != 1:
             close_all(fds)
-            raise ProtocolError(f"{len(fds)} descriptors came with an arena")
+            raise ProtocolError(f"expected one descriptor with an arena segment, not {len(fds)}")
         worker.arena.attach(message.segment, fds[0], message.nbytes)
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:

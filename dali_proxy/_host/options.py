@@ -12,11 +12,11 @@ class HostOptions:
     """Settings of a host.
 
     Attributes:
-        path: path of the socket that it listens at; the directory exists and is private.
+        path: path of the socket that it listens on; the directory exists and is private.
         key: secret that authenticates clients.
         server: token of this start.
-        unclaimed_bytes: most memory of unclaimed results; the oldest are dropped.
-        arena_bytes_limit: most shared memory for the samples of one worker.
+        unclaimed_bytes: maximum size of unclaimed results; the oldest are dropped.
+        arena_bytes_limit: maximum shared memory for the samples of one worker.
         host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
     """

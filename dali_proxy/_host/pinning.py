@@ -47,7 +47,7 @@ class Pinner:
         self._waiting.put((memory, on_pinned))
 
     def close(self) -> None:
-        """End the thread. Memory that waits isn't pinned."""
+        """End the thread. Pending memory isn't pinned."""
         self._closing = True
         if self._thread is not None:
             self._waiting.put(None)

@@ -23,8 +23,8 @@ from dali_proxy._transport.origin import pack_keys
 from dali_proxy._transport.protocol import CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline import Pipeline
 from pipeline._bulk.gather import gathered
+from pipeline._definition import Pipeline
 from pipeline._external_source.data import check_batch, declares_data
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
@@ -111,13 +111,13 @@ class Runner:
 
     def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
         if len(message.inputs) != len(self._inputs):
-            raise ProtocolError(f"{len(message.inputs)} inputs came for {len(self._inputs)}")
+            raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
             dtype, table = packed.unpack()
             batch = worker.arena.batch(table, dtype)
             if len(batch) != message.batch_size:
-                raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
+                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
             if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
                 request.paths = gathered(batch)
             checked = node.index in self._declared
@@ -127,7 +127,7 @@ class Runner:
     # Execution --------------------------------------------------------------------------------------------------
 
     def _start_queued(self) -> None:
-        """Give queued requests to the executor while it has room."""
+        """Give queued requests to the executor until it is full."""
         while (request := self._scheduler.take()) is not None:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)

@@ -53,7 +53,7 @@ class Scheduler:
             self._turns.remove(request.worker)
 
     def take(self) -> Request | None:
-        """Return the request that the executor gets next; None if nothing waits or the executor has no room."""
+        """Return the request that the executor gets next; None if no request waits or the executor is full."""
         if not self._turns or self.running == self.depth:
             return None
         worker = self._turns.popleft()

@@ -22,7 +22,7 @@ class Store:
     Methods that give up requests return them: the caller frees their memory.
 
     Args:
-        unclaimed_bytes: most bytes of results without a session, of workers that are gone.
+        unclaimed_bytes: maximum size of the results of disconnected workers without a session, in bytes.
     """
 
     def __init__(self, unclaimed_bytes: int) -> None:

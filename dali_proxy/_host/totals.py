@@ -23,7 +23,7 @@ class Totals:
         dropped: batches that were cancelled or never fetched.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
-        arena_wait: seconds that workers that are gone now waited for room in their shared memory.
+        arena_wait: seconds that disconnected workers waited for free space in their shared memory.
     """
 
     def __init__(self) -> None:

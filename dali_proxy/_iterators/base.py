@@ -270,7 +270,7 @@ def _policy(fill_last_batch: bool | None, policy: LastBatchPolicy) -> LastBatchP
 def _check_auto_reset(value: Any) -> bool:
     if not isinstance(value, bool | str | None) or value not in _AUTO_RESET:
         raise ArgumentValueError(
-            f"Unsupported value for `auto_reset`: {value!r}; it is one of False, True, 'yes' and 'no'"
+            f"Unsupported value for `auto_reset`: {value!r}; it must be one of False, True, 'yes' and 'no'"
         )
     return _AUTO_RESET[value]
 
@@ -279,7 +279,7 @@ def _check_size(size: Any, reader: Any, padded: Any) -> int:
     """Return the size as an int. Scripts may pass a NumPy integer, or a float from a division."""
     samples = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
     if samples != size or samples == 0:
-        wrong = "Size cannot be 0" if size == 0 else f"size is a number of samples, not {size!r}"
+        wrong = "Size cannot be 0" if size == 0 else f"size must be a number of samples, not {size!r}"
         raise FrameworkArgumentError(f"{wrong}; pass -1 if only the data determines it")
     if reader is not None and size != -1:
         raise FrameworkArgumentError("When reader_name is provided, size should not be set: the reader knows it")

@@ -40,7 +40,8 @@ class DALIGenericIterator(BaseIterator):
         fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.
         dynamic_shape: accepted for compatibility; shapes may always change from batch to batch.
         last_batch_padded: whether the pipeline fills the last batch with its last sample and begins the next epoch
-            with a new batch; otherwise it reads on into the next epoch. This describes the pipeline.
+            with a new batch; otherwise the last batch continues with samples of the next epoch. This describes the
+            pipeline.
         last_batch_policy: treatment of the last batch if the samples don't fill it.
         prepare_first_batch: whether the constructor runs the first batch.
 
@@ -154,7 +155,7 @@ class DALIClassificationIterator(DALIGenericIterator):
 
 def _check_output_map(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise FrameworkArgumentError(f"output_map is a list of names, not {names!r}")
+        raise FrameworkArgumentError(f"output_map must be a list of names, not {names!r}")
     if len(set(names)) < len(names) or not names:
         raise FrameworkArgumentError(
             f"output_map names should be distinct, and there must be at least one: {list(names)}"

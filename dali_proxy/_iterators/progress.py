@@ -1,8 +1,8 @@
 """Progress of an iterator in its epoch: the samples of the pipelines' next batches that belong to the epoch.
 
-A pipeline never ends: it reads on into the next epoch. With padding, a reader repeats the last sample until the batch
-is full, and each epoch begins with a new batch. Without padding, the last batch of an epoch also has samples of the
-next one. This module counts the samples that each shard has returned. An epoch is over when all shards, including
+A pipeline never ends: after one epoch, it reads the next one. With padding, a reader repeats the last sample until the
+batch is full, and each epoch begins with a new batch. Without padding, the last batch of an epoch also has samples of
+the next one. This module counts the samples that each shard has returned. An epoch is over when all shards, including
 those of other processes, have returned all of their samples.
 """
 
@@ -124,7 +124,7 @@ class Progress:
     Args:
         source: data that the pipelines read.
         policy: treatment of the last batch.
-        padded: whether pipelines pad their last batch; otherwise they read on.
+        padded: whether pipelines pad the last batch of an epoch; otherwise it continues with the next epoch.
         batch_size: batch size of each pipeline.
 
     Attributes:

@@ -36,7 +36,7 @@ class DALIRaggedIterator(DALIGenericIterator):
         prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        FrameworkArgumentError: see `DALIGenericIterator`; also if `output_types` doesn't fit `output_map`.
+        FrameworkArgumentError: see `DALIGenericIterator`; and if `output_types` doesn't fit `output_map`.
 
     Example:
         >>> import numpy as np
@@ -87,8 +87,8 @@ class DALIRaggedIterator(DALIGenericIterator):
         known = (self.DENSE_TAG, self.SPARSE_LIST_TAG, self.SPARSE_COO_TAG)
         if isinstance(types, str) or len(types) != count or any(tag not in known for tag in types):
             raise FrameworkArgumentError(
-                f"output_types is a list with one of {', '.join(map(repr, known))} for each of the {count} outputs, "
-                f"not {types!r}"
+                f"output_types must be a list with one of {', '.join(map(repr, known))} for each of the {count} "
+                f"outputs, not {types!r}"
             )
         return tuple(types)
 

@@ -67,7 +67,7 @@ class Pause:
 class FailedBatch:
     """A batch that failed because the dataset, the collate function or our own code raised.
 
-    It travels like a batch. torch would mishandle a few exceptions: `StopIteration` would end the epoch, and
+    It is sent like a batch. torch would mishandle a few exceptions: `StopIteration` would end the epoch, and
     `SystemExit` would end the worker.
 
     Attributes:

@@ -49,7 +49,8 @@ class InnerLoop:
         self._sampler_state = sampler_state
         self._batches: Iterator[Any] | None = None
         self._held: CollatedBatch | FailedBatch | Pause | None = None  # arrived when the sampler raised
-        self._interrupted: NumberedIndices | None = None  # without workers: drawn, then a handler raised
+        #: Without workers: the indices of a batch that a signal handler interrupted.
+        self._interrupted: NumberedIndices | None = None
         make = batch_creator(loader)
         self.make = None if make is None else lambda numbered: _with_handlers(make, numbered)
 
@@ -79,8 +80,8 @@ class InnerLoop:
             self._sampler.epoch = start.epoch
             self._sampler.start = self._sampler_state.start(start, resumes)
         generator = self._loader.generator
-        if not start.seeded and start.kind != "datapipe":  # then the new iterator's seed isn't part of the order
-            self._loader.generator = copy_of(generator)
+        if not start.seeded and start.kind != "datapipe":
+            self._loader.generator = copy_of(generator)  # a new iterator draws a seed, which isn't part of the order
         # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
         # start: a worker that another thread forks at that moment would wait for it forever.
         with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
@@ -147,7 +148,7 @@ class InnerLoop:
             return batch
         self._interrupted = None
         try:
-            raise error  # not in the handler above: its context would be the exception that refers to it
+            raise error  # outside of the `except` block, else `interrupted` would become its __context__
         finally:  # its traceback refers to this frame and to the caller's frame, which holds tensors
             del error
 

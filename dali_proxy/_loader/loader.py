@@ -60,8 +60,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             that every batch has the same size and no sample is missing.
         last_batch_padded: if true, FILL repeats the last sample; otherwise it adds the first samples of the same epoch.
             In both cases an epoch is one pass over the sampler, and the next epoch starts from the beginning.
-        on_error: treatment of a sample that the dataset or the pipeline can't process. "raise" raises the error in the
-            position of the sample's batch; the next call returns the next batch. "skip" leaves the sample out of its
+        on_error: treatment of a sample that the dataset or the pipeline can't process. "raise" raises the error in
+            place of the sample's batch; the next call returns the next batch. "skip" leaves the sample out of its
             batch. "replace" replaces it by the next good sample of the batch. A function receives a `BatchError` and
             returns one of these words (None means "skip"). A batch without a good sample is left out; so is the whole
             batch of an iterable dataset, which can't be read again. Exits such as `SystemExit` are always raised.
@@ -327,7 +327,7 @@ class LoaderIterator(Iterator[Any]):
             self._consumer.check()
             self._check_workers()
             return self._loop.next()
-        except Interrupted as interrupted:  # perhaps by torch's handler, which reports that a worker died
+        except Interrupted as interrupted:  # possibly by torch's handler, which reports that a worker died
             if type(interrupted.args[0]) is RuntimeError and dead_worker(self._loop.workers) is not None:
                 raise self._explained(interrupted.args[0]) from None
             raise

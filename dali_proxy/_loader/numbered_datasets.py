@@ -36,8 +36,8 @@ __all__ = [
 def session_of(first: int, epoch: int) -> int:
     """Return the session number of an epoch.
 
-    Each epoch has its own session. If persistent workers shared one, the message from the training process that ends
-    the session of an epoch could arrive after the first requests of the next epoch.
+    Each epoch has its own session. If persistent workers used one session for all epochs, the message from the training
+    process that closes it could arrive after the first requests of the next epoch.
     """
     return (first + epoch) % (1 << 63) or 1
 
@@ -162,7 +162,7 @@ class NumberedItems(Iterator[NumberedIndices]):
 
 
 class WrapsDataset:
-    """Base of the wrappers of the user's dataset, which is their attribute `dataset`."""
+    """Base class of the wrappers of the user's dataset. The attribute `dataset` is the user's dataset."""
 
     dataset: Any
 

@@ -34,7 +34,7 @@ class OwnWorker:
         self.init_error: BaseException | None = None
 
     def batch_number(self, number: int) -> int:
-        """Return the number in the epoch of a batch that has `number` in this process, from 0.
+        """Return a batch's number in the epoch, given its number among the batches of this process, from 0.
 
         Different workers use different numbers.
         """

@@ -1,4 +1,4 @@
-"""Queues between the training process and its workers that rarely need a thread.
+"""Queues between the training process and its workers that usually work without a feeder thread.
 
 Python's queues pickle and write in a thread, since a pipe may be full. A loader's messages nearly always fit the pipe,
 and on busy cores each batch would wait twice until that thread is scheduled.
@@ -32,7 +32,7 @@ _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, tha
 _READ_SIZE = 1 << 20
 _LOOK = 60.0  # seconds after which a wait for the rest of a message is restarted
 _TURN = 0.05  # seconds between calls of signal handlers, during waits that can't call them
-_PATIENCE = 0.05  # seconds to wait for other writers: their threads may wait for room in the pipe, for any time
+_PATIENCE = 0.05  # seconds to wait for other writers: a full pipe may block their threads indefinitely
 
 if TYPE_CHECKING:
     _Queue = Queue[Any]
@@ -90,7 +90,7 @@ class DirectQueue(_Queue):
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
-        self._born_of = os.getppid()  # as early as this process has the queue
+        self._born_of = os.getppid()  # recorded as soon as this process has the queue
         # Python's `_poll` creates a selector for each call. A bound method here would form a cycle with this object.
         self._poll = partial(_is_ready, self._reader, select.POLLIN)
         self._recv_bytes = _Messages(self._reader.fileno()).receive
@@ -119,8 +119,8 @@ class Pickled:
 def with_direct_queues(context: BaseContext | None) -> BaseContext:
     """Return a copy of `context` (None: the default one) that creates direct queues.
 
-    Return `context` itself if it has its own queues, or if the private members of Python's queues aren't those that
-    `DirectQueue` uses: then plain queues do.
+    Return `context` itself, with its queues, if it overrides them, or if Python's queues lack the private members that
+    `DirectQueue` uses.
     """
     if context is None:
         context = multiprocessing.get_context()

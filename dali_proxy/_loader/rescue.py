@@ -25,6 +25,7 @@ LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
 OnError = Literal["raise", "skip", "replace"] | Callable[[BatchError], Any]
 
 _WORDS = ("raise", "skip", "replace")
+_CHOICES = '"raise", "skip", "replace" or a function that takes the error'
 _RESTARTS = 3  # limit of server restarts for one batch
 _ATTEMPTS = 10  # limit of attempts at one batch while the server lives: other threads may restart it at any moment
 
@@ -41,11 +42,9 @@ def check_on_error(on_error: Any) -> OnError:
         ArgumentTypeError: it is neither a word nor a function.
     """
     if isinstance(on_error, str) and on_error not in _WORDS:
-        raise ArgumentValueError(f'on_error is "raise", "skip", "replace" or a function of the error, not {on_error!r}')
+        raise ArgumentValueError(f"on_error must be {_CHOICES}, not {on_error!r}")
     if not isinstance(on_error, str) and not callable(on_error):
-        raise ArgumentTypeError(
-            f'on_error is "raise", "skip", "replace" or a function of the error, not a {type(on_error).__name__}'
-        )
+        raise ArgumentTypeError(f"on_error must be {_CHOICES}, not an object of type {type(on_error).__name__}")
     checked: OnError = on_error
     return checked
 
@@ -62,7 +61,7 @@ class Rescue:
         make: function that computes a batch in this process; None for an iterable dataset, whose batches can't be
             repeated.
         losses: counters of restarts and of skipped and replaced samples.
-        explain: function that adds to the error of a dead server how it ended, if this process knows.
+        explain: function that adds the cause of a server's death to the error, if this process knows the cause.
     """
 
     def __init__(
@@ -166,8 +165,8 @@ class Rescue:
         if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
             return ServerDiedError(
                 f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts "
-                "of the server, and won't be tried again: perhaps one of its samples ends the server. Its dataset "
-                f"indices: {listed(_items(numbered.indices))}; the last time: {error}"
+                "of the server, and won't be tried again: one of its samples may crash the server. Its dataset "
+                f"indices: {listed(_items(numbered.indices))}; last error: {error}"
             )
         return None
 
@@ -231,7 +230,7 @@ def _as_drawn(named: tuple[Any, ...], indices: Any) -> tuple[Any, ...]:
 
 
 def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
-    """Return the indices of a batch without the skipped ones; replace each one to be replaced by the next good one."""
+    """Return the indices of a batch without the skipped ones. For "replace", use the next good index instead."""
     if not verdicts:
         return indices
     items = _items(indices)

@@ -31,10 +31,10 @@ __all__ = [
 _VERSION = 1
 
 _MUST_AGREE = {
-    "kind": "a dataset of the kind",
+    "kind": "dataset kind",
     "batch_size": "batch_size",
-    "samples": "samples",
-    "workers": "num_workers (which must stay the same for an iterable dataset: each worker has a part of it)",
+    "samples": "dataset length",
+    "workers": "num_workers",
 }
 
 
@@ -52,8 +52,8 @@ class LoaderState:
     Attributes:
         kind: kind of the dataset; see `kind_of`.
         epoch: epoch number.
-        batches: number of batches yielded in the epoch; if the dataset has indices, these are the batches with lower
-            numbers.
+        batches: number of batches yielded in the epoch; for a map-style dataset, all batches with lower numbers were
+            yielded.
         done: numbers of further batches that have been yielded (``in_order=False``).
         batch_size: batch size of the loader.
         samples: length of the dataset; None for a dataset without a length.
@@ -61,12 +61,12 @@ class LoaderState:
         shared: states of the process's global generators; empty if the epoch hasn't begun.
         seeded: whether the iterator draws a seed for its workers; true for a new iterator, false for the later epochs
             of persistent workers.
-        sampler: state of the sampler before it yielded the last of these batches; None without a `state_dict`.
+        sampler: state of the sampler before it yielded the last of the `batches`; None if it has no `state_dict`.
         sampler_epoch: epoch that was set by the sampler's `set_epoch`; None without this method.
         workers: number of workers that read an iterable dataset; otherwise 0.
         last_worker: number of the worker that made the last batch; -1 for none.
         positions: position of each of these workers.
-        version: version of this form.
+        version: version of this format.
     """
 
     kind: str
@@ -87,16 +87,18 @@ class LoaderState:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
-        """Create a state from a result of `as_dict`, perhaps of another process.
+        """Create a state from a dict that `as_dict` returned, possibly in another process.
 
         Raises:
-            ArgumentMismatchError: the dict isn't a state, or has another version.
+            ArgumentMismatchError: the dict isn't a state, or has a different version.
         """
         names = {each.name for each in fields(cls)}
         if not isinstance(state, Mapping) or set(state) != names:
             raise ArgumentMismatchError("this isn't a state that dali_proxy.DataLoader.state_dict() returned")
         if state["version"] != _VERSION:
-            raise ArgumentMismatchError(f"the state has form {state['version']}, but this version reads {_VERSION}")
+            raise ArgumentMismatchError(
+                f"the state has format {state['version']}, but this version of dali-proxy reads format {_VERSION}"
+            )
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,16 +114,19 @@ class LoaderState:
         for name, meaning in _MUST_AGREE.items():
             there, here = getattr(self, name), getattr(other, name)
             if there != here:
+                hint = "; it must not change: each worker reads its part of the dataset" if name == "workers" else ""
                 raise ArgumentMismatchError(
-                    f"the state belongs to a loader with {meaning} {there}, but this one has {here}"
+                    f"the state was saved with {meaning} {there!r}, but this loader has {meaning} {here!r}{hint}"
                 )
         if set(self.own) != set(other.own):
             raise ArgumentMismatchError(
-                f"the state belongs to a loader with a `generator` in {sorted(self.own) or 'nothing'}, but this one "
-                f"has one in {sorted(other.own) or 'nothing'}: it would draw another order"
+                f"the state was saved with a `generator` in {sorted(self.own) or 'no object'}, but this loader has "
+                f"one in {sorted(other.own) or 'no object'}, so the order would differ"
             )
         if self.sampler is not None and other.sampler is None:
-            raise ArgumentMismatchError("the state has that of a sampler, but this sampler has no load_state_dict")
+            raise ArgumentMismatchError(
+                "the state contains a sampler's state, but this loader's sampler has no load_state_dict"
+            )
 
     @property
     def stream_start(self) -> StreamStart:
@@ -132,7 +137,7 @@ class LoaderState:
 
 
 class Progress:
-    """The position of an iterator in its epoch. It doesn't refer to the iterator, so it may outlive it.
+    """The position of an iterator in its epoch. It holds no reference to the iterator, so it may outlive the iterator.
 
     Args:
         state: state at the beginning of the epoch, or the state from which it resumes.
@@ -191,7 +196,7 @@ class Progress:
 
     @property
     def sampler_at_end(self) -> Any:
-        """State from which the sampler runs to its end, where samplers differ; None if the epoch hasn't ended."""
+        """State from which the finished epoch is drawn to its end, as some samplers need; None while the epoch runs."""
         self.catch_up()
         state = self._sampler.after(self._batches)
         return {**state, "drain": True} if self.finished and self._batches and state is not None else None
@@ -223,7 +228,7 @@ class SamplerState:
     Args:
         sampler: sampler with `state_dict` and `load_state_dict`, or None.
         items: items of the sampler, batch by batch.
-        filled: batches whose last one is filled; None for another policy.
+        filled: batch sampler that fills the last batch (policy FILL); None for other policies.
     """
 
     def __init__(self, sampler: Any, items: Iterable[Any] = (), filled: FilledBatches | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The import hook that resolves `nvidia.dali` to this project's modules, also in child processes."""
+"""The import hook that resolves `nvidia.dali` to this project's modules, in child processes too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def install_as_nvidia_dali(device: Literal["cpu", "gpu"] | None = None) -> None:
 
     Raises:
         ImportError: NVIDIA's package was already imported.
-        ValueError: `device` has another value.
+        ValueError: `device` isn't one of these values.
 
     Example:
         >>> import dali_proxy

@@ -38,7 +38,7 @@ Placement = Literal[Settled, "auto"]
 CORES = 6
 
 _WINDOW = 0.2  # seconds for measuring the load of the cores
-_ASKED_FOR = "it was asked for"
+_ASKED_FOR = "it was requested"
 
 _log = logging.getLogger("dali_proxy")
 

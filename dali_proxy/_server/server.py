@@ -246,7 +246,7 @@ class DALIServer:
         host = self._life.host
         if self._owned and host is not None:
             how = host.describe_exit(0.5) or (
-                f"its socket {self.endpoint.path} was removed while it ran, perhaps by a program that cleans the "
+                f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
                 f"temporary folder; start() starts it again"
             )
             return ServerDiedError(f"the server is gone: {how}")
@@ -314,7 +314,7 @@ class DALIServer:
             stops: value of the attribute `stops` when the caller began to use the server.
 
         Raises:
-            ServerClosedError: the server was stopped, and perhaps started again since.
+            ServerClosedError: the server was stopped, even if it was started again since.
             ServerDiedError: the server died, and `restart` is "never".
         """
         with self._lock, deferred_signals:

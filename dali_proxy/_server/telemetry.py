@@ -177,7 +177,7 @@ class ServerStats:
     def limited_by(self) -> str:
         """Component that limits the speed: "training", "pipeline" or "workers"; empty before the first batch.
 
-        The first batches of epochs are left out. Training is the limit if it hardly waits. Otherwise the limit is the
+        The first batches of epochs aren't counted. Training is the limit if it hardly waits. Otherwise the limit is the
         pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
         """
         waited = self.result_wait + self.worker_wait
@@ -194,7 +194,7 @@ class ServerStats:
         seconds = max(self.seconds, 1e-9)
         lines = [
             f"{self.batches:,} batches of {self.samples:,} samples in {self.seconds:.1f} s, "
-            f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} no longer wanted",
+            f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} dropped",
             f"losses      {self.skipped:,} samples skipped, {self.replaced:,} replaced; "
             f"the server was started again {self.restarts} times",
             f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",
@@ -238,7 +238,7 @@ def _table(operators: Mapping[str, OperatorTimes]) -> list[str]:
     total = max(sum(times.seconds for times in operators.values()), 1e-9)
     for name, times in sorted(operators.items(), key=lambda item: (-item[1].seconds, -item[1].wall)):
         numbers = f"{times.seconds:10.2f} s {times.seconds / total:4.0%} {times.wall:10.2f} s {times.batches:10,}  "
-        label = name if times.device == "cpu" else f"{name} [host's part: it runs on the GPU]"
+        label = name if times.device == "cpu" else f"{name} [time on the host; it runs on the GPU]"
         lines += textwrap.wrap(label, _WIDTH, initial_indent=numbers, subsequent_indent=" " * len(numbers))
     return lines
 

@@ -44,7 +44,7 @@ class Endpoint:
         key: secret that authenticates clients.
         inputs: the pipeline's inputs.
         outputs: number of the pipeline's outputs.
-        max_batch_size: most samples of a batch.
+        max_batch_size: maximum number of samples in a batch.
         arena_bytes: initial shared memory for samples of each worker.
         arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.

@@ -20,9 +20,9 @@ from pipeline.errors import OperatorError
 
 __all__ = ["describe", "rebuild"]
 
-_LONG = 1 << 16  # most bytes of a long text
-_SAMPLES = 4096  # most failed samples that are listed
-_LONG_LABEL = 512  # most bytes of the label of each
+_LONG = 1 << 16  # maximum size of a long text, in bytes
+_SAMPLES = 4096  # maximum number of failed samples to list
+_LONG_LABEL = 512  # maximum size of a sample's label, in bytes
 
 
 def describe(
@@ -132,7 +132,7 @@ def _cause(failure: Failure) -> BaseException:
         return remote
     try:
         cause = kind(*json.loads(failure.arguments))
-    except Exception:  # noqa: BLE001  # its constructor takes other arguments than `args`
+    except Exception:  # noqa: BLE001  # its constructor doesn't accept `args`
         return remote
     cause.__cause__ = remote
     return cause

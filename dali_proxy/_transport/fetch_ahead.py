@@ -17,7 +17,7 @@ class Lookahead:
     Invariant: `_early` has the requests that were fetched for a session and not asked for, at most `limit`.
 
     Args:
-        limit: most batches of a session that are fetched early.
+        limit: maximum number of batches of a session that are fetched early.
     """
 
     def __init__(self, limit: int = AHEAD) -> None:

@@ -56,7 +56,7 @@ def _any_known(indices: Sequence[Any]) -> bool:
 
 
 def unpack_labels(text: str, count: int) -> tuple[str, ...]:
-    """Return a label for each of `count` samples; empty if the text has no labels or another number of them."""
+    """Return a label for each of `count` samples; empty if the text has no labels or a different number of them."""
     labels = tuple(map(clip, text.split(_END))) if text else ()
     return labels if len(labels) == count else ()
 

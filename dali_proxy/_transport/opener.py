@@ -104,7 +104,7 @@ class ResultOpener:
         """
         self._closed = True
         if not self._lock.acquire(blocking=False):
-            return  # the lock's holder closes; it may be a caller of this very function
+            return  # the holder of the lock unmaps the memory; it may be an outer call on this thread
         try:
             self._cpu.close()
             if self._cuda is not None:

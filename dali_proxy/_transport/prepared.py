@@ -9,29 +9,29 @@ from pipeline._ipc.messages import U8, U32, U64, Message, Meta
 
 __all__ = ["Launched", "Prepared", "PreparedOutput"]
 
+#: Names, numbers, brackets and commas, so that no other code reaches the compiler.
+_Expression = Annotated[str, Meta(max_length=4096, pattern=r"^[A-Za-z0-9_<>, ]+$")]
 _ShortName = Annotated[str, Meta(max_length=32)]
 
 
 class Launched(Message, frozen=True):
-    """A launch of `fused.cu`, whose tables lie in the block.
+    """A launch of `evaluate.cu`, whose table lies in the block.
 
     Attributes:
         images: offset of the table of images.
         count: number of images.
-        channels_table: offset of the table of channels.
-        channels: number of channels of the images.
-        planar: whether the output is CHW, else HWC.
-        rounded: whether the resized pixels are uint8.
-        tiles: blocks of the grid for each image.
+        row_bytes: size of a row of the table. A row begins with the address of its target, relative to the output.
+        source_offset: offset in a row of the address of its source, relative to the block.
+        expression: C++ type of the expression that the launch evaluates.
+        blocks: blocks of the grid for each image.
     """
 
     images: U64
     count: U32
-    channels_table: U64
-    channels: U8
-    planar: bool
-    rounded: bool
-    tiles: U32
+    row_bytes: U32
+    source_offset: U32
+    expression: _Expression
+    blocks: U32
 
 
 class PreparedOutput(Message, frozen=True):

@@ -151,7 +151,7 @@ class Submit(Message, frozen=True):
         indices: dataset index of each sample, for errors; may be empty.
         names: name of each sample as the proxy got it, for errors; may be empty.
         inputs: one for each input of the pipeline.
-        waited_ns: total time that this worker has waited for room in its arena.
+        waited_ns: total time that this worker has waited for free space in its arena.
     """
 
     seq: U64

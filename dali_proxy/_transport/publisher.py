@@ -18,6 +18,7 @@ from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
+from pipeline._kernels.expression import source_offset
 from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
-_LONGEST_TABLES = MAX_BODY // 2  # bytes of the tables of a result; the rest of the message needs room, too
+_LONGEST_TABLES = MAX_BODY // 2  # maximum size of a result's tables, in bytes; the rest of the message needs space, too
 
 #: Names of dtypes: `dtype.name` is slow.
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -349,15 +350,14 @@ def prepared(planned: PlannedBatch) -> Prepared:
         rows = dense_row if target.dense else np.column_stack((table.pointers, table.shapes))
         launched = None
         if launch is not None:
-            macros = dict(launch.defines)
+            rows_dtype = launch.tables[0].dtype
             launched = Launched(
                 images=output.offsets[0],
                 count=launch.grid[1],
-                channels_table=output.offsets[1],
-                channels=int(macros["CHANNELS"]),
-                planar=macros["PLANAR"] == "1",
-                rounded=macros["ROUNDED"] == "1",
-                tiles=launch.grid[0],
+                row_bytes=rows_dtype.itemsize,
+                source_offset=source_offset(rows_dtype),
+                expression=dict(launch.defines)["EXPRESSION"],
+                blocks=launch.grid[0],
             )
         outputs.append(
             PreparedOutput(

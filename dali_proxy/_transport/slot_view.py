@@ -59,7 +59,7 @@ class _Loan:
     def __del__(self, getpid: Callable[[], int] = os.getpid, order: Any = _order) -> None:
         # The arguments are bound here: globals are gone at interpreter exit.
         if getpid() == self._pid:
-            for _ in range(2):  # releasing and acquiring a lock keeps reads before the store, also on ARM
+            for _ in range(2):  # releasing and acquiring a lock keeps reads before the store, even on ARM
                 if order.acquire(blocking=False):
                     order.release()
             self._page[self._number] = self._generation | (self._retired if len(self._forks) != self._forked else 0)

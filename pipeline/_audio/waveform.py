@@ -62,7 +62,7 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, 
         with soundfile.SoundFile(io.BytesIO(encoded.data)) as file:
             own, frames = float(file.samplerate), file.frames
             mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
-            # What is computed from several samples is computed in float32, and rounded once.
+            # Values that depend on several samples are computed in float32, and rounded once.
             read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
             signal = file.read(dtype=read.name, always_2d=True)
     except soundfile.SoundFileError as error:

@@ -21,7 +21,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BatchOfFiles", "FileBuffers"]
 
-_CHUNK = 16  # most files per task when Python reads them
+_CHUNK = 16  # maximum number of files per task when Python reads them
 _FEW = 4  # files that justify another thread
 _MOST_THREADS = 64
 _LARGEST_GUESS = 1 << 20  # largest estimate of a file's size in bytes, before any file was read
@@ -108,7 +108,7 @@ class BatchOfFiles:
             self.read(0, len(self._paths), pool.num_threads)
             return
         errors = self.start(pool).wait()
-        if errors:  # not the error of a file, but of memory, for example
+        if errors:  # not an error of a single file: out of memory, for example
             raise errors[0][1]
 
     def drop(self) -> None:

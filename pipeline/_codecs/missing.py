@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 from contextlib import suppress
 from functools import cache
@@ -65,9 +64,11 @@ def _load_codec() -> Any:
 
 def _cuda_of_codec() -> int:
     """Return the major version of CUDA that nvImageCodec was built for, from the name of its distribution."""
+    from importlib import metadata  # its import is slow, and hosts without a GPU don't need it
+
     for major in (13, 12):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            importlib.metadata.distribution(f"nvidia-nvimgcodec-cu{major}")
+        with suppress(metadata.PackageNotFoundError):
+            metadata.distribution(f"nvidia-nvimgcodec-cu{major}")
             return major
     return int(_load_codec().__cuda_version__) // 1000
 

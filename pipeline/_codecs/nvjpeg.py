@@ -56,8 +56,8 @@ class NvjpegDecoder:
 
     A call takes about as long as the engine works. Other work for a batch should run on another thread, so that the
     next call is prepared when one ends. Concurrent calls, with any states, deadlocked in tests, and so did a call in a
-    process whose training replayed a CUDA graph (libnvjpeg 13.3 on an H100). If a training may run in this process, a
-    call therefore begins on an idle stream and lasts until the batch is decoded.
+    process whose training replayed a CUDA graph (libnvjpeg 13.3 on an H100). If this process may also train, a call
+    therefore begins on an idle stream and lasts until the batch is decoded.
 
     The engine supports baseline JPEGs of one scan with one or three components, except 4:1:1 and 4:1:0. A batch that
     contains any other data fails as a whole.

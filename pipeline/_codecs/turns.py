@@ -17,20 +17,20 @@ _training_possible = True
 
 
 def declare_no_training() -> None:
-    """Declare that no training runs in this process, so that batches don't wait for the GPU (see `Turn`)."""
+    """Declare that this process doesn't train a model, so that batches don't wait for the GPU (see `Turn`)."""
     global _training_possible
     _training_possible = False
 
 
 def training_possible() -> bool:
-    """Return whether a training may run in this process."""
+    """Return whether this process may also train a model."""
     return _training_possible
 
 
 class Turn:
     """A lock for libnvjpeg on one GPU, shared by all decoders of a process.
 
-    If a training may run in the same process, a turn lasts until the GPU has decoded the batch, not only until the
+    If the same process may also train a model, a turn lasts until the GPU has decoded the batch, not only until the
     call returns. Otherwise the GPU could deadlock with a CUDA graph of the training (docs/decisions-gpu.md).
 
     With the C module, threads wait in `decode` without the GIL and don't need it to begin. The engine can start the

@@ -10,15 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.gather import gather
-from pipeline._compiler.fused_gpu_images import FusedImages
-from pipeline._compiler.fusion import fused_chains
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
+from pipeline._concurrency.cost import charged
+from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.launch import Launch
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import Setup
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
 from pipeline._rng import BatchKey
@@ -38,7 +41,7 @@ class Derivation:
     Attributes:
         input: number of the graph's input that the output derives from.
         on_gpu: whether the output is on the GPU; otherwise it is the input itself.
-        chain: a resize and `crop_mirror_normalize` that run as one; empty for a copy.
+        chain: operators that run as one; empty for a copy.
     """
 
     input: int
@@ -47,9 +50,9 @@ class Derivation:
 
 
 def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
-    """Return the derivation of each output, if the graph only copies inputs and runs chains on the copies.
+    """Return the derivation of each output, if the graph only copies inputs and runs pixel operators on the copies.
 
-    The arguments of the chains must be inputs or constants. Return None for any other graph.
+    The arguments of the operators must be inputs or constants. Return None for any other graph.
     """
     inputs = {node.index: number for number, node in enumerate(graph.inputs) if node.device == "cpu"}
     available = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
@@ -58,14 +61,13 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
         for node in graph.nodes
         if node.operator == "copy_to_gpu" and not node.branch and node.inputs[0].node in inputs
     }
-    chains = {
-        chain[-1].index: chain
-        for chain in fused_chains(graph)
-        if chain[0].inputs[0].node in copies
-        and not any(node.branch for node in chain)
-        and all(edge.node in available for node in chain for edge in node.arguments_before)
-    }
-    known = available | copies.keys() | {node.index for chain in chains.values() for node in chain}
+    chains: dict[int, tuple[GraphNode, ...]] = {}
+    for node in graph.nodes:
+        if _is_pixel_operator(node) and all(edge.node in available for edge in node.sources[1:]):
+            before = node.inputs[0].node
+            if before in copies or before in chains:
+                chains[node.index] = (*chains.get(before, ()), node)
+    known = available | copies.keys() | chains.keys()
     if any(node.index not in known for node in graph.nodes):
         return None
     derivations = []
@@ -80,6 +82,10 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
         else:
             return None
     return tuple(derivations)
+
+
+def _is_pixel_operator(node: GraphNode) -> bool:
+    return node.device == "gpu" and not node.branch and issubclass(implementation(node.operator, "gpu"), PixelOperator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +160,13 @@ class PlannedBatch:
             block[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
 
     def add_batch(self, batch: TensorListCPU, target: Target) -> int:
-        """Reserve room in the block for a batch, with the memory layout of `target`. Return its offset."""
+        """Reserve space in the block for a batch, with the memory layout of `target`. Return its offset."""
         offset = self._room(target.nbytes)
         self._batches.append((batch, target.table.pointers + offset))
         return offset
 
     def add_tables(self, tables: Sequence[Array]) -> tuple[int, ...]:
-        """Reserve room in the block for the tables of a launch. Return their offsets.
+        """Reserve space in the block for the tables of a launch. Return their offsets.
 
         The data that launches read ends after the last of these tables.
         """
@@ -197,10 +203,8 @@ class Planner:
         def create(node: GraphNode) -> Any:
             return by_frames(graph, node, make_operator(node, graph, setup))
 
-        operators = {each.chain: [create(node) for node in each.chain] for each in derivations if each.chain}
         self._constants = {node.index: create(node) for node in graph.nodes if node.operator == _CONSTANT}
-        #: Runners by chain. Chains for sequences have other implementations, and can't be planned.
-        self._fused = {chain: FusedImages(chain, each) for chain, each in operators.items() if FusedImages.fits(each)}
+        self._operators = {node.index: create(node) for each in derivations for node in each.chain}
         #: Numbers of the inputs that are outputs without a change.
         self.forwarded = frozenset(each.input for each in derivations if not each.on_gpu)
 
@@ -218,35 +222,38 @@ class Planner:
             OperatorError: samples failed; it names the operator and these samples.
         """
         batches = cast("Sequence[TensorListCPU]", inputs)
-        sources = {each.input for each in self._derivations if each.chain}
-        if any(each.chain and each.chain not in self._fused for each in self._derivations):
-            return None
-        if not all(FusedImages.takes(batches[number]) for number in sources):
-            return None
         planned = PlannedBatch()
         batch = self._batch(batches, key)
-        images: dict[int, Samples] = {}
-        for number in sorted(sources):
-            table = batches[number].table()
-            packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
-            offset = planned.add_batch(batches[number], Target(packed, "", False, nbytes))
-            images[number] = Samples(packed.pointers + offset, packed.shapes, packed.strides, packed.dtype)
-        launched = {
-            number: self._launched(planned, batch, derivation, batches[derivation.input], images[derivation.input])
-            for number, derivation in enumerate(self._derivations)
-            if derivation.chain
-        }
-        planned.outputs = [
-            launched[number] if derivation.chain else _copied(planned, derivation, batches[derivation.input])
-            for number, derivation in enumerate(self._derivations)
-        ]
+        sources = sorted({each.input for each in self._derivations if each.chain})
+        images = {number: _image_source(planned, batches[number]) for number in sources}
+        outputs: list[PlannedOutput | None] = [None] * len(self._derivations)
+        # Copies come last, behind the data that launches read.
+        for number in sorted(range(len(outputs)), key=lambda number: not self._derivations[number].chain):
+            derivation = self._derivations[number]
+            data = batches[derivation.input]
+            if derivation.chain:
+                pixels = self._expressed(batch, derivation.chain, images[derivation.input])
+                if pixels is None:
+                    return None
+                target = Target.from_shapes(pixels.shapes, pixels.dtype, pixels.layout)
+                launch = pixels.launch(target.table)
+                outputs[number] = PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
+            else:
+                outputs[number] = _copied(planned, derivation, data)
+        planned.outputs = cast("list[PlannedOutput]", outputs)
         return planned
 
-    def _launched(
-        self, planned: PlannedBatch, batch: Batch, derivation: Derivation, data: TensorListCPU, images: Samples
-    ) -> PlannedOutput:
-        launch, target = self._fused[derivation.chain].plan(batch, images, _allocate)
-        return PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
+    def _expressed(
+        self, batch: Batch, chain: Sequence[GraphNode], pixels: PixelExpression | None
+    ) -> PixelExpression | None:
+        """Return the result of a chain of operators as one expression; None if it needs more than one launch."""
+        for node in chain:
+            operator = self._operators[node.index]
+            if pixels is None or not isinstance(operator, PixelOperator) or (operator.gathers and pixels.reads > 1):
+                return None
+            with error_context(node, batch), charged(batch.costs, node.index):
+                pixels = operator.express(batch, pixels)
+        return pixels
 
     def _batch(self, inputs: Sequence[TensorListCPU], key: BatchKey) -> Batch:
         """Return the batch from which the operators resolve their arguments."""
@@ -262,9 +269,13 @@ class Planner:
         return batch
 
 
-def _allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> tuple[Target, Samples]:
-    target = Target.from_shapes(shapes, dtype, layout)
-    return target, target.table
+def _image_source(planned: PlannedBatch, data: TensorListCPU) -> PixelExpression | None:
+    """Reserve room in the block for images, and return the expression that reads them."""
+    table = data.table()
+    packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
+    offset = planned.add_batch(data, Target(packed, "", False, nbytes))
+    placed = Samples(packed.pointers + offset, packed.shapes, packed.strides, packed.dtype)
+    return PixelExpression.from_samples(placed, data.layout())
 
 
 def _copied(planned: PlannedBatch, derivation: Derivation, data: TensorListCPU) -> PlannedOutput:

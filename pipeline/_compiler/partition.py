@@ -14,6 +14,7 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.on_cpu import has_cpu_form
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline._operator_api.reader import Reader
+from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import GraphError
 
 __all__ = ["Stages", "cut", "on_cpu_first", "stages_by_device"]
@@ -70,7 +71,7 @@ def on_cpu_first(graph: Graph) -> Graph:
         for output in range(node.output_count):
             copy = GraphNode(
                 index=len(nodes),
-                operator="copy_to_gpu",
+                operator=COPY_TO_GPU.name,
                 name=f"__{node.name}_{output}_to_gpu",
                 device="gpu",
                 inputs=(Edge(copied.index, output),),

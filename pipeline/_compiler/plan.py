@@ -1,17 +1,17 @@
-"""The plan of a graph: alternating phases on the CPU and on the GPU, each a list of steps."""
+"""The plan of a graph: phases on the CPU, between CPU and GPU, and on the GPU, each a list of steps."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline._compiler.fusion import fused_chains
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 
-__all__ = ["BatchStep", "FusedStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
+__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,30 @@ class SampleStep:
     results: tuple[Edge, ...]
 
 
-@dataclass(frozen=True)
-class FusedStep:
-    """A chain of operators on the GPU that run as one, see `fusion.py`. Each reads only its predecessor's output.
+Step = BatchStep | SampleStep
 
-    Attributes:
-        nodes: operators in order of execution.
-    """
-
-    nodes: tuple[GraphNode, ...]
-
-
-Step = BatchStep | SampleStep | FusedStep
+#: Kinds of phases in their order in a batch. Each kind has threads of its own, so that one batch is decoded or copied
+#: to the GPU while the operators of the batch before it are issued.
+_KINDS = ("cpu", "mixed", "gpu")
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps that run one after another on one device, "cpu" or "gpu"."""
+    """Steps that run one after another on one device.
+
+    Attributes:
+        device: "cpu", "mixed" (decoders, and copies to the GPU) or "gpu".
+        steps: steps in order.
+        results: edges that other phases read, or that the pipeline returns.
+    """
 
     device: str
     steps: tuple[Step, ...]
+    results: tuple[Edge, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "cpu"
 
     @property
     def takes_inputs_only(self) -> bool:
@@ -72,53 +76,41 @@ class Plan:
 
     Attributes:
         phases: phases in order; neighbours are on different devices.
-        last_use: last step (phase, step) that reads each edge; outputs of the graph have no entry.
+        dead_after: for each step (phase, step), the edges that no later step reads; outputs of the graph never die.
+        readers: number of readers of each edge; the pipeline's outputs are readers, too.
     """
 
     phases: tuple[Phase, ...]
-    last_use: dict[Edge, tuple[int, int]]
+    dead_after: dict[tuple[int, int], list[Edge]]
+    readers: Counter[Edge]
 
     @property
     def uses_gpu(self) -> bool:
-        return any(phase.device == "gpu" for phase in self.phases)
+        return any(phase.on_gpu for phase in self.phases)
 
 
-def make_plan(graph: Graph, *, fuse: bool = True) -> Plan:
+def make_plan(graph: Graph) -> Plan:
     """Order the operators of a graph into phases and steps.
 
     Each operator goes into the first phase of its device that doesn't precede its inputs. Within a phase on the CPU,
     operators on samples form chains as long as possible. A chain ends before an operator with an argument that the
     chain itself computes, because arguments are resolved for a whole batch at once.
-
-    Args:
-        graph: the graph.
-        fuse: whether to fuse operators on the GPU.
     """
-    fused = fused_chains(graph) if fuse else ()
     levels: list[int] = []
     for node in graph.nodes:
-        parity = 0 if node.device == "cpu" else 1  # even phases run on the CPU, odd ones on the GPU
+        kind = _KINDS.index("mixed" if node.operator == "copy_to_gpu" else node.device)
         level = max((levels[edge.node] for edge in node.sources), default=0)
-        levels.append(level if level % 2 == parity else level + 1)
+        levels.append(level + (kind - level) % len(_KINDS))
     phases = []
     for level in range(max(levels, default=0) + 1):
         nodes = [node for node in graph.nodes if levels[node.index] == level]
-        device = "cpu" if level % 2 == 0 else "gpu"
-        steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes, fused)
+        device = _KINDS[level % len(_KINDS)]
+        steps = _cpu_steps(nodes, graph) if device == "cpu" else tuple(BatchStep(node) for node in nodes)
         if steps:
-            phases.append(Phase(device, steps))
-    return Plan(tuple(phases), _last_uses(phases, graph))
-
-
-def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -> tuple[Step, ...]:
-    """Return the steps in the order of the graph, with each chain at the position of its last operator."""
-    last = {chain[-1].index: chain for chain in fused}
-    inner = {node.index for chain in fused for node in chain[:-1]}
-    return tuple(
-        FusedStep(last[node.index]) if node.index in last else BatchStep(node)
-        for node in nodes
-        if node.index not in inner
-    )
+            phases.append(Phase(device, steps, _results(nodes, graph)))
+    readers = Counter(edge for node in graph.nodes for edge in node.sources)
+    readers.update(graph.outputs)
+    return Plan(tuple(phases), _dead_edges(phases, graph), readers)
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
@@ -178,7 +170,7 @@ def _results(chain: list[GraphNode], graph: Graph) -> tuple[Edge, ...]:
     return tuple(sorted(edge for edge in wanted if edge.node in members))
 
 
-def _last_uses(phases: list[Phase], graph: Graph) -> dict[Edge, tuple[int, int]]:
+def _dead_edges(phases: list[Phase], graph: Graph) -> dict[tuple[int, int], list[Edge]]:
     last: dict[Edge, tuple[int, int]] = {}
     for phase_number, phase in enumerate(phases):
         for step_number, step in enumerate(phase.steps):
@@ -187,4 +179,7 @@ def _last_uses(phases: list[Phase], graph: Graph) -> dict[Edge, tuple[int, int]]
                     last[edge] = (phase_number, step_number)
     for edge in graph.outputs:
         last.pop(edge, None)
-    return last
+    dead: dict[tuple[int, int], list[Edge]] = {}
+    for edge, position in last.items():
+        dead.setdefault(position, []).append(edge)
+    return dead

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
-
 __all__ = ["nearest_cores", "parse_cores"]
 
 
@@ -18,6 +16,8 @@ def nearest_cores(device_id: int | None) -> tuple[int, ...]:
     Args:
         device_id: number of the GPU, or None.
     """
+    import psutil  # slow, and rarely needed
+
     ask = getattr(psutil.Process(), "cpu_affinity", None)
     if ask is None:  # macOS
         return ()

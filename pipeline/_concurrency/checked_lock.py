@@ -20,7 +20,7 @@ __all__ = ["REPORT_VARIABLE", "CheckedLock", "LockOrderError", "as_interruption"
 T = TypeVar("T")
 
 REPORT_VARIABLE = "DALI_PROXY_LOCK_REPORT"
-"""Environment variable with the path of a file to which every error is appended, also if code swallows the error."""
+"""Environment variable with the path of a file to which every error is appended, even if code swallows the error."""
 
 
 class LockOrderError(RuntimeError):
@@ -41,7 +41,7 @@ class CheckedLock(RLock):  # type: ignore[misc]  # final in typeshed only
     """A lock with a level. `threading.Condition` accepts it.
 
     Only taking the lock runs Python code. Releasing it doesn't, because a signal handler that raises in that code
-    would leave the lock taken. So this is a subclass of Python's reentrant lock, also where it stands for a plain one.
+    would leave the lock taken. So this is a subclass of Python's reentrant lock, even where it replaces a plain one.
 
     Locks of finalizers and signal handlers aren't compared with those of the code that they interrupt: that code may
     hold any lock.
@@ -52,7 +52,7 @@ class CheckedLock(RLock):  # type: ignore[misc]  # final in typeshed only
         reentrant: whether the thread that holds the lock may take it again.
 
     Raises:
-        LockOrderError: on taking the lock, if it may be neither taken now nor taken again.
+        LockOrderError: taking the lock now would break the order, or the thread holds it and it isn't reentrant.
     """
 
     def __init__(self, level: IntEnum, name: str, *, reentrant: bool) -> None:

@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-__all__ = ["Cost", "Costs", "charge", "charged", "spent"]
+__all__ = ["MEASURED_CHEAP", "Cost", "Costs", "charge", "charged", "spent"]
+
+
+#: Cheap work is measured once in so many batches.
+MEASURED_CHEAP = 16
 
 
 class Cost(NamedTuple):
@@ -27,6 +31,10 @@ class Cost(NamedTuple):
     def plus(self, other: Cost) -> Cost:
         """Return the sum of both costs."""
         return Cost(self.processor + other.processor, self.elapsed + other.elapsed)
+
+    def times(self, count: int) -> Cost:
+        """Return the cost of doing the same `count` times."""
+        return Cost(self.processor * count, self.elapsed * count)
 
     def minus(self, other: Cost) -> Cost:
         """Return the difference of both costs."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pipeline._concurrency.cost import Cost, charge, spent
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.locks import Level, new_lock, new_rlock
 
 __all__ = ["Job", "ThreadPool"]
@@ -92,6 +93,24 @@ class ThreadPool:
             The exceptions of the tasks, each with its index, sorted by index.
         """
         return self.start(task, count).wait()
+
+    @staticmethod
+    def run_here(task: Task, count: int) -> list[tuple[int, BaseException]]:
+        """Call tasks like `run`, on the calling thread: for tasks that take less time than to wake other threads.
+
+        Raises:
+            BaseException: a signal handler raised it during a task.
+        """
+        errors: list[tuple[int, BaseException]] = []
+        for index in range(count):
+            try:
+                task(index)
+            except BaseException as error:  # noqa: BLE001 - a task's error belongs to the caller
+                cause = error.__cause__ or error
+                if is_interrupt(cause):
+                    raise cause from None
+                errors.append((index, error))
+        return errors
 
     def start(self, task: Task, count: int) -> Job:
         """Start the tasks like `run`, but return at once: the caller waits for the job."""

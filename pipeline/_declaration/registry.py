@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from pipeline._declaration.schema import OperatorSchema
 
-__all__ = ["all_schemas", "has_implementation", "implementation", "implements", "lookup", "register"]
+__all__ = [
+    "all_schemas",
+    "has_implementation",
+    "implementation",
+    "implements",
+    "lookup",
+    "modules_of",
+    "register",
+]
 
 _Class = TypeVar("_Class", bound=type[Any])
 
@@ -54,6 +62,11 @@ def implementation(name: str, device: str) -> type[Any]:
 def has_implementation(name: str, device: str) -> bool:
     """Return whether an operator has an implementation for a device."""
     return (name, device) in _IMPLEMENTATIONS
+
+
+def modules_of(operators: Collection[str]) -> list[str]:
+    """Return the modules whose import registers operators, with their implementations for all devices."""
+    return sorted({cls.__module__ for (name, _), cls in _IMPLEMENTATIONS.items() if name in operators})
 
 
 def all_schemas() -> tuple[OperatorSchema, ...]:

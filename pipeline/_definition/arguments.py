@@ -160,7 +160,7 @@ class PipelineArguments:
         """Return the configuration of the executor.
 
         Raises:
-            MissingSizeError: the pipeline was created without an argument that running needs.
+            MissingSizeError: the pipeline was created without an argument that is needed to run it.
         """
         for name in ("batch_size", "num_threads"):
             if getattr(self, name) < 1:

@@ -49,7 +49,7 @@ class Checkpoint:
         """Read the bytes that `to_bytes` returned.
 
         Raises:
-            SerializationError: the bytes aren't a checkpoint, or one of another version.
+            SerializationError: the bytes aren't a checkpoint, or one of a different version.
         """
         if not isinstance(data, bytes | bytearray) or not data.startswith(MAGIC):
             raise SerializationError("this isn't a checkpoint of dali-proxy")

@@ -30,7 +30,7 @@ def cpu_is_requested() -> bool:
     """Return whether pipelines that are created now must run on the CPU.
 
     Raises:
-        ArgumentValueError: the environment variable has another value than "cpu" or "gpu".
+        ArgumentValueError: the environment variable has a value other than "cpu" or "gpu".
     """
     device = os.environ.get(VARIABLE, "")
     return bool(device) and _checked(device, f"the environment variable {VARIABLE}") == "cpu"

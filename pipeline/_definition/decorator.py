@@ -30,8 +30,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     """Decorate a function that describes a graph. A call of the decorated function creates a `Pipeline`.
 
     Args:
-        fn: function that calls operators and returns the outputs of the pipeline. Its own parameters win over
-            parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
+        fn: function that calls operators and returns the outputs of the pipeline. Its own parameters take precedence
+            over parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
         **pipeline_kwargs: arguments of `Pipeline`, and two more. `enable_conditionals`: whether `if`, `and`, `or` and
             `not` work on data nodes, in this function and in the functions that it calls. `debug`: whether to call
             `fn` for every batch and run each operator when it is called; then nodes have a method `get`, which returns

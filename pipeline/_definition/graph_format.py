@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from pipeline._declaration.registry import all_schemas
+from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from pipeline._external_source.spec import SourceOutput, SourceSpec, describe_source
@@ -87,7 +87,7 @@ def decode_pipeline(data: Any, objects: Mapping[str, Any] | None = None) -> tupl
 
     Raises:
         ArgumentTypeError: `data` isn't bytes.
-        SerializationError: the bytes aren't a pipeline, or are one of another version, one with operators that this
+        SerializationError: the bytes aren't a pipeline, or are one of a different version, one with operators that this
             version doesn't have, or one that needs objects that weren't passed.
     """
     if isinstance(data, str):
@@ -228,11 +228,11 @@ class _Decoder:
 
 
 def _check_graph(graph: Graph) -> None:
-    known = {schema.name: schema for schema in all_schemas()}
     for node in graph.nodes:
-        schema = known.get(node.operator)
-        if schema is None:
-            raise SerializationError(f"this version doesn't have the operator {node.operator!r}")
+        try:
+            schema = lookup(node.operator)
+        except KeyError:
+            raise SerializationError(f"this version doesn't have the operator {node.operator!r}") from None
         if node.device not in schema.devices:
             raise SerializationError(f"operator {node.operator!r} doesn't run on the device {node.device!r}")
         if any(not 0 <= edge.node < node.index for edge in node.sources):

@@ -42,7 +42,7 @@ class PipelineInternals:
         on_cpu: whether the pipeline runs on the CPU, whatever the devices of its operators and its `device_id`.
         checkpoint: checkpoint from which the pipeline was created, or None.
         builder: builder of the graph.
-        checks_api: whether mixing two ways to run batches is an error.
+        checks_api: whether mixing two ways to run batches raises an error.
     """
 
     def __init__(self, pipeline: Pipeline, arguments: PipelineArguments, checkpoint: Checkpoint | None = None) -> None:

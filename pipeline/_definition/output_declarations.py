@@ -57,7 +57,7 @@ class OutputDeclarations:
             count: number of outputs.
 
         Raises:
-            BuildError: a sequence has another length.
+            BuildError: a sequence has a different length.
         """
         value = getattr(self, name)
         if not isinstance(value, list | tuple):

@@ -35,7 +35,7 @@ class Pipeline(PipelineProperties):
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
     then call `run`.
 
-    A subclass may use any attribute that NVIDIA DALI's `Pipeline` doesn't define, also for operators and data:
+    A subclass may use any attribute that NVIDIA DALI's `Pipeline` doesn't define, even for operators and data:
     ``self.input = ...``, ``self.inputs = ...``.
 
     Args:
@@ -44,7 +44,7 @@ class Pipeline(PipelineProperties):
         device_id: the GPU. None, if an operator needs a GPU, is the current device of CUDA when the pipeline is built.
         seed: seed of the random numbers; -1 draws one.
         exec_pipelined: whether batches overlap: the next ones start before the first one is done.
-        prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets the stages apart.
+        prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets them for each stage.
         exec_async: whether batches run in the background; if not, `run` and `schedule_run` return when the batches
             that they started are done.
         bytes_per_sample: expected size of a sample of the outputs. The pipeline allocates that much memory when it is
@@ -62,8 +62,8 @@ class Pipeline(PipelineProperties):
         experimental_exec_dynamic: deprecated name of `exec_dynamic`.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: resume where `checkpoint` was called, in this process or in another one.
-        output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with another dtype is an error.
-            None, also in a list, declares nothing.
+        output_dtype: dtype of all outputs, or a list with the dtype of each. A batch with a different dtype raises an
+            error. None, in a list too, declares nothing.
         output_ndim: number of dimensions of the samples, as for `output_dtype`.
         output_layout: layout of the samples, as for `output_dtype`.
         stream_policy: accepted; all operators of a batch share a CUDA stream.
@@ -220,7 +220,7 @@ class Pipeline(PipelineProperties):
     # Running ------------------------------------------------------------------------------------------------------
 
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
-        """Run one batch and return its outputs. Starts the next batches as far as data exists.
+        """Run one batch and return its outputs. Start the next batches if their data exists.
 
         Args:
             cuda_stream: a stream, of CuPy, torch or as a handle, that waits for outputs on the GPU.
@@ -239,7 +239,7 @@ class Pipeline(PipelineProperties):
         return waited_by(cuda_stream, self._internals.runner.run(feed))
 
     def schedule_run(self) -> None:
-        """Start one batch, and later ones as far as data exists. Take the outputs with `share_outputs` or `outputs`.
+        """Start one batch, and later ones if their data exists. Take the outputs with `share_outputs` or `outputs`.
 
         Raises:
             MissingInputError: an input has no data.
@@ -309,7 +309,7 @@ class Pipeline(PipelineProperties):
     def reset(self) -> None:
         """Begin the next epoch if the data has ended; otherwise do nothing.
 
-        Batches in flight, and data that was fed, come first.
+        Batches in flight, and data that was already fed, are processed first.
         """
         self._internals.runner.reset()
 
@@ -329,7 +329,7 @@ class Pipeline(PipelineProperties):
     def checkpoint(self, filename: str | Path | None = None, *, notes: Mapping[str, int] | None = None) -> bytes:
         """Return the state with which a new pipeline of the same graph resumes after the batches that were taken.
 
-        Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
+        Random numbers and sources continue exactly, even in another process: ``Pipeline(..., checkpoint=...)``. A
         callable source is called with the next index. An iterable source is read again up to its position, so it must
         yield the same items. A callable without an argument starts from its beginning; data that was fed isn't
         included.

@@ -30,7 +30,7 @@ __all__ = ["Position", "Runner"]
 
 Outputs = tuple[TensorList, ...]
 
-# Seconds between looks for signals while a thread waits: a signal that arrives just before a wait doesn't end it.
+# Seconds between checks for signals while a thread waits: a signal that arrives just before a wait doesn't end it.
 _SIGNAL_INTERVAL = 1.0
 
 
@@ -137,7 +137,7 @@ class Runner:
         self._end = Position()  # position of that end
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
-        """Run one batch for a caller that brings the fed inputs and has many batches in flight, such as a server.
+        """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
 
         Another thread adds the data of the sources, in the order of the calls.
 
@@ -151,7 +151,7 @@ class Runner:
         self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)))
 
     def schedule(self) -> None:
-        """Request one more batch. Start it, and later ones as far as data exists.
+        """Request one more batch. Start it, and later ones if their data exists.
 
         Raises:
             MissingInputError: an input has no data; nothing was scheduled.
@@ -282,7 +282,7 @@ class Runner:
             failure = error
         else:
             try:
-                self.executor.submit(request, started.finish)
+                self.executor.submit(request, started.finish, on_caller=True)
             except BaseException as error:  # noqa: BLE001 - errors of a reader, and of unsuitable inputs, do too
                 failure = error
         self._iteration += 1

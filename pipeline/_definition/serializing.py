@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from pipeline._declaration.registry import modules_of
 from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
 from pipeline._definition.pipeline import pipeline_from_graph
 from pipeline._ipc import pickling
@@ -20,12 +22,16 @@ def serialize_for_host(pipeline: Pipeline) -> bytes:
     internals = pipeline._internals
     serialized = encode_pipeline(internals.graph, _fixed_arguments(pipeline))
     labels = {repr(name): value for name, value in serialized.objects.items()}
-    return pickling.dumps((serialized.data, serialized.objects), labels)
+    modules = modules_of({node.operator for node in internals.graph.nodes})
+    return pickling.dumps((modules, serialized.data, serialized.objects), labels)
 
 
 def deserialize_for_host(data: bytes) -> Pipeline:
     """Return the pipeline that `serialize_for_host` turned into bytes, not built yet."""
-    return pipeline_from_graph(*decode_pipeline(*pickling.loads(data)))
+    modules, *serialized = pickling.loads(data)
+    for module in modules:  # importing all operators would take longer than the rest of the start of a host
+        importlib.import_module(module)
+    return pipeline_from_graph(*decode_pipeline(*serialized))
 
 
 def with_graph(pipeline: Pipeline, graph: Graph, **arguments: Any) -> Pipeline:

@@ -1,4 +1,4 @@
-"""`Submitter`: runs batches for a caller that brings the fed inputs, such as a server, and adds the sources' data."""
+"""`Submitter`: runs batches for a caller that supplies the fed inputs, such as a server, and adds the sources' data."""
 
 from __future__ import annotations
 

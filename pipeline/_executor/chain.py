@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
-from pipeline._concurrency.cost import charged
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
@@ -20,6 +22,12 @@ from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["ChainRunner"]
+
+
+# Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
+_CHEAP = 500_000
+# Size in bytes of the inputs up to which elementwise operators process a batch in one call.
+_SMALL = 1 << 20
 
 
 class ChainRunner:
@@ -39,6 +47,9 @@ class ChainRunner:
             if operator.node.schema.merges and operator.node.index in results:  # a merge returns its inputs
                 results.update(edge.node for edge in operator.node.inputs)
             operator.inner = operator.node.index not in results
+        self._elementwise = all(operator.elementwise and not operator.node.branch for operator in operators)
+        #: Whether samples are so cheap that threads take longer to start than to compute them.
+        self._is_cheap = False
 
     def run(self, batch: Batch) -> None:
         """Compute the chain's results and store them in the batch.
@@ -47,10 +58,16 @@ class ChainRunner:
             OperatorError: samples failed. Every sample was tried; `failures` lists the failed ones.
         """
         chain = _ChainOfBatch(self, batch)
-        task = chain.run_sample if batch.trace is None else chain.run_sample_traced
-        errors = batch.pool.run(task, batch.size)
-        if errors:
-            raise _first_failure(batch, errors)
+        if not (self._elementwise and chain.run_batch()):
+            task = chain.run_sample if batch.trace is None else chain.run_sample_traced
+            is_measured = not self._is_cheap or batch.number % MEASURED_CHEAP == 0
+            begin = spent() if is_measured else Cost()
+            run = batch.pool.run_here if self._is_cheap else batch.pool.run
+            errors = run(task, batch.size)
+            if errors:
+                raise _first_failure(batch, errors)
+            if is_measured:
+                self._is_cheap = spent().minus(begin).processor < _CHEAP
         chain.publish()
 
 
@@ -144,6 +161,8 @@ class _ChainOfBatch:
                 state, outputs = operator.start(branch, inputs)
             check_count(node, outputs, "start() described")
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise describe_failure(node, error) from error
         indices = None if branch.indices is None else branch.indices.tolist()
         sources = tuple((self._outer.get(edge), self._registers.get(edge, _EMPTY)) for edge in node.inputs)
@@ -187,6 +206,36 @@ class _ChainOfBatch:
         branch = branch_batch(self._batch, self._batch.branches.get(edge, ()))
         assert branch is not None
         return branch
+
+    def run_batch(self) -> bool:
+        """Run elementwise operators on the batch as one sample.
+
+        Returns:
+            False if the inputs are ragged or large, or if an operator failed: the caller runs the samples.
+        """
+        if self._batch.memory is not None:
+            return False
+        arrays: dict[Edge, Array] = {}
+        for edge in self._outer:
+            value = self._batch.outputs[edge]
+            assert isinstance(value, TensorListCPU)
+            array = value.small_array()
+            if array is None or array.nbytes > _SMALL:
+                return False
+            arrays[edge] = array
+        for link in self._links:
+            edge, spec = Edge(link.node.index), link.specs[0]
+            if spec.shape is None:
+                return False
+            try:
+                result = link.run(link.state, 0, [arrays[source] for source in link.node.inputs], link.out)
+                shape = (self._batch.size, *spec.shape)
+                arrays[edge] = check_sample(result, replace(spec, shape=shape))
+            except Exception:  # noqa: BLE001 - the error is raised again, with its sample
+                return False
+            if link.out is not None and arrays[edge] is not link.out:
+                link.out[...] = arrays[edge]
+        return True
 
     def run_sample_traced(self, sample: int) -> None:
         """Call `run_sample`, and record its time and thread in the trace."""

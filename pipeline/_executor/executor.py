@@ -17,7 +17,7 @@ from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.cost import charged, spent
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
@@ -28,11 +28,14 @@ from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch_queue import LaunchQueue
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
+from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.request import (
     BatchRequest,
     BatchResult,
@@ -50,6 +53,11 @@ __all__ = ["Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
+# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+_CHEAP = 1_000_000
+# Weight of a batch in the moving average of that time.
+_WEIGHT = 0.2
+
 
 class _RunningBatch:
     """A batch and its progress through the phases."""
@@ -60,6 +68,8 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
+        self.launches: LaunchQueue | None = None  # of the current phase on the GPU
+        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -89,7 +99,9 @@ class Executor:
         self.trace: Trace | None = None
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
-        self._plan = make_plan(graph, fuse=fuse)
+        self._plan = make_plan(graph)
+        #: Whether chains of operators run as one.
+        self._fuses = fuse
         self._closed = False
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         if self._device is not None:
@@ -125,7 +137,7 @@ class Executor:
             for step in steps
             if isinstance(step, SampleStep)
         }
-        self._fused = fused_steps(steps, self._operators, on_cpu=fuse)
+        self._fused = fused_steps(steps, self._operators) if fuse else {}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -137,6 +149,13 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._reserve(self.config)
+        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        self._costs: dict[int, float] = {
+            number: _CHEAP
+            for number, phase in enumerate(self._plan.phases)
+            if phase.device == "cpu"
+            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+        }
 
     def _start_threads(self) -> None:
         config = self.config
@@ -146,23 +165,26 @@ class Executor:
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
         self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
-        gpu_threads = self._gpu_threads() if self._device else 0
+        mixed_threads = self._mixed_threads()
         #: Number of batches that it can use at once; further ones only wait.
-        self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
-        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
+        self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
+        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
+        self._mixed_queue = WorkQueue(f"{THREAD_PREFIX}mixed-stage", mixed_threads) if mixed_threads else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def submit(self, request: BatchRequest, on_done: OnDone) -> None:
+    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
             on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
                 raise.
+            on_caller: whether the calling thread may run phases that take less time than to wake another thread, and
+                call `on_done`.
 
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
@@ -174,18 +196,31 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._advance(_RunningBatch(batch, on_done))
+        run = _RunningBatch(batch, on_done)
+        run.on_caller = on_caller
+        self._advance(run)
 
-    def _gpu_threads(self) -> int:
-        """Return the number of threads that issue work for the GPU.
+    def _mixed_threads(self) -> int:
+        """Return the number of threads for phases between CPU and GPU.
 
-        With two, one prepares a batch while the other decodes, or gathers images for a copy. That requires steps that
-        any thread may run. Other operators expect one thread and batches in order.
+        With two, one prepares a batch while the other waits for a decoder. Batches may then overtake each other, so no
+        operator behind may depend on their order.
         """
-        steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
-        fused = [step for step in steps if id(step) in self._fused]
-        copies = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
-        return 2 if fused and len(fused) + len(copies) == len(steps) else 1
+        mixed, others = (
+            [
+                self._operators[node.index]
+                for phase in self._plan.phases
+                if (phase.device == "mixed") is wanted
+                for step in phase.steps
+                for node in step.nodes
+            ]
+            for wanted in (True, False)
+        )
+        if not mixed:
+            return 0
+        any_thread = all(getattr(operator, "any_thread", False) for operator in mixed)
+        ordered = any(getattr(operator, "in_order", False) for operator in others)
+        return 2 if any_thread and not ordered else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
@@ -221,7 +256,7 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_queue", "_cpu_queue"):
+            for name in ("_pool", "_gpu_queue", "_mixed_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
                 if threads is not None:
                     ends.callback(threads.close)
@@ -235,7 +270,7 @@ class Executor:
     def _check(self, request: BatchRequest) -> None:
         if not 0 < request.batch_size <= self.config.max_batch_size:
             raise InputError(
-                f"the batch has {request.batch_size} samples, but the pipeline was made for 1 to "
+                f"the batch has {request.batch_size} samples, but the pipeline accepts 1 to "
                 f"{self.config.max_batch_size} (batch_size)"
             )
         for node in self.graph.inputs:
@@ -252,23 +287,28 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
-        work_queue = self._cpu_queue if phase.device == "cpu" else self._gpu_queue
+        run.on_caller = False
+        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
+        work_queue = queues[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
     def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
         try:
-            if phase.device == "gpu":
+            if phase.on_gpu:
                 assert self._device is not None
                 self._device.make_current()
                 if run.stream is None:
                     run.stream = self._device.acquire()
                     run.batch.stream = run.stream.stream
-                with run.stream.stream:
+                stream = run.stream.stream
+                with stream, self._device.kernels.queued(stream) as run.launches:
                     self._run_steps(run, phase)
+                    run.batch.outputs.compute(phase.results)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -281,22 +321,43 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
+    def _weight(self, run: _RunningBatch) -> int:
+        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
+
+        The clock of a thread costs a system call, which can take longer than a cheap operator.
+        """
+        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
+            return 1
+        return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
+
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
+        weight = self._weight(run)
+        begun = already = spent() if weight else Cost()
         for number, step in enumerate(phase.steps):
             trace = batch.trace
-            mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
+            mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin, already = time.perf_counter(), spent()
+            begin = time.perf_counter()
             if not self._run_fused(batch, step):
-                self._run_apart(batch, step)
-            name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
+                self._run_apart(run, step)
+            cost = Cost()
+            if weight:
+                now = spent()
+                cost, already = now.minus(already).times(weight), now
+            name = self.statistics.end(step.nodes, cost, batch.costs)
             if trace is not None:
+                if phase.on_gpu:
+                    assert run.launches is not None
+                    run.launches.flush()
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
+        if weight and run.phase in self._costs:
+            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
+            self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""
@@ -305,30 +366,52 @@ class Executor:
             return False
         return fused.run(batch)
 
-    def _run_apart(self, batch: Batch, step: Step) -> None:
+    def _run_apart(self, run: _RunningBatch, step: Step) -> None:
         if isinstance(step, SampleStep):
-            self._chains[id(step)].run(batch)
+            self._chains[id(step)].run(run.batch)
             return
         for node in step.nodes:
-            self._run_operator(batch, node)
+            self._run_operator(run, node)
 
-    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
+    def _run_operator(self, run: _RunningBatch, node: GraphNode) -> None:
+        batch, operator = run.batch, self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
             branch = branch_batch(batch, node.branch)
         if branch is None:
             return
         with error_context(node, branch), charged(batch.costs, node.index):
+            if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+                return
             inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
-            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+            with self._device.kernels.unqueued() if direct and self._device else nullcontext():
+                outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
+    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
+        """Add the output of an operator as an expression; return False if the operator must run instead."""
+        node = operator.node
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        result = None if pixels is None else operator.express(branch, pixels)
+        if result is None:
+            return False
+        edge = Edge(node.index)
+
+        def compute(pixels: PixelExpression) -> TensorListGPU:
+            with error_context(node, branch):
+                return evaluate(pixels, operator.kernels, batch.stream)
+
+        batch.outputs.defer(edge, result, compute)
+        if result.reads > 1 and self._plan.readers[edge] > 1:
+            batch.outputs.compute([edge])  # once for all readers
+        return True
+
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""
-        for edge in [edge for edge in batch.outputs if self._plan.last_use.get(edge) == step]:
-            del batch.outputs[edge]
+        for edge in self._plan.dead_after.get(step, ()):
+            batch.outputs.pop(edge, None)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -31,7 +31,7 @@ def check_count(node: GraphNode, returned: Any, what: str) -> None:
     count = len(returned) if hasattr(returned, "__len__") else None
     if count != node.output_count:
         found = type(returned).__name__ if count is None else f"{count} outputs"
-        raise PipelineError(f"the operator's {what} {found}, it has {node.output_count}")
+        raise PipelineError(f"the operator's {what} {found}, but it has {node.output_count}")
 
 
 def check_batches(node: GraphNode, returned: Any, size: int) -> list[TensorList]:
@@ -47,7 +47,7 @@ def check_batches(node: GraphNode, returned: Any, size: int) -> list[TensorList]
             raise PipelineError(f"the operator's run() returned {type(batch).__name__} as output {number}, not a batch")
         if len(batch) != size:
             raise PipelineError(
-                f"the operator's run() returned {len(batch)} samples as output {number}, the batch has {size}"
+                f"the operator's run() returned {len(batch)} samples as output {number}, but the batch has {size}"
             )
     checked: list[TensorList] = batches
     return checked
@@ -62,11 +62,11 @@ def check_sample(returned: Any, spec: OutputSpec) -> Array:
     if isinstance(returned, np.generic):
         returned = np.asarray(returned)
     if not isinstance(returned, np.ndarray):
-        raise PipelineError(f"the operator's run() returned {type(returned).__name__}, not an array of NumPy")
+        raise PipelineError(f"the operator's run() returned {type(returned).__name__}, not a NumPy array")
     if spec.dtype is not None and returned.dtype != spec.dtype:
-        raise PipelineError(f"the operator's run() returned {returned.dtype}, its start() described {spec.dtype}")
+        raise PipelineError(f"the operator's run() returned {returned.dtype}, but its start() described {spec.dtype}")
     if spec.shape is not None and returned.shape != tuple(spec.shape):
         raise PipelineError(
-            f"the operator's run() returned the shape {returned.shape}, its start() described {spec.shape}"
+            f"the operator's run() returned the shape {returned.shape}, but its start() described {spec.shape}"
         )
     return returned

@@ -15,7 +15,7 @@ from pipeline._graph.graph import Graph, GraphNode
 
 __all__ = ["Statistics", "StepTimes"]
 
-# A step with several operators measures each of them once in so many runs: such a run can take half as long again.
+# A step with several operators measures each of them once in this many runs: a measured run can take 1.5 times as long.
 _MEASURED = 64
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
@@ -28,8 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, order=True)
-class Edge:
+class Edge(NamedTuple):
     """An output of a node.
 
     Attributes:
@@ -75,7 +74,7 @@ class GraphNode:
     twin: int | None = None
     stream: int | None = None
 
-    @property
+    @cached_property
     def schema(self) -> OperatorSchema:
         return lookup(self.operator)
 
@@ -85,11 +84,11 @@ class GraphNode:
         generated = self.name.startswith("__")
         return self.schema.display + ("" if generated else f" (name={self.name!r})")
 
-    @property
+    @cached_property
     def output_count(self) -> int:
         return self.schema.output_count(self.arguments, len(self.inputs))
 
-    @property
+    @cached_property
     def random_stream(self) -> int:
         """The number of the pipeline's random number stream that it draws from."""
         if self.stream is not None:

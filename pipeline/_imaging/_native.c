@@ -326,11 +326,17 @@ release_values:
     return result;
 }
 
+#include "_bytes.h"
+
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
     {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
+    {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
+    {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
+    {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
+    {"take", take_call, METH_VARARGS, take_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["auto_contrast_tables", "contrast_tables", "equalization_tables", "histograms", "look_up"]
 
 Array = npt.NDArray[Any]
@@ -19,6 +21,9 @@ _VALUES = np.arange(256)
 _MOST_PIXELS = 1 << 23
 # Limit of OpenCV's arrays.
 _MOST_CHANNELS = 128
+# Limits of the compiled loops.
+_COMPILED_CHANNELS = 4
+_COMPILED_BYTES = 1 << 31
 
 
 def look_up(image: Array, tables: Array, out: Array) -> Array:
@@ -41,7 +46,10 @@ def look_up(image: Array, tables: Array, out: Array) -> Array:
     channels = image.shape[-1]
     if tables.ndim == 2 and channels == 1:
         tables = tables[0]
-    if image.flags.c_contiguous and out.flags.c_contiguous and (tables.ndim == 1 or channels <= _MOST_CHANNELS):
+    packed = out.flags.c_contiguous
+    if packed and compiled is not None and (tables.ndim == 1 or channels <= _COMPILED_CHANNELS):
+        compiled.map_bytes(np.ascontiguousarray(image), out, np.ascontiguousarray(tables), 0.0, 0.0)
+    elif packed and image.flags.c_contiguous and (tables.ndim == 1 or channels <= _MOST_CHANNELS):
         table = tables if tables.ndim == 1 else np.ascontiguousarray(tables.T)[None]
         shape = (-1, image.shape[-2], channels) if image.ndim > 1 else (1, 1, channels)
         cv2.LUT(image.reshape(shape), table, dst=out.reshape(shape))
@@ -63,6 +71,9 @@ def histograms(image: Array) -> Array:
     """
     height, width, channels = image.shape
     counts = np.zeros((channels, 256), np.int64)
+    if compiled is not None and 1 <= channels <= _COMPILED_CHANNELS and image.nbytes <= _COMPILED_BYTES:
+        compiled.count_bytes(np.ascontiguousarray(image), counts)
+        return counts
     step = max(1, _MOST_PIXELS // max(1, width))
     for first in range(0, height if width else 0, step):
         rows = np.ascontiguousarray(image[first : first + step])

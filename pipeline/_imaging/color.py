@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, convert
+from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
 __all__ = ["color_matrix", "scale_shift", "transform_channels"]
@@ -39,7 +40,11 @@ def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
     """
     if image.dtype == np.uint8:
         # Bytes have 256 values: convert each once.
-        return _look_up(image, convert(_BYTES * np.float32(gain) + np.float32(offset), out.dtype), out)
+        table = convert(_BYTES * np.float32(gain) + np.float32(offset), out.dtype)
+        if compiled is not None and out.dtype == np.uint8 and out.flags.c_contiguous:
+            compiled.map_bytes(np.ascontiguousarray(image), out, table, gain, offset)
+            return out
+        return _look_up(image, table, out)
     wide = image.dtype in _WIDE or out.dtype in _WIDE
     work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
     np.multiply(image, work.dtype.type(gain), out=work, casting="unsafe")

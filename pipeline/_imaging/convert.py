@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "convert", "convert_color"]
 
 Array = npt.NDArray[Any]
@@ -144,6 +146,10 @@ COLOR_MATRICES = {
 
 
 def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
+    if compiled is not None and image.dtype == np.uint8 and matrix.shape == (1, 4):
+        gray = np.empty((*image.shape[:-1], 1), np.uint8)
+        compiled.weigh_pixels(np.ascontiguousarray(image), gray, matrix.astype(np.float32))
+        return gray
     rows = np.ascontiguousarray(image, np.float32).reshape(-1, 1, image.shape[-1])
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
     if image.dtype != np.uint8:

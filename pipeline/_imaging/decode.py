@@ -13,11 +13,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
-from PIL import Image
+from PIL import Image, ImageChops
 
 from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
-from pipeline._imaging.info import Encoded, ImageInfo, as_bytes, open_image, peek
+from pipeline._imaging.info import Encoded, ImageInfo, TiffTag, as_bytes, open_image, peek, tiff_tags
 from pipeline.errors import DecodeError
 
 __all__ = ["OUTPUT_TYPES", "decode", "orient"]
@@ -36,7 +36,6 @@ _OPENCV_FLAGS = {
 }
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
-_BITS_PER_SAMPLE = 258  # TIFF tag
 
 
 def decode(
@@ -85,7 +84,7 @@ def decode(
     if kind not in OUTPUT_TYPES:
         raise ValueError(f"unknown output_type {kind!r}; known are {', '.join(OUTPUT_TYPES)}")
     if region is not None and min_size is not None:
-        raise ValueError("a region is in pixels of the full image: region and min_size exclude each other")
+        raise ValueError("a region is in pixels of the full image: region and min_size are mutually exclusive")
     view = as_bytes(encoded)
     ycbcr = kind == "YCbCr"
     stored = "RGB" if ycbcr else kind
@@ -172,6 +171,10 @@ def _decode_jpeg(
     except ValueError as error:
         if "Premature end of JPEG" in str(error):
             raise DecodeError(f"the JPEG is truncated: its {view.nbytes} bytes end before its last row") from error
+        stored = "GRAY" if info.channels == 1 else "RGB"
+        if "color conversion" in str(error) and colors != stored:
+            # libjpeg-turbo doesn't convert the colors of lossless JPEGs.
+            return convert_color(_decode_jpeg(view, info, stored, True, False, None, None), stored, colors)
         pixels = _decode_damaged_jpeg(view, colors, options, error)
     if "buffer" in options and out is not None:
         return out
@@ -215,12 +218,14 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     """Decode an image that isn't a JPEG; `wide` keeps values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
-    if info.format in _OPENCV_FORMATS or _is_deep_tiff(view, info):
+    if info.format == "tiff" and (tags := tiff_tags(view)).get(TiffTag.BITS, 1) > 8 and info.channels in (3, 4):
+        return _decode_wide_tiff(view, info, kind, wide, tags)
+    if info.format in _OPENCV_FORMATS:
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
         found = cv2.imdecode(np.frombuffer(view, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
     if found is None:
-        pixels = _decode_with_pillow(view, wanted, wide)
+        pixels = _decode_with_pillow(view, info, wanted, wide)
     else:
         pixels = _with_channels(found if wide else rescale(found, np.uint8))
         if pixels.shape[2] == 4 and info.channels == 4:
@@ -235,26 +240,36 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     return np.ascontiguousarray(pixels)
 
 
-def _is_deep_tiff(view: memoryview, info: ImageInfo) -> bool:
-    """Return whether the image is an upright 16-bit color TIFF, for OpenCV: pillow reduces it to 8 bits."""
-    if info.format != "tiff" or info.channels != 3 or info.orientation != 1:
-        return False
-    with open_image(view) as image:
-        bits: Any = image.tag_v2.get(_BITS_PER_SAMPLE, (8,))
-    return set(bits) == {16}
+def _decode_wide_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool, tags: dict[int, int]) -> Array:
+    """Decode a TIFF with colors of more than 8 bits by OpenCV: pillow reduces them to 8 bits, and refuses floats."""
+    found = None
+    if tags.get(TiffTag.PLANAR) != 2:  # OpenCV takes planes for pixels
+        found = cv2.imdecode(np.frombuffer(view, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
+    if found is None or found.ndim != 3:
+        raise DecodeError("the TIFF has colors of more than 8 bits, in a form that isn't supported")
+    pixels = found[:, :, [2, 1, 0, 3][: found.shape[2]]]
+    pixels = _turned_back(pixels if kind == "ANY_DATA" else _from_rgb(pixels[:, :, :3], kind), info.orientation)
+    return np.ascontiguousarray(pixels if wide else rescale(pixels, np.uint8))
 
 
-def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
+def _turned_back(pixels: Array, orientation: int) -> Array:
+    """Revert a TIFF's orientation, which OpenCV and pillow apply: the caller decides about the orientation."""
+    return orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
+
+
+def _from_rgb(pixels: Array, kind: str) -> Array:
+    """Convert to an output type; YCbCr is computed later, from RGB."""
+    return convert_color(pixels, "RGB", kind if kind in ("BGR", "GRAY") else "RGB")
+
+
+def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bool) -> Array:
     try:
         with open_image(view) as image:
-            upright = image.format != "TIFF"
-            orientation = 1 if upright else int(image.getexif().get(0x0112, 1))
             image.load()
             pixels = _pixels_of(image, wanted, wide)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
         raise DecodeError(f"the image is damaged or truncated: {error}") from error
-    # pillow applies a TIFF's orientation on loading. Revert it, because the caller decides about the orientation.
-    return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
+    return _turned_back(pixels, info.orientation) if info.format == "tiff" else pixels
 
 
 def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
@@ -262,8 +277,16 @@ def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
         gray = _with_channels(np.asarray(image).astype(_WIDE_MODES[image.mode]))
         gray = gray if wide else rescale(gray, np.uint8)
         return np.repeat(gray, 3, axis=2) if wanted == "RGB" else gray
+    if image.format == "TIFF" and image.mode == "P":
+        tags: Any = image.tag_v2  # type: ignore[attr-defined]
+        palette = np.array(tags[TiffTag.COLORS], np.uint16).reshape(3, -1).T
+        colors = _from_rgb(palette[np.asarray(image)], wanted)
+        return colors if wide else rescale(colors, np.uint8)
+    if image.format == "JPEG" and image.mode == "CMYK" and "adobe" not in image.info:
+        image = ImageChops.invert(image)  # pillow takes all inks for inverted ones, as in Adobe's files
     if wanted == "ANY_DATA":
-        mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(image.mode, image.mode)
+        alpha = "LA" if image.format == "TIFF" else "RGBA"
+        mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": alpha}.get(image.mode, image.mode)
         return _with_channels(np.asarray(image.convert(mode)))
     if wanted == "GRAY" and image.mode in ("1", "L"):
         return _with_channels(np.asarray(image.convert("L")))

@@ -6,6 +6,7 @@ import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,40 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import DecodeError
 
-__all__ = ["Encoded", "ImageInfo", "as_bytes", "jpeg_info", "jpeg_orientation", "jpeg_segments", "peek"]
+__all__ = [
+    "Encoded",
+    "ImageInfo",
+    "TiffTag",
+    "as_bytes",
+    "jpeg_info",
+    "jpeg_orientation",
+    "jpeg_segments",
+    "peek",
+    "tiff_tags",
+]
 
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
-_ORIENTATION_TAG = 0x0112
-_WIDTH_TAG, _HEIGHT_TAG = 0x0100, 0x0101
 _JPEG_START = b"\xff\xd8\xff"
+_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_PALETTE = 3  # photometric interpretation of TIFF
 _LONGEST_SEGMENT = 1 << 16
+_INTEGERS = {3: "H", 4: "I", 16: "Q"}  # types of TIFF values, as formats of `struct`
 # Number of channels that ANY_DATA decodes for each of pillow's modes.
 _CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
+
+
+class TiffTag(IntEnum):
+    """Tags of a TIFF directory, which EXIF data uses, too."""
+
+    WIDTH = 256
+    HEIGHT = 257
+    BITS = 258  # per sample
+    PHOTOMETRIC = 262
+    ORIENTATION = 274
+    SAMPLES = 277  # per pixel
+    PLANAR = 284  # 2: separate planes
+    COLORS = 320  # of the palette
 
 
 @dataclass(frozen=True)
@@ -91,15 +116,11 @@ def peek(encoded: Encoded) -> ImageInfo:
     view = as_bytes(encoded)
     if bytes(view[:3]) == _JPEG_START:
         return jpeg_info(view)
+    if bytes(view[:4]) in _TIFF_STARTS:
+        return _tiff_info(view)
     with open_image(view) as image:
-        orientation = read_orientation(image)
         channels = _CHANNELS.get(image.mode, 3)
-        height, width = image.height, image.width
-        if image.format == "TIFF":
-            # Some releases of pillow return a TIFF's size after orientation.
-            tags: Any = image.getexif()
-            height, width = int(tags.get(_HEIGHT_TAG, height)), int(tags.get(_WIDTH_TAG, width))
-        return ImageInfo(height, width, channels, str(image.format).lower(), orientation)
+        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), read_orientation(image))
 
 
 def open_image(view: memoryview) -> Image.Image:
@@ -120,10 +141,52 @@ def open_image(view: memoryview) -> Image.Image:
 def read_orientation(image: Image.Image) -> int:
     """Return the EXIF orientation of an open pillow image."""
     try:
-        value: Any = image.getexif().get(_ORIENTATION_TAG, 1)
+        value: Any = image.getexif().get(TiffTag.ORIENTATION, 1)
     except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
         return 1  # Ignore damaged metadata.
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def tiff_tags(view: memoryview) -> dict[int, int]:
+    """Return the first value of each integer tag in the first directory of a TIFF structure, also of BigTIFF.
+
+    Entries that lie outside of the data are left out.
+    """
+    return dict(_tiff_entries(view))
+
+
+def _tiff_entries(view: memoryview) -> Iterator[tuple[int, int]]:
+    order = {b"II": "<", b"MM": ">"}.get(bytes(view[:2]))
+    if order is None or len(view) < 16:
+        return
+    big = bytes(view[2:4]) in (b"+\0", b"\0+")
+    word, count_format, size = ("Q", "Q", 20) if big else ("I", "H", 12)
+    inline = 8 if big else 4  # longer values are elsewhere
+    (offset,) = struct.unpack_from(order + word, view, 8 if big else 4)
+    if offset + inline > len(view):
+        return
+    (count,) = struct.unpack_from(order + count_format, view, offset)
+    first = offset + struct.calcsize(count_format)
+    for entry in range(first, min(first + size * count, len(view) - size + 1), size):
+        tag, kind, length = struct.unpack_from(order + "HH" + word, view, entry)
+        letter = _INTEGERS.get(kind)
+        if letter is None or not length:
+            continue
+        start = entry + size - inline
+        if struct.calcsize(letter) * length > inline:
+            (start,) = struct.unpack_from(order + word, view, start)
+        if start + struct.calcsize(letter) <= len(view):
+            yield tag, struct.unpack_from(order + letter, view, start)[0]
+
+
+def _tiff_info(view: memoryview) -> ImageInfo:
+    tags = tiff_tags(view)
+    height, width = tags.get(TiffTag.HEIGHT, 0), tags.get(TiffTag.WIDTH, 0)
+    if not height or not width:
+        raise DecodeError(f"the TIFF of {view.nbytes} bytes ends, or is damaged, before its size")
+    channels = 3 if tags.get(TiffTag.PHOTOMETRIC) == _PALETTE else tags.get(TiffTag.SAMPLES, 1)
+    orientation = tags.get(TiffTag.ORIENTATION, 1)
+    return ImageInfo(height, width, channels, "tiff", orientation if 1 <= orientation <= 8 else 1)
 
 
 def jpeg_info(view: memoryview) -> ImageInfo:
@@ -180,15 +243,5 @@ def jpeg_orientation(body: memoryview) -> int:
 
 def _exif_orientation(tiff: memoryview) -> int:
     """Return the orientation from the first directory of a TIFF structure, or 1 if it has none."""
-    order = {b"II": "<", b"MM": ">"}.get(bytes(tiff[:2]))
-    if order is None or len(tiff) < 8:
-        return 1
-    (offset,) = struct.unpack_from(order + "I", tiff, 4)
-    if offset + 2 > len(tiff):
-        return 1
-    (entries,) = struct.unpack_from(order + "H", tiff, offset)
-    for entry in range(offset + 2, min(offset + 2 + 12 * entries, len(tiff) - 11), 12):
-        tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, entry)
-        if tag == _ORIENTATION_TAG:
-            return value if kind == 3 and 1 <= value <= 8 else 1
-    return 1
+    value = next((value for tag, value in _tiff_entries(tiff) if tag == TiffTag.ORIENTATION), 1)
+    return value if 1 <= value <= 8 else 1

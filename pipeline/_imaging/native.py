@@ -10,4 +10,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_imaging")
-"""The module `_native`: `resample` and `normalize`; None if it wasn't built."""
+"""The module `_native`; None if it wasn't built."""

@@ -100,7 +100,7 @@ def resize(
         out = np.empty((*size, *image.shape[2:]), target)
     result = out if image.ndim == 3 else out.reshape(*size, -1)
     if simple:
-        # OpenCV writes packed pixels only. A result with one channel is packed, even if it was made as planes.
+        # OpenCV writes only packed pixels. A result with one channel is packed, even if it was made as planes.
         packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)
         resized = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
         if not packed:
@@ -119,6 +119,11 @@ def resize(
         return out
 
     # Along an axis with the filter "nearest", pixels are only copied. If both axes have it, nothing is computed.
+    is_packed = pixels.strides[1:] == (pixels.shape[2], 1) and result.strides[1:] == (pixels.shape[2], 1)
+    if compiled is not None and is_packed and rows[4] == columns[4] == "nearest" and _is_for_loop(pixels, result):
+        indices = nearest_indices(*rows[:4], True), nearest_indices(*columns[:4], False)
+        compiled.take(pixels, result, *(index.astype(np.int32) for index in indices))
+        return out
     if rows[4] == "nearest":
         pixels = np.take(pixels, nearest_indices(*rows[:4], True), axis=0)
     if columns[4] == "nearest":

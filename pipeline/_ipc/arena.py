@@ -47,9 +47,9 @@ class Arena:
     """Shared memory that one process writes samples into and another reads. Thread-safe.
 
     The memory of a sample stays allocated while its `Block` is referenced: by the caller of `write`, and by every
-    request that uses it, until the reader has completed that request. If there is no room, `write` waits for requests
-    in flight. If none is in flight, it would wait forever, so it allocates another segment. It also does so, without
-    waiting, until `ahead` requests of the largest size so far fit beside the current one.
+    request that uses it, until the reader has completed that request. If there is no free space, `write` waits for
+    requests in flight. If none is in flight, it would wait forever, so it allocates another segment. It also does so,
+    without waiting, until `ahead` requests of the largest size so far fit in addition to the current one.
 
     Args:
         nbytes: size of the first segment.
@@ -57,12 +57,12 @@ class Arena:
         completions: source of the requests that the reader has completed.
         attach: notifies the reader of a new segment; called with ``(segment_id, block)`` while the segment is empty.
         detach: notifies the reader of a segment that is freed; called with ``segment_id`` of an empty segment.
-        ahead: number of requests that should fit beside the current one.
+        ahead: number of requests that should fit in addition to the current one.
         timeout: seconds to wait for the reader; None to wait as long as it lives.
 
     Attributes:
         limit: largest total size of all segments, in bytes.
-        waited_ns: total time that writers have waited for room, in nanoseconds.
+        waited_ns: total time that writers have waited for free space, in nanoseconds.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Arena:
         Raises:
             ArenaFullError: the blocks in use have reached the limit.
             ChannelClosedError: the reader is gone, or the arena is closed.
-            ChannelTimeoutError: the reader didn't make room in time.
+            ChannelTimeoutError: the reader didn't free space in time.
         """
         with self._lock:
             block = self._write(array)
@@ -147,7 +147,7 @@ class Arena:
                 completed = self._completed
             if block is not None:
                 return block
-            self._wait(completed, deadline)  # without the lock: other threads may submit requests, which frees room
+            self._wait(completed, deadline)  # without the lock: other threads may submit requests, which frees space
 
     def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
         """Return an array over a block, to write to before it is submitted."""
@@ -221,7 +221,7 @@ class Arena:
                 return block
             if not self._in_flight:
                 raise ArenaFullError(
-                    f"no room for a sample of {nbytes} bytes: samples that are still in use fill the "
+                    f"no space for a sample of {nbytes} bytes: samples that are still in use fill the "
                     f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
                     "arena_bytes_limit, or keep fewer samples"
                 )

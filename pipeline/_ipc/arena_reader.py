@@ -41,7 +41,7 @@ class _Segment:
 class ArenaReader:
     """Maps the segments of one writer's arena, and returns arrays inside their bounds.
 
-    The arrays are read-only. They keep their segment mapped, also after it is detached.
+    The arrays are read-only. They keep their segment mapped, even after it is detached.
 
     Args:
         limit: largest total size of the segments, in bytes.

@@ -91,7 +91,7 @@ class ClientHandshake:
             AuthenticationError: the greeting isn't that of a server of this version.
         """
         if greeting[: len(_MAGIC)] != _MAGIC:
-            raise AuthenticationError("the server uses another protocol or another version")
+            raise AuthenticationError("the server uses a different protocol or version")
         nonce = secrets.token_bytes(_NONCE)
         self._nonces = greeting[len(_MAGIC) :] + nonce
         return nonce + _digest(self._key, b"client", self._nonces)

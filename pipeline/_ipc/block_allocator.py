@@ -72,13 +72,13 @@ class BlockAllocator:
         return self._extents.used << _SHIFT
 
     def take(self, nbytes: int) -> Block | None:
-        """Allocate a block of `nbytes` bytes; return None if there is no room."""
+        """Allocate a block of `nbytes` bytes; return None if there is no space."""
         self._reclaim()
         start = self._extents.take(_units(nbytes))
         return None if start is None else Block(self, start << _SHIFT, nbytes)
 
     def write(self, array: npt.NDArray[Any]) -> Block | None:
-        """Allocate a block and copy an array there if that is fast; return None if not, or if there is no room."""
+        """Allocate a block and copy an array there if that is fast; return None if not, or if there is no space."""
         return None
 
     def _reclaim(self) -> None:

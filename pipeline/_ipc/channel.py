@@ -84,7 +84,7 @@ class Channel:
         handshake: authenticates the peer before anything is read or posted; None to trust the peer.
         peer_pid: process at the other end, for error messages.
         max_outgoing: bytes that may wait for a peer that doesn't read.
-        max_fds: most descriptors that the peer may send with a message.
+        max_fds: maximum number of descriptors that the peer may send with a message.
 
     Attributes:
         peer_pid: process at the other end.

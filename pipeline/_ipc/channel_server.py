@@ -65,7 +65,7 @@ class ChannelServer:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
-        self._channels: set[Channel] = set()  # all, also those that aren't authenticated yet
+        self._channels: set[Channel] = set()  # all, including those that aren't authenticated yet
         self._opened: set[Channel] = set()  # those that on_open was called with
         self._calls: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: time, order, callback

@@ -19,7 +19,7 @@ __all__ = ["CompletionReader", "CompletionWriter", "Peer"]
 
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # indices of words in the page: the counter, and whether the other side waits for it
-_GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
+_GLANCE = 0.1  # seconds between reads of the counter while waiting; see `CompletionReader._await`
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 

@@ -48,11 +48,11 @@ def close_all(fds: Iterable[int]) -> None:
 class FrameParser:
     """Splits a stream that arrives in pieces into frames.
 
-    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first bytes (a byte for
-    each `MAX_FDS` of them) at the latest, and never those of a later one before it was read up to there.
+    Descriptors are sent alongside the bytes, in order: the kernel delivers those of a frame with its first bytes (a
+    byte for each `MAX_FDS` of them) at the latest, and never those of a later one before it was read up to there.
 
     Args:
-        max_fds: most descriptors that may come with a frame.
+        max_fds: maximum number of descriptors that may come with a frame.
     """
 
     def __init__(self, max_fds: int = MAX_FDS) -> None:

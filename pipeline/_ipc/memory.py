@@ -114,7 +114,7 @@ class SharedBlock:
 
     @classmethod
     def attach(cls, fd: int, nbytes: int, *, writable: bool = True) -> SharedBlock:
-        """Map a block that another process created. Owns `fd` from now on, also if it raises.
+        """Map a block that another process created. Owns `fd` from now on, even if it raises.
 
         Raises:
             ProtocolError: `fd` isn't shared memory of exactly `nbytes`, sealed against shrinking and growing.

@@ -102,7 +102,7 @@ class Outgoing:
         """Write a frame until the socket is full. Return whether all of it is written."""
         while frame.data:
             fds = frame.fds[:MAX_FDS]
-            # One call takes only so many descriptors; each group travels with a byte of the frame.
+            # One call sends a limited number of descriptors; each group is sent with a byte of the frame.
             data = frame.data if len(fds) == len(frame.fds) else frame.data[:1]
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
             try:

@@ -2,8 +2,8 @@
 
 Python may call a handler between any two steps of the main thread, and the handler may raise. Code between two waits
 runs inside `deferred_signals`, where no handler is called. A wait is a call of `let_through`, where handlers are
-called; the state must be consistent there. An exception of a handler travels as an `Interrupted`, which no ``except
-Exception`` catches, and the outermost `deferred_signals` raises the handler's own exception.
+called; the state must be consistent there. An exception of a handler is passed on as an `Interrupted`, which no
+``except Exception`` catches, and the outermost `deferred_signals` raises the handler's own exception.
 """
 
 from __future__ import annotations

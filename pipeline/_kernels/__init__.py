@@ -9,7 +9,6 @@ from pipeline._kernels.color import transform_pixels
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.erase import erase
 from pipeline._kernels.errors import CudaError, KernelCompileError
-from pipeline._kernels.fused import crop_resize_normalize
 from pipeline._kernels.join import join_samples
 from pipeline._kernels.jpeg import distort_as_jpeg
 from pipeline._kernels.lookup import look_up
@@ -31,7 +30,6 @@ __all__ = [
     "Spread",
     "add_noise",
     "blur_axes",
-    "crop_resize_normalize",
     "distort_as_jpeg",
     "erase",
     "join_samples",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -10,6 +12,7 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.compiler import get_kernel
 from pipeline._kernels.errors import cuda_call, load_cupy, require_device
 from pipeline._kernels.launch import THREADS, Launch
+from pipeline._kernels.launch_queue import LaunchQueue
 from pipeline._kernels.staging import StagingPool
 
 __all__ = ["KernelContext"]
@@ -34,23 +37,70 @@ class KernelContext:
         self.device_id = device_id
         self._staging = StagingPool()
         self._scratch: dict[int, Any] = {}
+        self._current = threading.local()  # `queue`: the thread's `LaunchQueue`, or None
         self._lock = new_lock(Level.LEAF, "scratch memory")
 
     def run(self, launch: Launch, stream: Any) -> None:
         """Enqueue a launch on a `cupy.cuda.Stream`, without waiting for the device in steady state.
 
+        Inside `queued`, the launch is issued by the next `LaunchQueue.flush`.
+
         Raises:
             KernelCompileError: NVRTC failed to compile the kernel.
             CudaError: the copy of the tables or the launch failed.
         """
-        kernel = get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)
-        with (
-            self._device(),
-            stream,
-            self._staging.upload(launch.tables, stream) as pointers,
-            cuda_call(f"launch of {launch.kernel}"),
-        ):
-            kernel((*launch.grid, 1), (THREADS, 1, 1), (*pointers, *launch.scalars))
+        queue = getattr(self._current, "queue", None)
+        if queue is not None and queue.stream is stream:
+            queue.add(launch)
+        else:
+            self._issue([launch], stream)
+
+    @contextmanager
+    def queued(self, stream: Any) -> Iterator[LaunchQueue]:
+        """Collect the launches of this thread on a stream, so that their tables are copied to the device at once.
+
+        On leaving, launches that aren't flushed yet are issued, except after an exception. Device memory that the
+        thread allocates inside the block isn't reused before the launches are issued.
+        """
+        cuda = load_cupy().cuda
+        queue = LaunchQueue(stream, lambda launches: self._issue(launches, stream))
+        allocate = cuda.get_allocator()
+
+        def keep(nbytes: int) -> Any:
+            memory = allocate(nbytes)
+            queue.keep(memory)
+            return memory
+
+        self._current.queue = queue
+        try:
+            with cuda.using_allocator(keep):
+                yield queue
+                queue.flush()
+        finally:
+            self._current.queue = None
+
+    @contextmanager
+    def unqueued(self) -> Iterator[None]:
+        """Issue the launches of this thread that wait, and those inside the block at once: other work reads them."""
+        queue = getattr(self._current, "queue", None)
+        if queue is not None:
+            queue.flush()
+        self._current.queue = None
+        try:
+            yield
+        finally:
+            self._current.queue = queue
+
+    def _issue(self, launches: Sequence[Launch], stream: Any) -> None:
+        """Copy the tables of launches to the device in one copy, and enqueue the launches."""
+        kernels = [get_kernel(each.file, each.kernel, each.defines, self.device_id) for each in launches]
+        tables = [table for each in launches for table in each.tables]
+        with self._device(), stream, self._staging.upload(tables, stream) as pointers:
+            addresses = iter(pointers)
+            for kernel, launch in zip(kernels, launches, strict=True):
+                arguments = [next(addresses) for _ in launch.tables]
+                with cuda_call(f"launch of {launch.kernel}"):
+                    kernel((*launch.grid, 1), (THREADS, 1, 1), (*arguments, *launch.scalars))
 
     def launch(
         self,
@@ -86,6 +136,8 @@ class KernelContext:
         order separates the uses.
         """
         cupy = load_cupy()
+        if getattr(self._current, "queue", None) is not None:
+            return int(cupy.cuda.alloc(max(1, nbytes)).ptr)  # the queue keeps it
         with self._lock:
             held = self._scratch.get(stream.ptr)
             if held is None or held.mem.size < nbytes:

@@ -55,7 +55,7 @@ def plan_erase(
 ) -> Launch | None:
     """Return the launch of `erase`, or None if all samples are empty. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or src.dtype != dst.dtype or not src.ndim:
-        raise PipelineError("erasing takes samples of one dimension or more to contiguous ones like them")
+        raise PipelineError("erasing needs samples of one or more dimensions, and outputs of the same shapes")
     if not dst.is_contiguous() or len(regions) != len(src):
         raise PipelineError("erasing needs contiguous outputs, and regions for each sample")
     counts = np.prod(src.shapes, axis=1, dtype=np.int64)

@@ -59,7 +59,7 @@ class PinnedMemory:
         try:
             return cls(memory, device_id)
         except CudaError as error:
-            _log.warning("shared memory can't be pinned, so copies to the GPU use other memory: %s", error)
+            _log.warning("shared memory can't be pinned, so copies to the GPU need another copy on the host: %s", error)
             return None
 
     def __del__(self, getpid: Any = os.getpid) -> None:  # a default, as globals vanish at exit

@@ -121,6 +121,20 @@ class Samples:
         """Number of bytes of all elements."""
         return int(self.sizes.sum())
 
+    def take(self, indices: npt.NDArray[np.int64]) -> Samples:
+        """Return a selection of the samples."""
+        return Samples(self.pointers[indices], self.shapes[indices], self.strides[indices], self.dtype)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Samples]) -> Samples:
+        """Return the samples of several batches of one dtype and number of dimensions, one batch after the other."""
+        return cls(
+            np.concatenate([part.pointers for part in parts]),
+            np.concatenate([part.shapes for part in parts]),
+            np.concatenate([part.strides for part in parts]),
+            parts[0].dtype,
+        )
+
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of windows: `array[start : start + shape]` along every dimension.
 

@@ -71,8 +71,9 @@ class Arguments:
                 return None
             row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
             return np.broadcast_to(row, (self._batch_size, len(row)))
-        if values.dense is not None:
-            rows = values.dense.reshape(self._batch_size, -1).astype(dtype, copy=False)
+        array = values.small_array()
+        if array is not None:
+            rows = array.reshape(self._batch_size, -1).astype(dtype, copy=False)
             if length is None or rows.shape[1] == length:
                 return rows
             if rows.shape[1] == 1:
@@ -90,6 +91,9 @@ class Arguments:
             if constant is None:
                 return None
             return [np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel()] * self._batch_size
+        array = values.small_array()
+        if array is not None:
+            return list(array.reshape(self._batch_size, -1).astype(dtype, copy=False))
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
     def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:

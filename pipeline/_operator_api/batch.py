@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.outputs import Outputs
 from pipeline._operator_api.request import BatchRequest, TensorList
 from pipeline._rng import batch_generator
 from pipeline.errors import SampleFailure
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pipeline._concurrency.cost import Costs
     from pipeline._concurrency.thread_pool import ThreadPool
     from pipeline._graph.graph import BranchPath, Edge, GraphNode
+    from pipeline._kernels.expression import PixelExpression
     from pipeline._operator_api.memory_statistics import MemoryStatistics
     from pipeline._operator_api.reader import BatchReads
     from pipeline._operator_api.trace import Trace
@@ -52,8 +54,8 @@ class Batch:
         self.allocate = allocate
         self.reads = reads
         self.branches = branches
-        #: Outputs computed so far, by edge. An edge in a branch has the samples of that branch only.
-        self.outputs: dict[Edge, TensorList] = {}
+        #: Outputs computed so far.
+        self.outputs = Outputs()
         #: For the batch of a branch: the positions of its samples in the full batch, and for each sample of the full
         #: batch its index here, or -1.
         self.positions: Array | None = None
@@ -78,6 +80,10 @@ class Batch:
     def values(self) -> Mapping[Edge, TensorList]:
         """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
         return self.outputs
+
+    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+        """Return an output with the samples of this batch as an expression; see `Outputs.pixels`."""
+        return self.outputs.pixels(edge, computed=computed)
 
     @property
     def full_batch(self) -> Batch:

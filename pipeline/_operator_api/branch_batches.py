@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from pipeline._graph.graph import BranchPath, Edge
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["aligned_samples", "branch_batch", "samples_of_list", "take_samples"]
 
@@ -44,6 +46,20 @@ class _BranchBatch(Batch):
     def values(self) -> Mapping[Edge, TensorList]:
         return _SelectedValues(self)
 
+    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+        pixels = self.outputs.pixels(edge, computed=computed)
+        indices = self.indices_in(edge)
+        return pixels if pixels is None or indices is None else pixels.take(indices)
+
+    def indices_in(self, edge: Edge) -> Array | None:
+        """Return the indices of this batch's samples in an output; None if the output has the same samples."""
+        source = branch_batch(self.full_batch, self.branches.get(edge, ()))
+        assert source is not None  # an edge is computed for all samples that read it
+        if source.size == self.size:  # one branch contains the other, so the samples are the same
+            return None
+        assert self.positions is not None
+        return self.positions if source.indices is None else source.indices[self.positions]
+
     @property
     def full_batch(self) -> Batch:
         return self._full_batch
@@ -56,14 +72,8 @@ class _SelectedValues(Mapping[Edge, TensorList]):
         self._batch = batch
 
     def __getitem__(self, edge: Edge) -> TensorList:
-        batch = self._batch
-        value = batch.outputs[edge]
-        source = branch_batch(batch.full_batch, batch.branches.get(edge, ()))
-        assert source is not None  # an edge is computed for all samples that read it
-        if source.size == batch.size:  # one branch contains the other, so the samples are the same
-            return value
-        assert batch.positions is not None
-        return take_samples(value, batch.positions if source.indices is None else source.indices[batch.positions])
+        value, indices = self._batch.outputs[edge], self._batch.indices_in(edge)
+        return value if indices is None else take_samples(value, indices)
 
     def __iter__(self) -> Iterator[Edge]:
         return iter(self._batch.outputs)
@@ -98,10 +108,10 @@ def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
         batch: the full batch, or the batch of a branch.
         edge: edge of the graph, in any branch.
     """
-    value = batch.outputs.get(edge)
     source = branch_batch(batch, batch.branches.get(edge, ()))
-    if value is None or source is None:
+    if edge not in batch.outputs or source is None:
         return [None] * batch.size
+    value = batch.outputs[edge]
     samples = samples_of_list(value)
     indices = np.arange(batch.full_batch.size) if source.indices is None else source.indices
     if batch.positions is not None:
@@ -111,9 +121,10 @@ def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
 
 def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
     conditions = outer.values[edge]
-    if not isinstance(conditions, TensorListCPU) or any(np.prod(shape) != 1 for shape in conditions.shape()):
+    if not isinstance(conditions, TensorListCPU) or (conditions.table().shapes.prod(axis=1) != 1).any():
         raise ArgumentValueError("the condition of a branch must be one number per sample")
-    chosen = np.array([sample.item() for sample in samples_of_list(conditions)])
+    dense = conditions.dense
+    chosen = np.concatenate([np.ravel(each) for each in conditions.samples]) if dense is None else dense.reshape(-1)
     indices = np.flatnonzero(chosen.astype(np.int64) == value)
     if not len(indices):
         return None
@@ -130,5 +141,7 @@ def take_samples(value: TensorList, indices: Array) -> TensorList:
     """Return a selection of samples: views, or a copy of small data."""
     if isinstance(value, TensorListCPU) and value.dense is not None and value.nbytes <= _SMALL:
         return TensorListCPU(value.dense[indices], value.layout())
+    if isinstance(value, TensorListGPU):
+        return TensorListGPU.from_table(value.table().take(indices), value, value.device_id(), value.layout())
     samples = samples_of_list(value)
     return type(value)([samples[index] for index in indices.tolist()], value.layout())

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import KernelContext, Samples, strided_copy
+from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of", "shape_table"]
@@ -34,6 +36,14 @@ class GpuOperator(BatchOperator):
         """The context that runs kernels. An operator that only plans its launches must not use it."""
         assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
+
+    def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
+        """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""
+        if isinstance(data, TensorListGPU):
+            with self.kernels.unqueued():
+                return [sample.get(stream=batch.stream) for sample in data.samples]
+        samples: Sequence[Array] = data.samples
+        return samples
 
     def contiguous(self, data: TensorListGPU, stream: Any) -> TensorListGPU:
         """Return a batch whose samples are C-contiguous: the same batch, or a copy that the stream computes."""

@@ -100,7 +100,7 @@ class OpSchema:
         return self._schema.hidden
 
     def IsDocHidden(self) -> bool:
-        """Return whether the operator is left out of the documentation."""
+        """Return whether the operator is omitted from the documentation."""
         return self._schema.hidden
 
     def IsDocPartiallyHidden(self) -> bool:

@@ -83,6 +83,11 @@ class SampleOperator(ABC, Generic[State]):
         inner: whether only other operators of its chain read its outputs, so that the outputs may have any strides.
     """
 
+    #: Whether it may wait for files, other processes or the user's code.
+    waits: ClassVar[bool] = False
+    #: Whether each element of the output depends only on the same element of the first input, in the same way for all
+    #: samples. `run` then also accepts a whole batch as one sample.
+    elementwise: ClassVar[bool] = False
     #: A batch operator that computes the same at a lower cost, used where the GPU reads the results. In a chain of
     #: sample operators, this class is faster: the next operator finds the sample in the cache of its core.
     batch_operator: ClassVar[type[BatchOperator] | None] = None
@@ -127,6 +132,16 @@ class BatchOperator(ABC):
         node: node of the graph.
         setup: sizes and devices.
     """
+
+    #: Whether several threads may run it at once, for different batches.
+    any_thread: ClassVar[bool] = False
+    #: Whether it must see the batches in order, because it runs the user's code.
+    in_order: ClassVar[bool] = False
+    #: Whether it reads GPU data only in launches of `KernelContext.run`. These wait for launches of other operators,
+    #: and share one upload with them. The executor flushes the launches before operators that read data otherwise.
+    only_launches: ClassVar[bool] = False
+    #: As in `SampleOperator`.
+    waits: ClassVar[bool] = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

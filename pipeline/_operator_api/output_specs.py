@@ -11,7 +11,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec
 
-__all__ = ["Extents", "describe", "known_extents"]
+__all__ = ["Extents", "describe", "known_extents", "unknown_extents"]
 
 #: Extents of the samples of a batch along each dimension; None where the extent is unknown or varies.
 Extents = tuple[int | None, ...]
@@ -45,3 +45,9 @@ def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], p
         return None
     columns = zip(*value.shape(), strict=True) if value.ndim else ()
     return tuple(column[0] if len(set(column)) == 1 else None for column in columns)
+
+
+def unknown_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec]) -> Extents | None:
+    """Return unknown extents for each dimension of the first input; None if their number is unknown, too."""
+    known = known_extents(batch, node, inputs)
+    return None if known is None else (None,) * len(known)

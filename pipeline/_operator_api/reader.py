@@ -98,6 +98,8 @@ class Reader(BatchOperator):
     thread at a time uses `begin`, `skip`, `position` and `restore`.
     """
 
+    waits = True
+
     @property
     @abstractmethod
     def meta(self) -> ReaderMeta:

@@ -61,7 +61,7 @@ class BatchRequest:
         batch_size: number of samples.
         inputs: batch for each input of the graph, by name. All have `batch_size` samples.
         key: identity of the batch, for random numbers.
-        on_inputs_read: function that is called once the memory of the inputs is no longer read, also after an error.
+        on_inputs_read: function that is called once the memory of the inputs is no longer read, even after an error.
     """
 
     batch_size: int

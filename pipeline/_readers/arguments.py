@@ -90,7 +90,7 @@ class ReaderArguments:
     """The checked values of the arguments that all readers share.
 
     Raises:
-        ArgumentValueError: a value is invalid, or two values exclude each other.
+        ArgumentValueError: a value is invalid, or two values are mutually exclusive.
     """
 
     shard_id: int

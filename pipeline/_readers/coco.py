@@ -111,7 +111,7 @@ class CocoLoader(Loader):
         self._pixelwise = bool(argument("pixelwise_masks"))
         self._ids = bool(argument("image_ids"))
         if self._polygons and self._pixelwise:
-            raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
+            raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' are mutually exclusive")
         self._images: list[AnnotatedImage] = []
         self.outputs = (
             OutputSpec(dtype=np.dtype(np.uint8)),

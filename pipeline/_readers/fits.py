@@ -45,7 +45,11 @@ unit (HDU) of a file. Compressed images are decompressed, and values are scaled 
                 "Unit of each output, counted from 1; 2 follows the primary one.",
                 _FIRST,
             ),
-            Argument("dtypes", Kind.OBJECT, "Dtype of each output, as by `fn.cast`; by default that of the file."),
+            Argument(
+                "dtypes",
+                Kind.OBJECT,
+                "Dtype to convert each output to, as `fn.cast` does; by default that of the file.",
+            ),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),

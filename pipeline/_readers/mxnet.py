@@ -20,7 +20,8 @@ __all__ = ["MxnetLoader"]
 _MAGIC = 0xCED7230A
 _PART = struct.Struct("<II")
 _WHOLE, _LAST = 0, 3
-# The data begins with the number of labels in the data (0 if the only one is here), a label, and two identifiers.
+# The data begins with the number of labels that follow (0 if the label in this header is the only one), a label, and
+# two identifiers.
 _HEAD = struct.Struct("<IfQQ")
 
 
@@ -51,7 +52,7 @@ An index file has a line with key and offset for each record. Records are read i
     )
 )
 class MxnetLoader(RecordLoader):
-    """Reads records, also those that consist of several parts."""
+    """Reads records, including those that consist of several parts."""
 
     outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(dtype=np.dtype(np.float32)))
 

@@ -58,7 +58,8 @@ NUMPY = register(
         doc="""Reads arrays from .npy files, or regions of them.
 
 The files come from `file_root` and the folders directly below it, or from `file_list` or `files`. All arrays of a
-batch must have the same dtype and number of dimensions. For a region, only the bytes around it are read.""",
+batch must have the same dtype and number of dimensions. For a region, only the part of the file that contains it is
+read.""",
         arguments=(
             *listing_arguments("*.npy"),
             *map(_region, _ROI),
@@ -87,7 +88,7 @@ class NumpyLoader(ListedFilesLoader):
         self.regions = _Regions(node) if _Regions.requested(node) else None
 
     def read(self, entry: int) -> tuple[Any, ...]:
-        """Read an array, or its region if all samples have the same; otherwise the header: regions follow later."""
+        """Read an array, or the region that all samples share. If regions differ, read only the header."""
         path = self.path(entry)
         if self.regions is None:
             return (parse_npy(read_file(path)),)

@@ -102,7 +102,7 @@ class FilesReading(Reading):
 
     def wait(self) -> Sequence[Column]:
         errors = self._job.wait()
-        if errors:  # not the error of a file, but of memory, for example
+        if errors:  # not an error of a single file: out of memory, for example
             raise errors[0][1]
         if self._files.failures:
             raise OperatorError.from_failures(self._files.failures)

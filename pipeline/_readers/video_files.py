@@ -104,7 +104,7 @@ def list_videos(argument: Callable[[str], Any], form: ListFormat) -> list[VideoF
     """
     names = [name for name in ("filenames", "file_root", "file_list") if argument(name)]
     if len(names) != 1:
-        wrong = f"{names[0]!r} and {names[1]!r} exclude each other" if names else "none is given"
+        wrong = f"{names[0]!r} and {names[1]!r} are mutually exclusive" if names else "none is given"
         raise ArgumentValueError(f"one of the arguments 'filenames', 'file_root' and 'file_list' is required; {wrong}")
     if argument("labels") is not None and names != ["filenames"]:
         raise ArgumentValueError("argument 'labels' needs 'filenames'")

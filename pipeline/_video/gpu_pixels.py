@@ -35,7 +35,7 @@ def planes_of(frames: Sequence[Any], default: str = "nv12") -> tuple[Samples, Sa
         default: format of frames on a GPU, if PyAV doesn't report it; it does since version 18.
 
     Raises:
-        DecodeError: the frames have another format.
+        DecodeError: the frames have a different format.
     """
     forms = {_format_of(frame, default) for frame in frames}
     dtype = _DTYPES.get(forms.pop())

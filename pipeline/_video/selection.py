@@ -33,7 +33,7 @@ class FrameSelection:
         stride: distance between consecutive frames.
 
     Raises:
-        ArgumentValueError: a value is invalid, or two values exclude each other.
+        ArgumentValueError: a value is invalid, or two values are mutually exclusive.
     """
 
     frames: Sequence[int] | None = None
@@ -51,9 +51,9 @@ class FrameSelection:
         }
         names = [name for name, value in ranged.items() if value is not None]
         if self.frames is not None and names:
-            raise ArgumentValueError(f"arguments 'frames' and {names[0]!r} exclude each other")
+            raise ArgumentValueError(f"arguments 'frames' and {names[0]!r} are mutually exclusive")
         if self.end is not None and self.length is not None:
-            raise ArgumentValueError("arguments 'end_frame' and 'sequence_length' exclude each other")
+            raise ArgumentValueError("arguments 'end_frame' and 'sequence_length' are mutually exclusive")
         for name in ("sequence_length", "stride"):
             value = ranged[name]
             if value is not None and value < 1:

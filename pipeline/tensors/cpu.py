@@ -17,6 +17,9 @@ from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import to_dali_type
 
+#: Size in bytes up to which a copy of a batch costs less than a call of NumPy for each sample.
+_SMALL = 1 << 20
+
 __all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
 Array = npt.NDArray[Any]
@@ -195,6 +198,18 @@ class TensorListCPU(TensorListBase):
         """The array of a dense batch, whose first dimension is the batch dimension; otherwise None."""
         return self._dense
 
+    def small_array(self) -> Array | None:
+        """Return the batch as one array: that of a dense batch, or a copy of small samples with one shape; else None.
+
+        One call of NumPy on that array costs less than a call for each sample.
+        """
+        if self._dense is not None or not len(self) or self.samples[0].nbytes * len(self) > _SMALL:
+            return self._dense
+        try:
+            return np.array(self.samples)
+        except ValueError:  # the shapes differ
+            return None
+
     @property
     def nbytes(self) -> int:
         """Size of the data in bytes."""
@@ -264,7 +279,7 @@ class TensorListCPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         return TensorCPU(self._reshaped(np, shape))
 
@@ -370,7 +385,7 @@ def position_of(index: Any, batch: Any) -> int:
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
         raise SampleIndexError(
-            f"{type(batch).__name__} index out of range: sample {position} doesn't exist: the batch has {len(batch)}"
+            f"{type(batch).__name__} index {position} is out of range for a batch of {len(batch)} samples"
         )
     return position % len(batch)
 

@@ -241,7 +241,7 @@ class TensorListGPU(TensorListBase):
 
         Raises:
             RaggedError: the samples aren't contiguous.
-            InputError: the shape has another number of elements.
+            InputError: the shape has a different number of elements.
         """
         self._elements()
         import cupy

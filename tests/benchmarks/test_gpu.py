@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks import gpu_memory
+from benchmarks import child, gpu_memory
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu import __main__ as command_line
 from benchmarks.gpu import gil, goals, neighbours, pixels, plots, sizes, timeline, training
@@ -247,7 +247,8 @@ def errors_into(path: Path) -> Iterator[None]:
         os.close(before)
 
 
-def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path) -> None:
+def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "START_METHOD", "spawn")  # children of a fork server don't inherit the redirection
     errors = tmp_path / "errors"
     with errors_into(errors), Caller("sleeper", fail_or_sleep, 1, grace=60) as caller:
         caller.begin(-1)
@@ -306,7 +307,7 @@ def test_command_saves_its_results_when_time_is_over(
     monkeypatch.setattr(sys, "argv", ["gpu", *words])
     assert command_line.main() == 0
     printed = capsys.readouterr().out
-    assert "Left out, as 0 s were over: pixels; throughput; timeline; sizes; training" in printed
+    assert "Skipped, because 0 s were over: pixels; throughput; graphs; timeline; sizes; training" in printed
     (saved,) = tmp_path.glob("*-gpu.json")
     assert str(tmp_path) not in saved.read_text()
 

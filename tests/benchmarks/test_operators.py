@@ -1,4 +1,4 @@
-"""Operators beside DALI's: one that fails, hangs or dies is reported, and the others continue."""
+"""Comparison of operators with DALI's: one that fails, hangs or dies is reported, and the others continue."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.regression import compare, last_committed
+from benchmarks.regression import compare, last_committed, other_machine
 from benchmarks.targets import TARGETS, Figure, Target, figure_of, summary
 
 SETUP = {"batch_size": 64, "workers": 2, "threads": 2, "device_id": None}
@@ -72,6 +72,13 @@ def test_rival_that_is_missing(failures: dict[str, str], worse: list[bool]) -> N
     del new["kinds"]["bytes"]["rivals"]["nvidia-proxy"]
     new["kinds"]["bytes"]["failures"] = failures
     assert [change.worse for change in compare(document(1.5, 1.4, 1.6), new)] == worse
+
+
+def test_difference_between_machines_is_described() -> None:
+    old = document(1.5, 1.4, 1.6, machine={"cores": 2, "system": "Linux 6.1"})
+    new = document(1.5, 1.4, 1.6, machine={"cores": 2, "system": "Linux 6.2"})
+    assert other_machine(old, new) == "system Linux 6.1, now Linux 6.2"
+    assert other_machine(old, old) == ""
 
 
 def test_our_own_failure_is_worse() -> None:

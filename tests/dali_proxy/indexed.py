@@ -86,7 +86,7 @@ class BatchedIndexDataset(IndexDataset):
 
 
 class DictDataset(IndexDataset):
-    """Returns dictionaries with other values beside the placeholder."""
+    """Returns dictionaries with other values besides the placeholder."""
 
     def __getitem__(self, index: int) -> Any:
         image, index = super().__getitem__(index)

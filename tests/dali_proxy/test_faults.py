@@ -85,7 +85,7 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
 def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)
-        # torch's handler would raise in any code when the signal arrives, perhaps after the process has ended.
+        # torch's handler would raise in any code when the signal arrives, possibly after the process has ended.
         torch.utils.data._utils.signal_handling._set_SIGCHLD_handler()
         signalled = threading.Event()
         handler = signal.signal(signal.SIGCHLD, lambda *_: signalled.set())
@@ -93,7 +93,7 @@ def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> 
         (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
         wait_until(lambda: signalled.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
         signal.signal(signal.SIGCHLD, handler)
-        # The worker's batches travel through its sockets, too: torch alone would raise a bare ConnectionResetError.
+        # The worker's batches are sent through its sockets, too: torch alone would raise a bare ConnectionResetError.
         with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):
             run_to_the_end(iterator)
 

@@ -1,4 +1,4 @@
-"""Pipelines with sources in a server: the sources supply data beside the proxy's inputs."""
+"""Pipelines with sources in a server: the sources supply data in addition to the proxy's inputs."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ class Tolerance:
 
 EXACT = Tolerance(0, 0, "it moves data, or computes in whole numbers", 0)
 
-_ORDER = "sums are computed in another order, and here in double precision"
+_ORDER = "sums are computed in a different order, and here in double precision"
 _ROUNDING = "the last bit of a float32 may differ, which rounds a tie the other way"
-_FILTERS = "weights are computed and summed in another order; a tie rounds the other way"
-_SPECTRUM = "sums are computed in another order, in single precision, as in DALI"
-_INTERPOLATED = "positions are computed in another order, so a weight may differ in its last bits"
+_FILTERS = "weights are computed and summed in a different order; a tie rounds the other way"
+_SPECTRUM = "sums are computed in a different order, in single precision, as in DALI"
+_INTERPOLATED = "positions are computed in a different order, so a weight may differ in its last bits"
 
 TOLERANCES = {
     "brightness": Tolerance(1, 1e-6, _ROUNDING),
@@ -55,7 +55,7 @@ TOLERANCES = {
     "coord_transform": Tolerance(0, 2e-6, _ORDER),
     "crop_mirror_normalize": Tolerance(1, 1e-6, _ROUNDING),
     "decoders.audio": Tolerance(1, 1e-6, "the builds of libsndfile differ in the last bits of Vorbis and Opus"),
-    "decoders.image": Tolerance(1, 1e-6, "grey from colours is rounded in another order"),
+    "decoders.image": Tolerance(1, 1e-6, "grey from colours is rounded in a different order"),
     "decoders.image_crop": Tolerance(1, 1e-6, "as decoders.image"),
     "decoders.image_slice": Tolerance(1, 1e-6, "as decoders.image"),
     "fast_resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),

@@ -39,7 +39,7 @@ def clips(paths, length, window):
 
 
 class Clips:
-    """What a training loop goes over."""
+    """The items of a training loop."""
 
     def __init__(self, folder, length, window, batch_size):
         paths = [folder + "/" + name for name in os.listdir(folder)]

@@ -20,7 +20,7 @@ from pipeline.errors import SerializationError
 def main() -> int:
     """Receive the sources, then work until the pool is gone."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.stderr.write("a pipeline starts pipeline._external_source.parallel; don't run it by hand\n")
+        sys.stderr.write("a pipeline starts pipeline._external_source.parallel; don't run it directly\n")
         return 2
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)

@@ -24,9 +24,9 @@ from pipeline.errors import PipelineError, SerializationError, WorkerError
 
 __all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
 
-_POLL = 0.002  # seconds between looks whether a process has ended
+_POLL = 0.002  # seconds between checks whether a process has ended
 _KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
-# As with `python -m`, but the module is imported, as any other: `__main__` may know another `pipeline`.
+# Like `python -m`, but as an imported module: `__main__` might find another module `pipeline`.
 _PROGRAM = f"import sys; from {__package__}.__main__ import main; sys.exit(main())"
 
 

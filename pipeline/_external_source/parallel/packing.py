@@ -41,7 +41,7 @@ def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[O
 
 
 def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
-    """Lay out a batch from an offset on. Return the offset for the next one."""
+    """Assign offsets to the samples of a batch, from `offset` on. Return the offset for the next batch."""
     dense = batch.is_dense_tensor()
     dtype = batch.samples[0].dtype
     table = np.empty((len(batch), 1 + batch.ndim), np.int64)

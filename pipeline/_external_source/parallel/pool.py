@@ -326,7 +326,9 @@ class WorkerPool:
                 self._queue_of(job).appendleft(job)
             self._dispatch()
         if failed is not None:
-            failed.fail(WorkerError(f"{why}; it was reading: {failed}, as was another worker that died before"))
+            failed.fail(
+                WorkerError(f"{why}; it was reading: {failed}; another worker died before while reading the same")
+            )
 
     def _replace_dead(self) -> None:
         """Replace each process that died, once there are tasks for it."""

@@ -91,7 +91,7 @@ class Done(Message, frozen=True):
         offset: offset in the segment, in bytes.
         nbytes: size of the result.
         position: number of items that were read in this pass over the source.
-        outputs: a batch for each output, also for unused ones.
+        outputs: a batch for each output, including unused ones.
     """
 
     task: int

@@ -35,7 +35,7 @@ class _NoCompletions:
     count = 0
 
     def wait(self, count: int, timeout: float | None = None) -> None:
-        raise ChannelClosedError("a worker never waits for room")
+        raise ChannelClosedError("a worker never waits for free space")
 
 
 class Worker:

@@ -171,12 +171,16 @@ class _Arithmetic(BatchOperator):
         return self._calculate(xp, aligned)
 
     def _check_shapes(self, inputs: Sequence[Any]) -> None:
-        for sample, shapes in enumerate(zip(*(data.shape() for data in inputs), strict=True)):
+        combinations = list(zip(*(data.shape() for data in inputs), strict=True))
+        for shapes in dict.fromkeys(combinations):
+            if len({shape for shape in shapes if shape}) < 2:
+                continue  # scalars, and samples of one shape
             try:
                 np.broadcast_shapes(*shapes)
             except ValueError:
                 raise ArgumentValueError(
-                    f"the shapes {' and '.join(map(str, shapes))} of sample {sample} can't be broadcast"
+                    f"the shapes {' and '.join(map(str, shapes))} of sample {combinations.index(shapes)} can't be "
+                    "broadcast"
                 ) from None
 
     def _check_divisor(self, inputs: Sequence[Any]) -> None:
@@ -212,8 +216,9 @@ class ArithmeticCpu(_Arithmetic):
         layout = self._layout(inputs)
         self._check_shapes(inputs)
         self._check_divisor(inputs)
-        if all(data.dense is not None for data in inputs) and sum(data.nbytes for data in inputs) < _SMALL:
-            return [TensorListCPU(self._dense(np, [data.dense for data in inputs]), layout)]
+        arrays = [array for array in (data.small_array() for data in inputs) if array is not None]
+        if len(arrays) == len(inputs) and sum(array.nbytes for array in arrays) < _SMALL:
+            return [TensorListCPU(self._dense(np, arrays), layout)]
         results: list[Any] = [None] * batch.size
 
         def compute(sample: int) -> None:

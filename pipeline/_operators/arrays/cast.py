@@ -11,10 +11,12 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
@@ -36,7 +38,7 @@ CAST_LIKE = register(
         doc="Converts samples to the dtype of other samples, like `cast`.",
         inputs=(
             Input("data", "Samples of any shape."),
-            Input("like", "Samples with the wanted dtype.", any_device=True),
+            Input("like", "Samples whose dtype the output gets.", any_device=True),
         ),
         devices=("cpu", "gpu"),
     )
@@ -46,6 +48,8 @@ CAST_LIKE = register(
 @implements(CAST, "cpu")
 class CastCpu(SampleOperator[np.dtype[Any]]):
     """Converts samples; passes them on unchanged if they already have the dtype."""
+
+    elementwise = True
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
         dtype = to_numpy_type(self.node.argument("dtype"))
@@ -59,6 +63,8 @@ class CastCpu(SampleOperator[np.dtype[Any]]):
 class CastLikeCpu(SampleOperator[None]):
     """Converts samples to the dtype of the second input."""
 
+    elementwise = True
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         data, like = inputs
         return None, [describe(data.layout, known_extents(batch, self.node, inputs), like.dtype)]
@@ -70,8 +76,15 @@ class CastLikeCpu(SampleOperator[None]):
 
 @implements(CAST, "gpu")
 @implements(CAST_LIKE, "gpu")
-class CastGpu(GpuOperator):
+class CastGpu(PixelOperator):
     """Converts a batch with one launch."""
+
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        like = self.node.inputs[1:]
+        dtype = to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype"))
+        return None if dtype == pixels.dtype else pixels.cast(dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

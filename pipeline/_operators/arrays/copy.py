@@ -47,6 +47,8 @@ class CopyCpu(SampleOperator[None]):
 class CopyGpu(GpuOperator):
     """Copies a batch with one launch."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)

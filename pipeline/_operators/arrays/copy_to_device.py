@@ -38,6 +38,8 @@ COPY_TO_CPU = register(
 class CopyToGpu(BatchOperator):
     """Copies a batch from pinned memory, asynchronously."""
 
+    any_thread = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         return [upload(batch, data) if isinstance(data, TensorListCPU) else data]

@@ -66,9 +66,9 @@ class Filled(BatchOperator):
         """Return the dtype of the output."""
         return to_numpy_type(self.node.argument("dtype"))
 
-    def values(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Array]:
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
         """Return an array for each sample that broadcasts to it."""
-        return [np.array(self.number)] * batch.size
+        return TensorListCPU(np.broadcast_to(np.array(self.number), batch.size))
 
     def fill(
         self,
@@ -84,18 +84,20 @@ class Filled(BatchOperator):
             ArgumentValueError: a shape is invalid, or values don't broadcast to it.
         """
         values = self.values(batch, inputs)
-        if any(extent < 0 for shape in shapes for extent in shape):
+        distinct = set(shapes)
+        if any(extent < 0 for shape in distinct for extent in shape):
             raise ArgumentValueError(f"a shape can't be negative: {listed([list(shape) for shape in shapes])}")
         owner: Any = None
         samples: Any = [np.empty(0)] * batch.size
-        dense = len(set(shapes)) == 1
+        dense = len(distinct) == 1
         if dense:
             samples, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), dtype)
-        if dense and all(value is values[0] for value in values):
-            samples[...] = convert(_broadcast(values[0], shapes[0]), dtype)
+        array = values.small_array() if dense else None
+        if array is not None:
+            samples[...] = _broadcast(convert(array, dtype), shapes[0], leading=1)
         else:
-            for sample, (shape, value) in enumerate(zip(shapes, values, strict=True)):
-                samples[sample] = convert(_broadcast(value, shape), dtype)
+            for sample, (shape, value) in enumerate(zip(shapes, values.samples, strict=True)):
+                samples[sample] = _broadcast(convert(np.asarray(value), dtype), shape)
         output = TensorListCPU(samples, check_layout(layout, len(shapes[0])))
         output.owner = owner
         return [output]
@@ -111,9 +113,12 @@ class FilledLike(Filled):
         return self.fill(batch, data.shape(), dtype, data.layout(), inputs)
 
 
-def _broadcast(value: Array, shape: tuple[int, ...]) -> Array:
-    extra = max(0, value.ndim - len(shape))  # NumPy rejects values with more dimensions than the result
+def _broadcast(value: Array, shape: tuple[int, ...], leading: int = 0) -> Array:
+    """Return values broadcast to a shape; `leading` dimensions before it remain."""
+    first, own = value.shape[:leading], value.shape[leading:]
+    extra = max(0, len(own) - len(shape))  # NumPy rejects values with more dimensions than the result
+    missing = (1,) * (len(shape) - len(own))
     try:
-        return np.broadcast_to(value.reshape(value.shape[extra:]), shape)
+        return np.broadcast_to(value.reshape(*first, *missing, *own[extra:]), (*first, *shape))
     except ValueError:
-        raise ArgumentValueError(f"values of shape {value.shape} don't broadcast to {shape}") from None
+        raise ArgumentValueError(f"values of shape {own} don't broadcast to {shape}") from None

@@ -11,7 +11,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.arrays.filled_samples import DATA_LIKE, LAYOUT, SHAPE, Filled, FilledLike
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import to_numpy_type
 
 __all__ = ["FULL", "FULL_LIKE"]
@@ -37,15 +37,15 @@ class Full(Filled):
     def dtype(self, inputs: Sequence[Any]) -> np.dtype[Any]:
         return to_numpy_type(inputs[0].dtype)
 
-    def values(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Array]:
-        samples: Sequence[Array] = inputs[0].samples
-        return samples
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
+        values: TensorListCPU = inputs[0]
+        return values
 
 
 @implements(FULL_LIKE, "cpu")
 class FullLike(FilledLike):
     """Fills samples with the values of the second input."""
 
-    def values(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Array]:
-        samples: Sequence[Array] = inputs[1].samples
-        return samples
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> TensorListCPU:
+        values: TensorListCPU = inputs[1]
+        return values

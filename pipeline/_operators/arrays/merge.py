@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import Edge
+from pipeline._kernels import Samples
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import aligned_samples
-from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
+from pipeline._operator_api.branch_batches import branch_batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -100,14 +104,74 @@ class MergeCpu(SampleOperator[_State]):
 
 
 @implements(MERGE, "gpu")
-class MergeGpu(BatchOperator):
-    """Passes samples on without a copy."""
+class MergeGpu(GpuOperator):
+    """Passes samples on without a copy. Branches that are expressions are computed into one batch."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        selected = _selected(batch, self.node)
-        branches = [aligned_samples(batch, edge) for edge in self.node.inputs]
-        taken = [batch.outputs[self.node.inputs[chosen]] for chosen in sorted(set(selected))]
-        layout = common_property("layouts", [each.layout() for each in taken])
-        common_property("types", [str(each.samples[0].dtype) for each in taken])
-        common_property("sample dimensions", [each.ndim for each in taken])
-        return [TensorListGPU([branches[chosen][sample] for sample, chosen in enumerate(selected)], layout)]
+        selected = np.array(_selected(batch, self.node))
+        branches: list[_Branch] = []
+        for chosen in np.unique(selected).tolist():
+            edge = self.node.inputs[chosen]
+            samples = np.flatnonzero(selected == chosen)
+            source = branch_batch(batch, batch.branches.get(edge, ()))
+            assert source is not None  # a sample took this branch
+            own = samples if batch.positions is None else batch.positions[samples]
+            branches.append(_Branch(edge, samples, own if source.indices is None else source.indices[own]))
+        pixels = [batch.outputs.pixels(branch.edge) for branch in branches]
+        if None in pixels or all(each is None or each.in_memory for each in pixels):
+            return [_joined(batch, branches)]
+        taken = [
+            cast("PixelExpression", each).take(branch.indices) for each, branch in zip(pixels, branches, strict=True)
+        ]
+        return [self._computed(batch, branches, taken)]
+
+    def _computed(self, batch: Batch, branches: Sequence[_Branch], taken: Sequence[PixelExpression]) -> TensorListGPU:
+        """Compute the samples of all branches, with one launch for each kind of expression."""
+        layout = _common([each.dtype for each in taken], [each.ndim for each in taken], [each.layout for each in taken])
+        shapes = np.empty((batch.size, taken[0].ndim), np.int64)
+        kinds: dict[str, list[int]] = {}
+        for number, (branch, pixels) in enumerate(zip(branches, taken, strict=True)):
+            shapes[branch.samples] = pixels.shapes
+            kinds.setdefault(pixels.kind + pixels.order, []).append(number)
+        output, target = allocate(shapes, taken[0].dtype, layout)
+        for numbers in kinds.values():
+            joined = PixelExpression.concatenate([taken[number] for number in numbers])
+            samples = np.concatenate([branches[number].samples for number in numbers])
+            self.kernels.run(joined.launch(target.take(samples)), batch.stream)
+        return output
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """The samples that a merge takes from one of its inputs.
+
+    Attributes:
+        edge: the input.
+        samples: their positions in the batch of the merge.
+        indices: their indices in the input.
+    """
+
+    edge: Edge
+    samples: Array
+    indices: Array
+
+
+def _joined(batch: Batch, branches: Sequence[_Branch]) -> TensorListGPU:
+    """Return the samples of all branches, which are in memory."""
+    taken = [cast("TensorListGPU", batch.outputs[branch.edge]) for branch in branches]
+    layout = _common(
+        [each.table().dtype for each in taken], [each.ndim for each in taken], [each.layout() for each in taken]
+    )
+    tables = [each.table().take(branch.indices) for each, branch in zip(taken, branches, strict=True)]
+    order = np.argsort(np.concatenate([branch.samples for branch in branches]))
+    return TensorListGPU.from_table(Samples.concatenate(tables).take(order), tuple(taken), taken[0].device_id(), layout)
+
+
+def _common(dtypes: Sequence[Any], dimensions: Sequence[int], layouts: Sequence[str]) -> str:
+    """Check that branches agree, and return their layout."""
+    layout: str = common_property("layouts", layouts)
+    common_property("types", [str(dtype) for dtype in dtypes])
+    common_property("sample dimensions", dimensions)
+    return layout

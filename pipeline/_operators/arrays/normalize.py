@@ -53,6 +53,9 @@ NORMALIZE = register(
     )
 )
 
+# Batches below this size, in bytes, are computed on the calling thread.
+_SMALL = 1 << 20
+
 _MEAN = REDUCTIONS["mean"]
 #: Sums of values, and of squared differences from a mean.
 _SUM, _SQUARES = Reduction(), Reduction("difference")
@@ -177,7 +180,7 @@ class _Settings:
 
 @implements(NORMALIZE, "cpu")
 class NormalizeCpu(BatchOperator):
-    """Computes sample by sample on all threads, in a round each for means, deviations and results."""
+    """Computes sample by sample on all threads, in one round each for means, deviations and results."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -185,12 +188,14 @@ class NormalizeCpu(BatchOperator):
         samples: Sequence[Array] = [np.asarray(sample) for sample in data.samples]
         means = settings.mean
         if means is None:
-            sums = self._each(batch, lambda i: reduce(samples[i], _SUM, settings.axes, _DOUBLE))
+            sums = self._each(batch, samples, lambda i: reduce(samples[i], _SUM, settings.axes, _DOUBLE))
             means = [mean.astype(np.float32) for mean in self._over(settings, sums, settings.counts())]
         factors: Sequence[Array]
         if settings.stddev is None:
             chosen = means
-            sums = self._each(batch, lambda i: reduce(samples[i], _SQUARES, settings.axes, _DOUBLE, mean=chosen[i]))
+            sums = self._each(
+                batch, samples, lambda i: reduce(samples[i], _SQUARES, settings.axes, _DOUBLE, mean=chosen[i])
+            )
             factors = [
                 settings.factors(variance) for variance in self._over(settings, sums, settings.counts() - settings.ddof)
             ]
@@ -241,18 +246,19 @@ class NormalizeCpu(BatchOperator):
                 return work
             return convert(work.reshape(shape), settings.dtype, None if made is None else made[sample, ...])
 
-        arrays = self._each(batch, normalize)
+        arrays = self._each(batch, samples, normalize)
         output = TensorListCPU(arrays if made is None else made, layout)
         output.owner = owner
         return output
 
-    def _each(self, batch: Batch, task: Any) -> list[Array]:
+    def _each(self, batch: Batch, samples: Sequence[Array], task: Any) -> list[Array]:
         results: list[Any] = [None] * batch.size
 
         def work(sample: int) -> None:
             results[sample] = task(sample)
 
-        errors = batch.pool.run(work, batch.size)
+        small = samples[0].nbytes * batch.size < _SMALL
+        errors = (batch.pool.run_here if small else batch.pool.run)(work, batch.size)
         if errors:
             raise errors[0][1]
         return results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,13 @@ from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["ONE_HOT"]
 
-#: Dense batches up to this size, in bytes, are encoded in one call.
-_SMALL = 1 << 20
-
 ONE_HOT = register(
     OperatorSchema(
         name="one_hot",
         doc="""Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
 
 If all samples of a batch have a single element and `axis` isn't set, they are treated as scalars.""",
-        inputs=(Input("data", "Class numbers of any shape; fractions are cut off."),),
+        inputs=(Input("data", "Class numbers of any shape; fractions are truncated."),),
         arguments=(
             Argument("num_classes", Kind.INT, "Number of classes, the extent of the new axis.", 0),
             Argument("axis", Kind.INT, "Index of the new axis; by default it is the last one.", -1),
@@ -97,14 +94,17 @@ class _Coding:
         old = [] if self.scalar else list(shape)
         return [*old[: self.axis], self.classes, *old[self.axis :]]
 
-    def encode(self, sample: Array) -> Array:
-        numbers = sample.reshape(()) if self.scalar else sample
+    def encode(self, samples: Array, out: Array) -> None:
+        """Encode samples of one shape, (N, ...), into (N, ...)."""
+        numbers = samples.reshape(len(samples)) if self.scalar else samples
         if numbers.dtype.kind == "f":
             numbers = np.trunc(numbers)
-        counter = np.arange(self.classes).reshape(-1, *[1] * (numbers.ndim - self.axis))
         on, off = convert(np.array(self.values), self.dtype)
-        codes: Array = np.where(np.expand_dims(numbers, self.axis) == counter, on, off)
-        return codes
+        out[...] = off
+        known = (numbers >= 0) & (numbers < self.classes)
+        indices, axis = np.nonzero(known), self.axis + 1
+        chosen = (*indices[:axis], numbers[known].astype(np.intp), *indices[axis:])
+        out[chosen] = on
 
 
 @implements(ONE_HOT, "cpu")
@@ -116,16 +116,17 @@ class OneHotCpu(BatchOperator):
         coding = _Coding.from_arguments(self.node, data)
         shapes = [tuple(coding.shape(shape)) for shape in data.shape()]
         owner: Any = None
-        result: Any = [np.empty(0)] * batch.size
+        result: Any
         if len(set(shapes)) == 1:
             result, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
-        if not isinstance(result, list) and result.nbytes <= _SMALL:
-            numbers = np.stack(data.samples)
-            batched = replace(coding, axis=coding.axis + 1, scalar=False)
-            result[...] = batched.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
         else:
-            for sample, numbers in enumerate(data.samples):
-                result[sample] = coding.encode(np.asarray(numbers))
+            result = [np.empty(shape, coding.dtype) for shape in shapes]
+        numbers = data.small_array()
+        if numbers is not None:
+            coding.encode(numbers, result)
+        else:
+            for sample, out in zip(data.samples, result, strict=True):
+                coding.encode(np.asarray(sample)[None], out[None])
         output = TensorListCPU(result, coding.layout)
         output.owner = owner
         return [output]
@@ -134,6 +135,8 @@ class OneHotCpu(BatchOperator):
 @implements(ONE_HOT, "gpu")
 class OneHotGpu(GpuOperator):
     """Encodes a batch with one launch."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -1,4 +1,4 @@
-"""`permute_batch` and `batch_permutation`: samples in another order, and random orders."""
+"""`permute_batch` and `batch_permutation`: samples in a different order, and random orders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.branch_batches import take_samples
 from pipeline._operator_api.operator import BatchOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import TensorListCPU
@@ -54,7 +55,9 @@ BATCH_PERMUTATION = register(
 
 @implements(PERMUTE_BATCH, "cpu", "gpu")
 class PermuteBatch(BatchOperator):
-    """Returns the samples of the input without a copy."""
+    """Returns the samples of the input; small batches on the CPU are copied."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -73,7 +76,7 @@ class PermuteBatch(BatchOperator):
                     f"Sample index out of range. {index} is not a valid index for an input batch of {batch.size} "
                     "tensors."
                 )
-        return [type(data)([data.samples[index] for index in indices], data.layout())]
+        return [take_samples(data, np.array(indices))]
 
 
 @implements(BATCH_PERMUTATION, "cpu")

@@ -41,7 +41,7 @@ _DTYPE = Argument(
     "dtype",
     Kind.DTYPE,
     "Dtype of the result; by default 64-bit integers for sums of integers, else FLOAT. Integer sums wrap around, and "
-    "integer means are cut off.",
+    "integer means are truncated.",
 )
 _KEEP = Argument("keep_dims", Kind.BOOL, "Keep the axes, with an extent of 1.", False)
 _DDOF = Argument("ddof", Kind.INT, "Subtracted from the number of elements in the divisor.", 0)
@@ -138,6 +138,8 @@ class ReductionCpu(SampleOperator[str]):
 
 class ReductionGpu(GpuOperator):
     """Reduces a batch with two launches."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

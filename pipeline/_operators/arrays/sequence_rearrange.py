@@ -1,4 +1,4 @@
-"""`sequence_rearrange`: the frames of sequences in another order."""
+"""`sequence_rearrange`: the frames of sequences in a different order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEQUENCE_REARRANGE = register(
             Argument(
                 "new_order",
                 Kind.INTS,
-                "Numbers of the frames, from 0. They may be repeated or left out.",
+                "Numbers of the frames, from 0. They may be repeated or omitted.",
                 REQUIRED,
                 per_sample=True,
             ),

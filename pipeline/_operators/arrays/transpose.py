@@ -63,26 +63,31 @@ def _output_layout(node: GraphNode, layout: str, perm: tuple[int, ...]) -> str:
 
 
 @implements(TRANSPOSE, "cpu")
-class TransposeCpu(SampleOperator[tuple[int, ...]]):
-    """Copies sample by sample. OpenCV converts between interleaved images and planes."""
+class TransposeCpu(SampleOperator[tuple[int, ...] | None]):
+    """Copies sample by sample. OpenCV converts between interleaved images and planes.
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[int, ...], Sequence[OutputSpec]]:
+    The state is the permutation; None if it reverses the axes of samples of unknown dimensions.
+    """
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[int, ...] | None, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        chosen = self.node.argument("perm")
-        ndim = len(known) if known is not None else len(data.layout) or (3 if chosen is None else len(chosen))
+        ndim = len(known) if known is not None else len(data.layout) or len(self.node.argument("perm") or ())
+        if not ndim and known is None:
+            return None, [describe(self.node.argument("output_layout") or "", None, data.dtype)]
         perm = _permutation(self.node, ndim)
         extents = None if known is None else tuple(known[axis] for axis in perm)
         return perm, [describe(_output_layout(self.node, data.layout, perm), extents, data.dtype)]
 
-    def run(self, state: tuple[int, ...], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+    def run(self, state: tuple[int, ...] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        if data.ndim != len(state):
-            raise ArgumentValueError(f"the permutation {state} doesn't fit {data.ndim} dimensions")
-        turned = data.transpose(state)
+        perm = _permutation(self.node, data.ndim) if state is None else state
+        if data.ndim != len(perm):
+            raise ArgumentValueError(f"the permutation {perm} doesn't fit {data.ndim} dimensions")
+        turned = data.transpose(perm)
         if out is None:
             out = np.empty(turned.shape, turned.dtype)
-        if not _by_opencv(data, state, out):
+        if not _by_opencv(data, perm, out):
             np.copyto(out, turned)
         return out
 
@@ -103,6 +108,8 @@ def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
 @implements(TRANSPOSE, "gpu")
 class TransposeGpu(GpuOperator):
     """Transposes a batch with one launch."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

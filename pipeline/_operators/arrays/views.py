@@ -90,6 +90,8 @@ class ViewCpu(BatchOperator):
 class ViewGpu(GpuOperator, ViewCpu):
     """Returns views of the samples. One launch copies a batch that isn't contiguous."""
 
+    only_launches = True
+
     def _contiguous(self, data: Any, batch: Batch) -> Any:
         return self.contiguous(data, batch.stream)
 

@@ -16,7 +16,7 @@ from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
-from pipeline._operator_api.output_specs import describe
+from pipeline._operator_api.output_specs import describe, unknown_extents
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
@@ -53,7 +53,7 @@ its range: -1 to 1 for real numbers; the middle of the range is silence for unsi
             Argument("in_rate", Kind.FLOAT, "Sample rate of the input; needs `out_rate`.", None, per_sample=True),
             Argument("out_rate", Kind.FLOAT, "Sample rate of the output, in any unit.", None, per_sample=True),
             Argument("out_length", Kind.INT, "Number of samples of the output.", None, per_sample=True),
-            Argument("scale", Kind.FLOAT, "Sample rate of the output by that of the input.", None, per_sample=True),
+            Argument("scale", Kind.FLOAT, "Ratio of the sample rates, output to input.", None, per_sample=True),
             QUALITY,
         ),
     )
@@ -96,7 +96,7 @@ class AudioResample(SampleOperator[_Sizes]):
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Sizes, Sequence[OutputSpec]]:
         dtype = self._dtype(inputs[0].dtype)
-        return self._sizes(batch), [describe(inputs[0].layout, None, dtype)]
+        return self._sizes(batch), [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), dtype)]
 
     def run(self, state: _Sizes, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs

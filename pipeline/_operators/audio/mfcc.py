@@ -12,7 +12,7 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_specs import describe
+from pipeline._operator_api.output_specs import describe, unknown_extents
 from pipeline._operators.audio.signals import as_floats, check_axis
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -60,7 +60,7 @@ class Mfcc(SampleOperator[None]):
             raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        return None, [describe(inputs[0].layout, None, np.dtype(np.float32))]
+        return None, [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), np.dtype(np.float32))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data, argument = as_floats(inputs[0]), self.node.argument

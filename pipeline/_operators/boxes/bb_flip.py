@@ -57,8 +57,8 @@ class _BoxFlips(LinearMaps):
             raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
         return count // 4, 4
 
-    def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
-        return LinearMap(self._matrices[sample], self._offsets[sample])
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
+        return LinearMap(self._matrices[samples], self._offsets[samples])
 
 
 @implements(BB_FLIP, "cpu")

@@ -53,14 +53,14 @@ class _PointFlips(LinearMaps):
         self._matrices = np.where(flips, -1, 1).astype(np.float32)[:, None] * np.eye(len(layout), dtype=np.float32)
         self._offsets = np.where(flips, 2 * centers, 0).astype(np.float32)
 
-    def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
         count = shape[-1] if shape else 0
         if len(shape) != 2 or count > len(self._layout):
             raise ArgumentValueError(
                 f"points in rows of at most {len(self._layout)} coordinates are required, but the sample has shape "
                 f"{shape}"
             )
-        return LinearMap(self._matrices[sample, :count, :count], self._offsets[sample, :count])
+        return LinearMap(self._matrices[samples, :count, :count], self._offsets[samples, :count])
 
 
 @implements(COORD_FLIP, "cpu")

@@ -45,6 +45,7 @@ class _Transforms(LinearMaps):
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
+        self._size = batch.size
         self._rows = {name: self.arguments.rows(name, np.float32) for name in ("M", "T", "MT")}
         if self._rows["MT"] is not None and (self._rows["M"] is not None or self._rows["T"] is not None):
             raise ArgumentValueError("argument 'MT' can't be given together with 'M' or 'T'")
@@ -56,31 +57,38 @@ class _Transforms(LinearMaps):
             raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {dtype}")
         return dtype
 
-    def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap | None:
         if len(shape) < 2:
             raise ArgumentValueError(f"points in rows are required, but the sample has shape {shape}")
         columns = shape[-1]
-        both = self._rows["MT"]
-        if both is not None and len(both[sample]) > 1:
-            joined = self._matrix("MT", both[sample], columns + 1)
-            return LinearMap(joined[:, :-1], joined[:, -1])
-        rows = self._rows["M"] if both is None else both
-        matrix = np.eye(columns, dtype=np.float32) if rows is None else self._matrix("M", rows[sample], columns)
-        offsets = self._rows["T"]
-        offset = np.zeros(len(matrix), np.float32) if offsets is None else offsets[sample]
-        if len(offset) not in (1, len(matrix)):
-            raise ArgumentValueError(f"argument 'T' needs {len(matrix)} values, but has {len(offset)}")
-        return LinearMap(matrix, np.broadcast_to(offset, len(matrix)))
+        rows = {name: None if values is None else values[samples] for name, values in self._rows.items()}
+        if any(len({len(row) for row in values}) > 1 for values in rows.values() if values is not None):
+            return None
+        linear, offsets, both = (None if rows[name] is None else np.array(rows[name]) for name in ("M", "T", "MT"))
+        if both is not None and both.shape[1] > 1:
+            joined = self._matrices("MT", both, columns + 1)
+            return LinearMap(joined[..., :-1], joined[..., -1])
+        linear = both if linear is None else linear
+        count = len(range(self._size)[samples])
+        matrices = np.ones((count, 1), np.float32) if linear is None else linear
+        matrices = self._matrices("M", matrices, columns)
+        height = matrices.shape[1]
+        if offsets is None:
+            offsets = np.zeros((count, 1), np.float32)
+        if offsets.shape[1] not in (1, height):
+            raise ArgumentValueError(f"argument 'T' needs {height} values, but has {offsets.shape[1]}")
+        return LinearMap(matrices, np.broadcast_to(offsets, (count, height)))
 
     @staticmethod
-    def _matrix(name: str, row: Array, columns: int) -> Array:
-        if len(row) == 1:
-            diagonal: Array = np.eye(columns, dtype=np.float32) * row[0]
-            return diagonal
-        if not len(row) or len(row) % columns:
-            raise ArgumentValueError(f"argument {name!r} of {len(row)} values isn't a matrix of {columns} columns")
-        matrix: Array = row.reshape(-1, columns)
-        return matrix
+    def _matrices(name: str, rows: Array, columns: int) -> Array:
+        length = rows.shape[1]
+        if length == 1:
+            diagonals: Array = rows[:, :, None] * np.eye(columns, dtype=np.float32)
+            return diagonals
+        if not length or length % columns:
+            raise ArgumentValueError(f"argument {name!r} of {length} values isn't a matrix of {columns} columns")
+        matrices: Array = rows.reshape(len(rows), -1, columns)
+        return matrices
 
 
 @implements(COORD_TRANSFORM, "cpu")

@@ -26,11 +26,11 @@ __all__ = ["LinearMap", "LinearMaps", "LinearMapsCpu", "LinearMapsGpu"]
 
 @dataclass(frozen=True)
 class LinearMap:
-    """The map ``matrix @ point + offset`` in float32.
+    """The map ``matrix @ point + offset`` in float32, or one for each of N samples.
 
     Attributes:
-        matrix: (m, n).
-        offset: (m,).
+        matrix: (m, n), or (N, m, n).
+        offset: (m,), or (N, m).
     """
 
     matrix: Array
@@ -53,8 +53,14 @@ class LinearMaps(ABC):
         self.arguments = batch.arguments(node)
 
     @abstractmethod
+    def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap | None:
+        """Return the maps of samples whose points have the same shape; None if the maps' own shapes differ."""
+
     def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
         """Return the map of a sample whose points have `shape[-1]` coordinates."""
+        maps = self.for_samples(slice(sample, sample + 1), shape)
+        assert maps is not None
+        return LinearMap(maps.matrix[0], maps.offset[0])
 
     def dtype(self, source: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of the output."""
@@ -72,7 +78,7 @@ class LinearMaps(ABC):
 
 
 class LinearMapsCpu(BatchOperator):
-    """One matrix product per sample, in float32. One thread is enough, because there are few coordinates."""
+    """Matrix products in float32, one call for small samples of one shape. One thread is enough for coordinates."""
 
     #: Class of the maps.
     maps: ClassVar[type[LinearMaps]]
@@ -81,6 +87,10 @@ class LinearMapsCpu(BatchOperator):
         (data,) = inputs
         maps = self.maps(batch, self.node)
         dtype = maps.dtype(data.samples[0].dtype)
+        array = data.small_array()
+        result = None if array is None else _apply_to_all(maps, array, dtype)
+        if result is not None:
+            return [TensorListCPU(result, data.layout())]
         outputs: list[Array] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, array in enumerate(data.samples):
@@ -92,19 +102,39 @@ class LinearMapsCpu(BatchOperator):
         return [TensorListCPU(outputs, data.layout())]
 
 
+def _apply_to_all(maps: LinearMaps, data: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Return the mapped points of a dense batch; None if that must be done, or refused, for each sample."""
+    try:
+        points = data.reshape(len(data), *maps.points(data.shape[1:]))
+        linear = maps.for_samples(slice(None), points.shape[1:])
+    except PipelineError:
+        return None
+    return None if linear is None else _mapped(maps, data, points, linear, dtype)
+
+
 def _apply(maps: LinearMaps, sample: int, data: Array, dtype: np.dtype[Any]) -> Array:
     """Return the mapped points of one sample."""
     points = data.reshape(maps.points(data.shape))
-    linear = maps.for_sample(sample, points.shape)
-    mapped = points.astype(np.float32, copy=False) @ linear.matrix.T
-    mapped += linear.offset
-    shape = data.shape if maps.keeps_shape else (*points.shape[:-1], len(linear.matrix))
-    result: Array = convert(mapped, dtype).reshape(shape)
+    return _mapped(maps, data, points, maps.for_sample(sample, points.shape), dtype)
+
+
+def _mapped(maps: LinearMaps, data: Array, points: Array, linear: LinearMap, dtype: np.dtype[Any]) -> Array:
+    rows = (1,) * (points.ndim - linear.matrix.ndim)  # the axes between the samples and the rows of points
+    matrix, offset = linear.matrix, linear.offset
+    if matrix.ndim > 2:
+        matrix = matrix.reshape(len(matrix), *rows, *matrix.shape[1:])
+        offset = offset.reshape(len(offset), *rows, 1, offset.shape[-1])
+    mapped = points.astype(np.float32, copy=False) @ matrix.swapaxes(-1, -2)
+    for coordinate in range(mapped.shape[-1]):  # a tenth of the time of broadcasting along the short last axis
+        mapped[..., coordinate] += offset[..., coordinate]
+    result: Array = convert(mapped, dtype).reshape(data.shape if maps.keeps_shape else mapped.shape)
     return result
 
 
 class LinearMapsGpu(GpuOperator):
     """One launch per batch."""
+
+    only_launches = True
 
     #: Class of the maps.
     maps: ClassVar[type[LinearMaps]]

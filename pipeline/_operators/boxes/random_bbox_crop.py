@@ -69,7 +69,7 @@ RANDOM_BBOX_CROP = register(
             Argument(
                 "aspect_ratio",
                 Kind.FLOATS,
-                "Smallest and largest width / height; in space also of width / depth and height / depth.",
+                "Smallest and largest width / height; for volumes, also of width / depth and height / depth.",
                 (1.0, 1.0),
             ),
             Argument("input_shape", Kind.INTS, "Extents of the image in pixels, to compute aspect ratios.", None, True),

@@ -93,7 +93,7 @@ COMBINE = register(
 def _check(data: TensorListCPU) -> int:
     """Return the number of dimensions of a batch of transforms."""
     sequence = data.layout()[:1] == "F"
-    shape = data.shape()[0]
+    shape = data.samples[0].shape
     if len(shape) != 2 + sequence or shape[-1] != shape[-2] + 1 or data.samples[0].dtype != np.float32:
         raise ArgumentValueError(
             f"transforms must be float32 of shape (n, n + 1), or sequences of them with the layout 'F**', not "
@@ -108,7 +108,7 @@ def _compose(outer: TensorListCPU, inner: TensorListCPU) -> TensorListCPU:
     A single matrix applies to each frame of a sequence.
     """
     layout = "F**" if max(outer.ndim, inner.ndim) == 3 else "**"
-    after, before = outer.dense, inner.dense
+    after, before = outer.small_array(), inner.small_array()
     if after is not None and before is not None:
         if outer.ndim != inner.ndim:
             after, before = (array[:, None] if array.ndim == 3 else array for array in (after, before))

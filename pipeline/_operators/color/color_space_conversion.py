@@ -13,12 +13,14 @@ from pipeline._graph.graph import GraphNode
 from pipeline._imaging import color_matrix, convert_color
 from pipeline._imaging.convert import COLOR_CHANNELS
 from pipeline._kernels import transform_pixels
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
@@ -82,12 +84,21 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
 
 
 @implements(COLOR_SPACE_CONVERSION, "gpu")
-class ColorSpaceConversionGpu(GpuOperator):
+class ColorSpaceConversionGpu(PixelOperator):
     """One launch per batch."""
+
+    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._source, self._target = _spaces(node)
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
+        check_samples(pixels.dtype, (UINT8,))
+        if pixels.channels != COLOR_CHANNELS[self._source]:
+            return None  # `run` reports the error
+        return pixels.named(layout).matrix(*color_matrix(self._source, self._target), pixels.dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

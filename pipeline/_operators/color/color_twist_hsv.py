@@ -12,13 +12,15 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import transform_channels
 from pipeline._kernels import transform_pixels
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT16, INT16, INT32, UINT8, DALIDataType, DALIImageType
@@ -137,8 +139,21 @@ class ColorTwistCpu(SampleOperator[_State]):
 @implements(SATURATION, "gpu")
 @implements(HSV, "gpu")
 @implements(COLOR_TWIST, "gpu")
-class ColorTwistGpu(GpuOperator):
+class ColorTwistGpu(PixelOperator):
     """One launch per batch."""
+
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
+        check_samples(pixels.dtype, _DTYPES)
+        if pixels.channels != 3:
+            return None  # `run` reports the error
+        requested = self.node.argument("dtype")
+        dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
+        matrices, shifts = _maps(batch.arguments(self.node), batch.size)
+        offsets = np.repeat((shifts * _center(pixels.dtype))[:, None], 3, axis=1)
+        return pixels.named(layout).matrix(matrices, offsets, dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -13,13 +13,15 @@ from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, Operat
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
 from pipeline._kernels.byte_map import Rule, map_bytes, map_counted_bytes
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -139,8 +141,18 @@ class ByteMapCpu(SampleOperator[_State]):
 
 @implements(EQUALIZE, "gpu")
 @implements(BYTE_MAP, "gpu")
-class ByteMapGpu(GpuOperator):
+class ByteMapGpu(PixelOperator):
     """One launch per batch, and three more to compute histograms and tables."""
+
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout, operation = _layout(pixels.layout, pixels.ndim), _operation(self.node)
+        check_samples(pixels.dtype, (UINT8,))
+        if operation not in _BY_PARAMETER:
+            return None
+        tables = _tables(operation, _parameters(batch.arguments(self.node), batch.size))
+        return pixels.named(layout).lookup(np.asarray(tables))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -68,6 +68,8 @@ def _check(dtype: np.dtype[Any]) -> None:
 class LookupTableCpu(SampleOperator[None]):
     """Uses full tables, built once, for integers of 8 and 16 bits; wider integers take one more comparison."""
 
+    elementwise = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._table = _build_table(node)
@@ -110,6 +112,8 @@ class LookupTableCpu(SampleOperator[None]):
 @implements(LOOKUP_TABLE, "gpu")
 class LookupTableGpu(GpuOperator):
     """One launch per batch."""
+
+    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

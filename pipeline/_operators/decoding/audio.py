@@ -82,7 +82,8 @@ class AudioDecoder(SampleOperator[Array]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Array, Sequence[OutputSpec]]:
         rates = batch.arguments(self.node).scalars("sample_rate", np.float32)
         assert rates is not None
-        return rates, [describe("", None, self._decoding.dtype), describe("", (), np.dtype(np.float32))]
+        unknown = (None,) if self._decoding.downmix else (None, None)
+        return rates, [describe("", unknown, self._decoding.dtype), describe("", (), np.dtype(np.float32))]
 
     def run(self, state: Array, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
         encoded = flat_bytes(inputs[0])

@@ -40,6 +40,8 @@ of the last one.""",
 class DumpImage(SampleOperator[None]):
     """Writes a file for each sample."""
 
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         if node.argument("input_layout") != "HWC":

@@ -145,6 +145,8 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 class MixedImageDecoder(GpuOperator):
     """Decodes one batch per call. The decoder reuses the memory of a batch after its last view is released."""
 
+    any_thread = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self.dtype = check_dtype(node.argument("dtype"), _DTYPES)

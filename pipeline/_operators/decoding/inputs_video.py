@@ -68,6 +68,8 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
 class VideoInput(BatchOperator):
     """Decodes sequences in order, with one decoder per video."""
 
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         (require_av if node.device == "cpu" else require_nvdec)()

@@ -47,6 +47,8 @@ def _check_dtype(dtype: np.dtype[Any] | None) -> None:
 class BatchFileRead(BatchOperator):
     """Reads a batch with a few calls, into memory that batches reuse."""
 
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._buffers = FileBuffers(setup.reading_gpu)
@@ -64,6 +66,8 @@ class BatchFileRead(BatchOperator):
 @implements(FILE_READ, "cpu")
 class FileRead(SampleOperator[None]):
     """Reads sample by sample, so that the next operator finds the bytes in the cache of its core."""
+
+    waits = True
 
     batch_operator = BatchFileRead
 

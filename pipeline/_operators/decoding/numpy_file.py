@@ -34,7 +34,9 @@ NUMPY = register(
         doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
         inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
         arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the output, as by `fn.cast`; by default that of the file."),
+            Argument(
+                "dtype", Kind.DTYPE, "Dtype to convert the output to, as `fn.cast` does; by default that of the file."
+            ),
         ),
     )
 )

@@ -48,7 +48,8 @@ _ARGUMENTS = (
         Kind.STRING,
         "Replacement of frames after the end: 'constant' for `fill_value`, 'edge' or 'repeat' for the last frame, "
         "'reflect_1001' or 'symmetric' for the frames backwards with the last one repeated, 'reflect_101' or 'reflect' "
-        "for the frames backwards without repetition. With 'none', ranges are cut, and missing `frames` are an error.",
+        "for the frames backwards without repetition. With 'none', ranges are cut, and missing `frames` raise an "
+        "error.",
         "constant",
         choices=PAD_MODES,
     ),

@@ -84,7 +84,7 @@ class _Regions:
         """Return the regions of a batch.
 
         Raises:
-            ArgumentValueError: Arguments exclude each other.
+            ArgumentValueError: Arguments are mutually exclusive.
         """
         specific = ("normalized_anchor", "normalized_shape")
         if arguments.given("normalized") and any(arguments.given(name) for name in specific):
@@ -130,7 +130,7 @@ class _Regions:
         """Return the fill values of a sample: one, or one per channel.
 
         Raises:
-            ArgumentValueError: There is another number of values, or the layout has no channels.
+            ArgumentValueError: There is a different number of values, or the layout has no channels.
         """
         fill = self.fill[sample]
         if len(fill) != 1:
@@ -173,6 +173,8 @@ class EraseCpu(SampleOperator[_Regions]):
 @implements(ERASE, "gpu")
 class EraseGpu(GpuOperator):
     """One launch per batch."""
+
+    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

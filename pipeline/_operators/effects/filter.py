@@ -196,12 +196,15 @@ class FilterCpu(SampleOperator[_FilterSettings]):
 class FilterGpu(GpuOperator):
     """One launch per batch. Waits for windows on the GPU."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
         dtype = _dtype(self.node, source.dtype)
         settings = _FilterSettings.from_batch(batch, self.node, data.layout(), data.ndim)
-        filters, fill_inputs = (_on_host(value, batch) for value in (*inputs[1:], None)[:2])
+        filters = self.on_host(inputs[1], batch)
+        fill_inputs = self.on_host(inputs[2], batch) if len(inputs) > 2 else ()
         windows: list[Array] = []
         anchors: list[tuple[int, int]] = []
         fills: list[float] = []
@@ -232,9 +235,3 @@ class FilterGpu(GpuOperator):
                 fills=fills,
             )
         return [output]
-
-
-def _on_host(data: Any, batch: Batch) -> Sequence[Array]:
-    if data is None:
-        return ()
-    return [sample.get(stream=batch.stream) if hasattr(sample, "get") else sample for sample in data.samples]

@@ -95,6 +95,8 @@ class GaussianBlurCpu(SampleOperator[_State]):
 class GaussianBlurGpu(GpuOperator):
     """One launch per batch and axis."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)

@@ -70,7 +70,7 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     """Return the filters of each sample.
 
     Raises:
-        ArgumentValueError: A width isn't allowed, or arguments exclude each other.
+        ArgumentValueError: A width isn't allowed, or arguments are mutually exclusive.
     """
     widths = arguments.vectors("window_size", axes, np.int64)
     smoothing = arguments.vectors("smoothing_size", axes, np.int64)

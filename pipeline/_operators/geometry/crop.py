@@ -10,12 +10,14 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, shape_table
+from pipeline._operator_api.gpu_operator import shape_table
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
@@ -23,6 +25,7 @@ from pipeline._operators.geometry.windows import (
     check_fill_values,
     cut,
     cut_batch,
+    cut_pixels,
     fill_argument,
     policy_argument,
 )
@@ -86,8 +89,23 @@ class CropCpu(SampleOperator[_State]):
 
 
 @implements(CROP, "gpu")
-class CropGpu(GpuOperator):
+class CropGpu(PixelOperator):
     """One launch per batch."""
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        arguments = batch.arguments(self.node)
+        layout = choose_layout(pixels.layout, pixels.ndim, CROP_LAYOUTS)
+        pixels = pixels.named(layout)
+        check_fill_values(arguments.constant("fill_values"), pixels.channels)
+        starts, extents = CropWindows(arguments, batch.size, layout).locate_all(pixels.shapes)
+        return cut_pixels(
+            pixels,
+            starts,
+            extents,
+            policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
+            fill=arguments.constant("fill_values"),
+            dtype=output_dtype(self.node),
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -98,14 +116,14 @@ class CropGpu(GpuOperator):
         channel_axis = layout.index("C")
         for channels in set(shapes[:, channel_axis].tolist()):
             check_fill_values(arguments.constant("fill_values"), channels)
-        bounds = [windows.locate(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        starts, extents = windows.locate_all(shapes)
         return [
             cut_batch(
                 self.kernels,
                 batch.stream,
                 data,
-                np.array([start for start, _ in bounds], np.int64),
-                np.array([extent for _, extent in bounds], np.int64),
+                starts,
+                extents,
                 policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
                 fill=arguments.constant("fill_values"),
                 channel_axis=channel_axis,

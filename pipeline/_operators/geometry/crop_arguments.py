@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
@@ -60,7 +61,7 @@ class CropWindows:
         layout: layout of the samples; contains H and W.
 
     Raises:
-        ArgumentValueError: Arguments exclude each other, or a position isn't between 0 and 1.
+        ArgumentValueError: Arguments are mutually exclusive, or a position isn't between 0 and 1.
     """
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str) -> None:
@@ -84,6 +85,18 @@ class CropWindows:
                 start[axis] = int(first) if self._truncate else round_half_away(first)
                 extent[axis] = size
         return start, extent
+
+    def locate_all(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return start and extents of all windows of samples with the shapes (N, ndim), each (N, ndim)."""
+        starts, extents = np.zeros_like(shapes), shapes.copy()
+        for axis, column in self._axes:
+            sizes = np.array([row[column] for row in self._sizes])
+            positions = np.array([row[column] for row in self._positions])
+            first = (positions * (shapes[:, axis] - sizes)).astype(np.float32).astype(np.float64)  # as in `locate`
+            rounded = first if self._truncate else first + np.copysign(0.5, first)
+            starts[:, axis] = np.where(sizes, np.trunc(rounded), 0)
+            extents[:, axis] = np.where(sizes, sizes, shapes[:, axis])
+        return starts, extents
 
     def extents(self, known: Extents | None) -> Extents | None:
         """Return the known extents of the windows, given the known extents of the samples."""

@@ -15,13 +15,15 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.normalization_arguments import (
     NORMALIZATION_ARGUMENTS,
@@ -209,7 +211,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         """Return the normalisation of whole HWC images with `channels` channels to float32 planes.
 
         Returns:
-            None if the arguments ask for anything else than that.
+            None if the arguments require anything else.
 
         Raises:
             PipelineError: Arguments are invalid.
@@ -300,8 +302,10 @@ class CropNormalization:
 
 
 @implements(CROP_MIRROR_NORMALIZE, "gpu")
-class CropMirrorNormalizeGpu(GpuOperator):
+class CropMirrorNormalizeGpu(PixelOperator):
     """One launch per batch."""
+
+    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -334,6 +338,23 @@ class CropMirrorNormalizeGpu(GpuOperator):
             fill=np.asarray(settings.fill if len(settings.fill) > 1 else settings.fill[0]) if outside else None,
         )
         return [output]
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        crop = self.resolve(batch, pixels.layout, pixels.shapes)
+        settings = crop.settings
+        if settings.pad:
+            return None
+        starts, extents = pixels.along_extents(crop.starts, 0), pixels.along_extents(crop.extents, 1)
+        steps = np.ones_like(starts)
+        steps[crop.mirror, 2] = -1
+        starts[crop.mirror, 2] += extents[crop.mirror, 2] - 1
+        pixels = pixels.named(settings.layout)
+        if settings.policy == "pad":
+            fill = settings.fill if len(settings.fill) > 1 else settings.fill[0]
+            result = pixels.normalize(crop.scale, crop.bias, settings.dtype).window(starts, steps, extents, fill)
+        else:
+            result = pixels.window(starts, steps, extents).normalize(crop.scale, crop.bias, settings.dtype)
+        return result.transposed(settings.output_layout)
 
     def resolve(self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64]) -> CropNormalization:
         """Return windows and normalisation of samples with the shapes (N, ndim).

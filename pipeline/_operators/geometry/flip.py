@@ -12,12 +12,14 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.layouts import FLIP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
 
 __all__ = ["FLIP"]
@@ -89,8 +91,16 @@ class FlipCpu(SampleOperator[_State]):
 
 
 @implements(FLIP, "gpu")
-class FlipGpu(GpuOperator):
+class FlipGpu(PixelOperator):
     """One launch per batch."""
+
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, FLIP_LAYOUTS)
+        pixels = pixels.named(layout)
+        flips = pixels.along_extents(_flips(batch.arguments(self.node), batch.size, layout), 0)
+        return pixels.window(np.where(flips, pixels.extents - 1, 0), np.where(flips, -1, 1), pixels.extents)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -50,7 +50,7 @@ def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
     As in DALI, there may be values for the channels that padding adds, too.
 
     Raises:
-        ArgumentValueError: There is another number of values.
+        ArgumentValueError: There is a different number of values.
     """
     if len(values) in (1, channels):
         return values

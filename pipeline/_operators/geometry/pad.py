@@ -149,6 +149,8 @@ class PadCpu(BatchOperator):
 class PadGpu(GpuOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         padding = _Padding.from_arguments(batch.arguments(self.node), shape_table(data), data.layout())

@@ -123,6 +123,8 @@ class PasteCpu(SampleOperator[_Canvases]):
 class PasteGpu(GpuOperator):
     """One launch per batch."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         canvases = _Canvases.from_arguments(batch.arguments(self.node), data.layout(), data.ndim)

@@ -38,17 +38,18 @@ class RandomCropGenerator(BatchOperator):
     """Chooses the windows of all images together."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        samples = [np.asarray(sample) for sample in inputs[0].samples]
-        if samples[0].dtype.kind not in "iu":
-            raise ArgumentTypeError(f"the shapes must be integers, not {samples[0].dtype}")
+        (data,) = inputs
+        if data.samples[0].dtype.kind not in "iu":
+            raise ArgumentTypeError(f"the shapes must be integers, not {data.samples[0].dtype}")
         message = "the shape of an image must have 2 or 3 elements (HW or HWC), not {}"
         fail(
             [
-                (sample, PipelineError(message.format(shape.tolist())))
-                for sample, shape in enumerate(samples)
-                if shape.ndim != 1 or len(shape) not in (2, 3)
+                (sample, PipelineError(message.format(np.asarray(data.samples[sample]).tolist())))
+                for sample, shape in enumerate(data.shape())
+                if shape not in ((2,), (3,))
             ]
         )
-        sizes = np.array([shape[:2] for shape in samples], np.int64)
+        array = data.small_array()
+        sizes = np.array([shape[:2] for shape in data.samples] if array is None else array[:, :2], np.int64)
         windows = RandomWindows(self.node, batch).choose_all(sizes[:, 0], sizes[:, 1]).astype(np.int32)
         return [TensorListCPU(windows[:, :2]), TensorListCPU(windows[:, 2:])]

@@ -66,7 +66,7 @@ class RandomWindows:
         drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
         area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
         ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
-        # Heights and widths of the attempts for images of area 1, and relative offsets in the room that is left.
+        # Heights and widths of the attempts for images of area 1, and relative offsets in the remaining space.
         self._attempts = np.sqrt(area / ratio), np.sqrt(area * ratio)
         self._offsets = drawn[:, -2:]
 

@@ -13,14 +13,17 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.axes import axis_table
+from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import IGNORED_IMAGE_TYPE, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.upload import upload
 from pipeline._operators.geometry.resize_arguments import (
     RESIZE_ARGUMENTS,
@@ -153,6 +156,10 @@ def check_resize_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np
     return dtype or source
 
 
+#: Largest product of the radii of both filters, in pixels, up to which one pass is faster than two.
+_LARGEST_FILTER = 64
+
+
 @dataclass(frozen=True)
 class _State:
     axes: _Axes
@@ -198,7 +205,7 @@ class ResizeCpu(SampleOperator[_State]):
         """Return sizes and regions to resize uint8 images of (N, 2) extents to one size with the linear filter.
 
         Returns:
-            None if the arguments ask for anything else than uint8 images of one size with the linear filter.
+            None if the arguments require anything else.
 
         Raises:
             PipelineError: Arguments are invalid.
@@ -267,8 +274,12 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
 
 @implements(RESIZE, "gpu")
 @implements(EXPERIMENTAL_RESIZE, "gpu")
-class ResizeGpu(GpuOperator):
-    """One launch per batch and axis."""
+class ResizeGpu(PixelOperator):
+    """Reads the pixels under the filter; volumes and large filters take one launch per axis."""
+
+    only_launches = True
+
+    gathers = True
 
     #: Class that computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry
@@ -294,6 +305,24 @@ class ResizeGpu(GpuOperator):
             extents = source.shapes[:, axes.first : axes.end].astype(np.int32)
             outputs.append(upload(batch, TensorListCPU(extents)))
         return outputs
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, RESIZE_LAYOUTS)
+        if "D" in layout or self.node.argument("save_attrs") or pixels.dtype not in EXACT_IN_FLOAT:
+            return None
+        dtype = self.dtype_of(pixels.dtype)
+        extents = pixels.extents[:, 1:]
+        solved, filters = self.resolve(batch, "HW", extents)
+        y, x = (
+            axis_table(
+                solved.low[:, axis], solved.high[:, axis], extents[:, axis], solved.size[:, axis],
+                filters.lower, filters.upper, filters.antialias, rows=axis == 0,
+            )
+            for axis in (0, 1)
+        )  # fmt: skip
+        if (y["radius"] * x["radius"]).max() > _LARGEST_FILTER:
+            return None  # two passes read fewer pixels
+        return pixels.named(layout).resize(y, x, solved.size, dtype)
 
     def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
         """Return sizes, regions and filters for samples of (N, axes) extents along the axes "HW" or "DHW".

@@ -156,7 +156,7 @@ class ResizeGeometry:
         axes: letters of the spatial axes, "HW" or "DHW".
 
     Raises:
-        ArgumentValueError: Arguments exclude each other, are missing, or aren't finite.
+        ArgumentValueError: Arguments are mutually exclusive, are missing, or aren't finite.
     """
 
     drawn: ClassVar[bool] = False

@@ -38,7 +38,7 @@ def _declare(name: str, doc: str, antialias: bool, deprecated: str | None = None
     return register(
         OperatorSchema(
             name,
-            f"{doc}\n\nA window that exceeds the resized image repeats its edge.",
+            f"{doc}\n\nWhere a window exceeds the resized image, the edge pixels of the image are repeated.",
             (Input("data", "Images, volumes or sequences, as for `resize`."),),
             (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
             devices=("cpu", "gpu"),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, fail, shape_table
+from pipeline._operator_api.gpu_operator import fail, shape_table
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS, Positional, SliceWindows, positional
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
@@ -22,6 +25,7 @@ from pipeline._operators.geometry.windows import (
     check_fill_values,
     cut,
     cut_batch,
+    cut_pixels,
     fill_argument,
     policy_argument,
 )
@@ -60,10 +64,9 @@ multiplied by the extent of the axis before they are rounded.""",
 
 @dataclass(frozen=True)
 class _State:
-    windows: SliceWindows
+    windows: Callable[[int], SliceWindows]  # by the number of dimensions, which may be unknown before the batch runs
     policy: str
     fill: tuple[float, ...]
-    channel_axis: int | None
     dtype: np.dtype[Any] | None
     normalized: tuple[bool, bool]
 
@@ -94,43 +97,63 @@ class SliceCpu(SampleOperator[_State]):
         arguments = batch.arguments(self.node)
         data = inputs[0]
         known = known_extents(batch, self.node, inputs)
-        ndim = None if known is None else len(known)
-        windows = SliceWindows(arguments, batch.size, data.layout, ndim, _check_inputs(len(inputs)))
-        fill = arguments.constant("fill_values")
+        with_inputs = _check_inputs(len(inputs))
+        windows = cache(lambda ndim: SliceWindows(arguments, batch.size, data.layout, ndim, with_inputs))
         dtype = output_dtype(self.node)
         state = _State(
             windows,
             canonical_policy(arguments.constant("out_of_bounds_policy")),
-            fill,
-            _channel_axis(windows.layout, fill),
+            arguments.constant("fill_values"),
             dtype,
             (arguments.constant("normalized_anchor"), arguments.constant("normalized_shape")),
         )
-        extents = None if known is None else windows.unsliced(known)
+        ndim = len(data.layout) if known is None else len(known)
+        if ndim:  # errors of arguments belong to the batch, not to a sample
+            _channel_axis(windows(ndim).layout, state.fill)
+        extents = None if known is None else windows(ndim).unsliced(known)
         return state, [describe(data.layout, extents, dtype or data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = inputs[0]
         bounds = positional(inputs[1], inputs[2], state.normalized) if len(inputs) == 3 else None
-        start, extent = state.windows.locate(sample, data.shape, bounds)
+        windows = state.windows(data.ndim)
+        start, extent = windows.locate(sample, data.shape, bounds)
+        channel_axis = _channel_axis(windows.layout, state.fill)
         if len(state.fill) > 1:
-            assert state.channel_axis is not None
-            check_fill_values(state.fill, extent[state.channel_axis])
+            assert channel_axis is not None
+            check_fill_values(state.fill, extent[channel_axis])
         return cut(
             data,
             start,
             extent,
             policy=state.policy,
             fill=state.fill,
-            channel_axis=-1 if state.channel_axis is None else state.channel_axis,
+            channel_axis=-1 if channel_axis is None else channel_axis,
             dtype=state.dtype,
             out=out,
         )
 
 
 @implements(SLICE, "gpu")
-class SliceGpu(GpuOperator):
+class SliceGpu(PixelOperator):
     """One launch per batch."""
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        arguments = batch.arguments(self.node)
+        bounds = [batch.values[edge] for edge in self.node.inputs[1:]]
+        windows = SliceWindows(arguments, batch.size, pixels.layout, pixels.ndim, _check_inputs(1 + len(bounds)))
+        starts, extents = self._locate(windows, pixels.shapes.tolist(), bounds)
+        fill = arguments.constant("fill_values")
+        if len(fill) > 1:
+            return None
+        return cut_pixels(
+            pixels,
+            starts,
+            extents,
+            policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
+            fill=fill,
+            dtype=output_dtype(self.node),
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data, *bounds = inputs

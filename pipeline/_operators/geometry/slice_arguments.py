@@ -84,7 +84,7 @@ class SliceWindows:
         with_inputs: whether anchor and shape are inputs.
 
     Raises:
-        ArgumentValueError: Arguments exclude each other, or an axis doesn't exist.
+        ArgumentValueError: Arguments are mutually exclusive, or an axis doesn't exist.
     """
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str, ndim: int | None, with_inputs: bool) -> None:

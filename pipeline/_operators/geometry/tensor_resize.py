@@ -73,7 +73,7 @@ class _Sizes:
     As in DALI, the other axes are axes whose size is their extent, which the mode may change.
 
     Raises:
-        ArgumentValueError: Arguments exclude each other, or have a wrong number of values.
+        ArgumentValueError: Arguments are mutually exclusive, or have a wrong number of values.
     """
 
     def __init__(self, arguments: Arguments, axes: list[int]) -> None:
@@ -107,7 +107,7 @@ class _Sizes:
             alignment[axes] = self._alignment[sample]
         if self._sizes is not None:
             requested[axes] = self._sizes[sample]
-        elif self._scales is not None:  # scales refer to the whole extents, also if there is a region
+        elif self._scales is not None:  # scales refer to the whole extents, even if there is a region
             requested[axes] *= self._scales[sample]
         if self._start is not None and self._end is not None:
             factor = high[axes] if self._relative else np.float32(1)
@@ -166,7 +166,7 @@ class TensorResizeCpu(SampleOperator[Any]):
         if data.dtype is not None:
             dtype = check_resize_dtype(dtype, data.dtype)
         sizes = _Sizes(batch.arguments(self.node), axes)
-        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, None, dtype)]
+        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, (None,) * ndim, dtype)]
 
     def _axes(self, layout: str, ndim: int) -> list[int]:
         names = self.node.argument("axis_names")

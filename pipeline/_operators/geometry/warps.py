@@ -12,18 +12,20 @@ import numpy.typing as npt
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
+from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of, shape_table
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of, shape_table
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.resize_launches import frames
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIInterpType
 
 __all__ = ["WARP_ARGUMENTS", "WARP_LAYOUTS", "WarpCpu", "WarpGpu", "Warps"]
@@ -147,40 +149,63 @@ class WarpCpu(SampleOperator[Warps]):
         return out
 
 
-class WarpGpu(GpuOperator):
+class WarpGpu(PixelOperator):
     """One launch per batch."""
+
+    only_launches = True
+
+    gathers = True
 
     @abstractmethod
     def warps(self, batch: Batch, layout: str) -> Warps:
         """Return the warps of a batch."""
 
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, WARP_LAYOUTS)
+        further = [batch.values[edge] for edge in self.node.inputs[1:]]
+        on_host = all(isinstance(each, TensorListCPU) for each in further)
+        if layout != "HWC" or pixels.dtype not in EXACT_IN_FLOAT or not pixels.extents.all() or not on_host:
+            return None
+        warps = self.warps(batch, layout)
+        results, matrices = self._resolve(warps, pixels.shapes, further[0].samples if further else None)
+        dtype = output_dtype(self.node) or pixels.dtype
+        fill = prepare_fill(warps.fill, pixels.dtype, dtype, warps.nearest)
+        size = results[:, :2]
+        return pixels.named(layout).warp(matrices, size, dtype, nearest=warps.nearest, fill=fill)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
         layout = choose_layout(data.layout(), data.ndim, WARP_LAYOUTS)
         warps = self.warps(batch, layout)
-        inputs_on_host = _on_host(inputs[1], batch) if len(inputs) > 1 else [None] * batch.size
-        shapes, matrices = shape_table(data), []
-        results = shapes.copy()
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes.tolist()):
-            try:
-                results[sample, warps.sequence : -1], of_frames = warps.for_frames(
-                    sample, shape, inputs_on_host[sample]
-                )
-                matrices.append(of_frames)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        on_host = self.on_host(inputs[1], batch) if len(inputs) > 1 else None
+        results, table = self._resolve(warps, shape_table(data), on_host)
         source = samples_of(data)
         output, target = allocate(results, output_dtype(self.node) or source.dtype, layout)
         fill = prepare_fill(warps.fill, source.dtype, target.dtype, warps.nearest)
         images, _ = frames(source, int(warps.sequence))
         targets, _ = frames(target, int(warps.sequence))
-        table: npt.NDArray[np.float64] = np.concatenate(matrices).astype(np.float64)
         warp_batch(self.kernels, batch.stream, images, targets, table, nearest=warps.nearest, fill=fill)
         return [output]
 
+    @staticmethod
+    def _resolve(
+        warps: Warps, shapes: npt.NDArray[np.int64], inputs: Sequence[Array] | None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return the shapes of the outputs, (N, ndim), and the matrices of all frames.
 
-def _on_host(data: Any, batch: Batch) -> Sequence[Array]:
-    """Return the matrices on the CPU; wait for those on the GPU."""
-    return [sample.get(stream=batch.stream) if hasattr(sample, "get") else sample for sample in data.samples]
+        Raises:
+            OperatorError: samples failed; the error lists them.
+        """
+        matrices: list[Array] = []
+        results = shapes.copy()
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(shapes.tolist()):
+            try:
+                results[sample, warps.sequence : -1], of_frames = warps.for_frames(
+                    sample, shape, None if inputs is None else inputs[sample]
+                )
+                matrices.append(of_frames)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return results, np.concatenate(matrices).astype(np.float64)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import convert, extract
 from pipeline._kernels import KernelContext, Samples, strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
@@ -23,9 +24,11 @@ __all__ = [
     "check_fill_values",
     "cut",
     "cut_batch",
+    "cut_pixels",
     "fill_argument",
     "inside",
     "out_of_bounds_error",
+    "placed",
     "policy_argument",
     "round_half_away",
     "saturate",
@@ -86,7 +89,7 @@ def check_fill_values(values: Sequence[float], channels: int) -> tuple[float, ..
     """Return the fill values: one for all channels, or one per channel.
 
     Raises:
-        ArgumentValueError: There is another number of values.
+        ArgumentValueError: There is a different number of values.
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(
@@ -253,26 +256,13 @@ def cut_batch(
     """
     source = samples_of(data)
     shapes = source.shapes
-    outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
-    if outside.any():
-        if policy in _BORDERS:
+    starts, extents = placed(starts, extents, shapes, policy)
+    if policy in _BORDERS:
+        outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
+        if outside.any():
             data = _repeated(stream, data, starts, extents, outside, _BORDERS[policy])  # alive until the launch
             source = samples_of(data)
             starts = np.where(outside[:, None], 0, starts)
-        if policy == "error":
-            fail(
-                [
-                    (
-                        index,
-                        out_of_bounds_error(starts[index].tolist(), extents[index].tolist(), shapes[index].tolist()),
-                    )
-                    for index in np.flatnonzero(outside).tolist()
-                ]
-            )
-        if policy == "trim_to_shape":
-            ends = np.clip(starts + extents, 0, shapes)
-            starts = np.clip(starts, 0, shapes)
-            extents = np.maximum(ends - starts, 0)
     target = source.dtype if dtype is None else dtype
     padding = np.asarray(fill if len(fill) > 1 else fill[0], np.float64) if policy == "pad" else None
     axis = channel_axis if len(fill) > 1 else None
@@ -286,6 +276,56 @@ def cut_batch(
     output, result = allocate(extents, target, layout)
     strided_copy(kernels, stream, source, result, start=starts, channel_axis=axis, fill=padding)
     return output
+
+
+def cut_pixels(
+    pixels: PixelExpression,
+    starts: npt.NDArray[np.int64],
+    extents: npt.NDArray[np.int64],
+    *,
+    policy: str,
+    fill: Sequence[float] = (0.0,),
+    dtype: np.dtype[Any] | None = None,
+) -> PixelExpression | None:
+    """Cut windows out of a batch as an expression; arguments as in `cut_batch`.
+
+    Returns:
+        The windows; None if expressions don't support the arguments.
+
+    Raises:
+        OperatorError: Samples failed; the error lists them.
+    """
+    channels = pixels.order.find("C")
+    all_channels = channels < 0 or not (starts[:, channels].any() or (extents[:, channels] != pixels.channels).any())
+    if policy in _BORDERS or not all_channels or dtype not in (None, pixels.dtype):
+        return None
+    starts, extents = placed(starts, extents, pixels.shapes, policy)
+    values = None if policy != "pad" else fill if len(fill) > 1 else fill[0]
+    first = pixels.along_extents(starts, 0)
+    return pixels.window(first, np.ones_like(first), pixels.along_extents(extents, 1), values)
+
+
+def placed(
+    starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], policy: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return windows after applying the policy "error" or "trim_to_shape"; other policies don't change them.
+
+    Raises:
+        OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
+    """
+    if policy == "error":
+        outside = ((starts < 0) | (starts + extents > shapes)).any(axis=1)
+        fail(
+            [
+                (index, out_of_bounds_error(starts[index].tolist(), extents[index].tolist(), shapes[index].tolist()))
+                for index in np.flatnonzero(outside).tolist()
+            ]
+        )
+    elif policy == "trim_to_shape":
+        ends = np.clip(starts + extents, 0, shapes)
+        starts = np.clip(starts, 0, shapes)
+        extents = np.maximum(ends - starts, 0)
+    return starts, extents
 
 
 def _repeated(

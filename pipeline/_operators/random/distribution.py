@@ -59,7 +59,7 @@ class DistributionCpu(BatchOperator):
         generator = batch.generator(self.node)
         shapes = self._shapes(arguments, inputs)
         draw = self.prepare(arguments, inputs, batch.size, dtype)
-        if shapes is None or all(shape == shapes[0] for shape in shapes):
+        if shapes is None or shapes.count(shapes[0]) == len(shapes):
             shape = () if shapes is None else shapes[0]
             drawn = draw(generator, (batch.size, *shape), slice(None))
             if isinstance(drawn, list):  # the chosen elements are arrays of different shapes
@@ -98,9 +98,10 @@ class DistributionCpu(BatchOperator):
             return shapes
         if rows is None:
             return None
-        if any((row < 0).any() for row in rows):
+        extents = [row.tolist() for row in (rows if arguments.per_sample("shape") else rows[:1])]
+        if any(extent < 0 for row in extents for extent in row):
             raise ArgumentValueError("argument 'shape' must not be negative")
-        return [tuple(row.tolist()) for row in rows]
+        return [tuple(row) for row in extents] * (len(rows) // len(extents))
 
 
 class DistributionGpu(DistributionCpu):

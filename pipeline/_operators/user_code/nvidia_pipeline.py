@@ -52,6 +52,9 @@ error the pipeline is built again, because DALI's pipelines can't continue.""",
 class NvidiaPipeline(BatchOperator):
     """Runs one batch at a time. The pipeline has its own threads, and its outputs may be on the CPU or the GPU."""
 
+    in_order = True
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._lock = new_lock(Level.NVIDIA_PIPELINE, "NVIDIA pipeline")

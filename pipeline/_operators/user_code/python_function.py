@@ -76,6 +76,9 @@ TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a Python functio
 class _PythonFunction(BatchOperator):
     """Calls the function for each sample, or once per batch."""
 
+    in_order = True
+    waits = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._function = node.argument("function")

@@ -137,7 +137,7 @@ def test_answer_is_not_replaced(server: DALIServer) -> None:
 
 
 def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interrupt costs one batch, which has no consumer afterwards."""
+    """The interrupt loses one batch, which has no consumer afterwards."""
     batch, following = one_batch(server), one_batch(server, 4)
 
     def interrupted(_opener: ResultOpener, _result: Any, fds: tuple[int, ...]) -> None:

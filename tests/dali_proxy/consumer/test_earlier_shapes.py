@@ -33,7 +33,7 @@ def test_batch_of_several_shapes_after_dense_ones_is_an_error(server: DALIServer
         assert error.dataset_indices == (index,)
         assert error.sample_names == (f"file {index}",)
         assert "output 0 of the pipeline" in str(error)
-        assert "shape (3,). Now there are (4,)" in str(error)
+        assert "shape (3,). This batch has (4,)" in str(error)
         assert f"dataset index {index}, named file {index}" in str(error)
         assert 'ragged="list"' in str(error)
     with pytest.raises(StopIteration):

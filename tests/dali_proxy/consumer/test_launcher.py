@@ -76,7 +76,7 @@ def job(device: str) -> Any:
 
 
 class Numbered(torch.utils.data.Dataset[Any]):
-    """Noise of different sizes. The sample `odd` has another number of channels, the sample `low` has few rows."""
+    """Noise of different sizes. The sample `odd` has a different number of channels, the sample `low` has few rows."""
 
     def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
         self.transform, self.odd, self.low = transform, odd, low
@@ -199,7 +199,7 @@ def test_error_of_the_gpu_costs_its_batch_only(streams: list[HostStream], monkey
     def failing(stream: HostStream, *arguments: Any) -> None:
         if stream.launches == 2:
             stream.launches += 1
-            raise CudaError("launch of crop_resize_normalize", "no reason")
+            raise CudaError("launch of evaluate", "no reason")
         launch(stream, *arguments)
 
     monkeypatch.setattr(HostStream, "launch", failing)
@@ -339,7 +339,10 @@ def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> N
         replace(good, outputs=(replace(output, launch=replace(launch, images=launch.images + 1)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=0)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=60000)),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, channels_table=good.launched_nbytes)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, row_bytes=good.launched_nbytes)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, row_bytes=launch.row_bytes + 4)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, source_offset=launch.row_bytes)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, source_offset=0)),)),
         replace(good, outputs=(output, None)),
         replace(good, outputs=()),
     ):

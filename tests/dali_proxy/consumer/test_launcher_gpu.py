@@ -39,7 +39,7 @@ def job() -> Any:
 
 
 class Noise(torch.utils.data.Dataset[Any]):
-    """Images of different sizes. Those of the batch `odd` have four channels; the image `low` is empty."""
+    """Images of different sizes. Those of the batch `odd` have five channels; the image `low` is empty."""
 
     def __init__(self, transform: Any, length: int = 6 * BATCH, odd: int = -1, low: int = -1) -> None:
         self.transform, self.length, self.odd, self.low = transform, length, odd, low
@@ -50,7 +50,7 @@ class Noise(torch.utils.data.Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         rng = np.random.default_rng(index)
         height = 0 if index == self.low else 100 + index % 7 * 20
-        x = rng.integers(0, 256, (height, 150 - index % 5, 4 if index // BATCH == self.odd else 3), np.uint8)
+        x = rng.integers(0, 256, (height, 150 - index % 5, 5 if index // BATCH == self.odd else 3), np.uint8)
         return (*self.transform(x=x, number=np.int64(index)), index)
 
 

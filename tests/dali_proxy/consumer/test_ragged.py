@@ -115,7 +115,7 @@ def test_produce_data(server: DALIServer) -> None:
     images, _ = server.produce_data(batch)
     assert isinstance(images, list)
     assert server.produce_data(batch, ragged="pad")[0].shape == (4, 4)
-    with pytest.raises(ArgumentValueError, match="ragged is"):
+    with pytest.raises(ArgumentValueError, match="ragged must be"):
         server.produce_data(batch, ragged="jagged")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentValueError, match="ragged is"):
+    with pytest.raises(ArgumentValueError, match="ragged must be"):
         DataLoader(server, Growing(4, server.proxy), ragged="")  # type: ignore[arg-type]

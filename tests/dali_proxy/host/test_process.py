@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import psutil
 import pytest
 
+from dali_proxy import DALIServer
 from dali_proxy._host import HostOptions, ProcessHost
 from dali_proxy.errors import ServerDiedError
 from pipeline._definition.serializing import serialize_for_host
 from pipeline.errors import PipelineError
-from tests.dali_proxy.indexed import affine
+from tests.dali_proxy.indexed import affine, sample
 from tests.waiting import PATIENCE_S, soon, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-
-PARENT = """
-import sys, time
-from dali_proxy import DALIServer
-from tests.dali_proxy.indexed import affine, sample
-
-server = DALIServer(affine())
-server.start()
-server.produce_data(server.proxy(sample(1)))
-print(server.pid, server.endpoint.path, flush=True)
-time.sleep(100)
-"""
 
 
 @pytest.fixture
@@ -57,15 +49,27 @@ def test_invalid_pipeline_is_an_error_of_the_parent(options: HostOptions) -> Non
     assert not isinstance(caught.value, ServerDiedError)
 
 
+def serve(found: SimpleQueue[tuple[int | None, str]]) -> None:
+    """Start a server, use it, and wait for the end."""
+    server = DALIServer(affine())
+    server.start()
+    server.produce_data(server.proxy(sample(1)))
+    found.put((server.pid, server.endpoint.path))
+    threading.Event().wait(PATIENCE_S)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_host_ends_with_its_parent(number: signal.Signals) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    with parent.stdout as output:
-        pid, path = output.readline().split()
-    host = psutil.Process(int(pid))
-    parent.send_signal(number)
-    parent.wait(PATIENCE_S)
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    parent = context.Process(target=serve, args=(found,))
+    parent.start()
+    pid, path = found.get()
+    found.close()
+    host = psutil.Process(pid)
+    assert parent.pid is not None
+    os.kill(parent.pid, number)
+    parent.join(PATIENCE_S)
     with soon():
         psutil.wait_procs([host], timeout=PATIENCE_S)
     assert not host.is_running()

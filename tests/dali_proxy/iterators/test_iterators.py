@@ -112,7 +112,7 @@ def test_reset_at_the_beginning_is_silent() -> None:
 
 
 def test_reset_before_the_only_batch_of_an_epoch_does_nothing() -> None:
-    """DALI's iterator returns it twice before it stops."""
+    """After that, the first epoch of DALI's iterator has two batches."""
     iterator = DALIGenericIterator(seven(), ["x"], size=2, last_batch_policy=PARTIAL)
     iterator.reset()
     assert epochs(iterator, 2, iterator.reset) == [[[[1, 2]]], [[[3, 4]]]]

@@ -142,7 +142,7 @@ def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
     second = iter(loader)
     assert second is first  # as in torch
     check_affine(*next(second))
-    for _ in range(2):  # the previous epoch was abandoned halfway
+    for _ in range(2):  # the previous epoch was stopped early
         assert sorted(indices_of(loader)) == list(range(40))
 
 

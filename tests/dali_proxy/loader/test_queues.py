@@ -110,7 +110,7 @@ def test_full_pipe_does_not_block() -> None:
 
 
 def test_message_does_not_wait_for_the_lock() -> None:
-    """A thread of another process holds the lock while it waits for room in the pipe."""
+    """A thread of another process holds the lock while it waits for free space in the pipe."""
     queue = _make()
     queue.put(0)
     held, freed = threading.Event(), threading.Event()

@@ -16,6 +16,7 @@ import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._loader import rescue
 from dali_proxy._transport.opener import ResultOpener
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -153,7 +154,8 @@ def fatal() -> Any:
     return fn.external_source(name="x") * 3 + 7 + 0 * fn.external_source(last_words, batch=False)
 
 
-def test_batch_that_ends_every_server_is_given_up() -> None:
+def test_batch_that_ends_every_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescue, "_RESTARTS", 1)
     with DALIServer(fatal(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=0)
         seen = []

@@ -479,14 +479,17 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
             loader.load_state_dict(wrong)  # type: ignore[arg-type]
     for other, message in (
         (make(noise, batch_size=5), "batch_size"),
-        (DataLoader(noise, IndexDataset(7, noise.proxy), BATCH), "samples 7, but this one has 22"),
+        (
+            DataLoader(noise, IndexDataset(7, noise.proxy), BATCH),
+            "dataset length 7, but this loader has dataset length 22",
+        ),
         (stream(noise, PlainStream, 0), "kind"),
         (make(noise, shuffle=True, generator=generator()), "generator"),
         (make(noise, sampler=SamplerWithState(SAMPLES)), "sampler"),
     ):
         with pytest.raises(ArgumentMismatchError, match=message):
             loader.load_state_dict(state_of(other))
-    with pytest.raises(ArgumentMismatchError, match=r"num_workers .*each worker has a part"):
+    with pytest.raises(ArgumentMismatchError, match=r"num_workers .*each worker reads its part"):
         stream(noise, PlainStream, 3).load_state_dict(state_of(stream(noise, PlainStream, 2)))
     assert len(list(loader)) == 6  # the failed calls had no effect
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
-def python(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a separate process."""
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter."""
     return subprocess.run(
-        [sys.executable, *words, "-c", code],
+        [sys.executable, "-c", code],
         env=with_project(**environment),
         capture_output=True,
         text=True,
@@ -24,9 +25,12 @@ def python(code: str, *words: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def output(code: str, *words: str, **environment: str) -> str:
-    """Run code that must not fail. Return its output."""
-    done = python(code, *words, **environment)
+def output(code: str) -> str:
+    """Run code that must not fail, in a process that has imported torch. Return its output."""
+    return checked(run_python("-c", code, cwd=ROOT, env=with_project()))
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -222,10 +226,8 @@ print(dali.__version__)
 
 
 def test_torch_is_imported_only_where_it_is_needed() -> None:
-    assert (
-        output(INSTALL + "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali.types; print('torch' in sys.modules)")
-        == "False"
-    )
+    code = INSTALL + "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali.types; print('torch' in sys.modules)"
+    assert checked(python(code)) == "False"
 
 
 def test_missing_name_is_an_error_that_says_so() -> None:
@@ -287,7 +289,7 @@ sys.meta_path.insert(0, Hidden())
         + INSTALL
         + "from nvidia.dali import fn; print(fn.resize.__name__)"
     )
-    assert output(code) == "resize"
+    assert checked(python(code)) == "resize"
 
 
 def test_child_processes_import_this_package() -> None:
@@ -314,7 +316,7 @@ print(subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('SE
 """
     )
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
-    assert output(code, PYTHONPATH=path) == "yes"
+    assert checked(python(code, PYTHONPATH=path)) == "yes"
 
 
 def test_device_applies_to_this_process_and_its_children() -> None:

@@ -103,10 +103,10 @@ def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Te
         assert (server.placement, stats.placement, stats.placement_reason) == (
             "consumer",
             "consumer",
-            "it was asked for",
+            "it was requested",
         )
         assert "placement=consumer" in repr(server)
-        assert "placement   consumer: it was asked for" in str(stats)
+        assert "placement   consumer: it was requested" in str(stats)
         assert any("noise" in name for name in stats.operators), "the steps of both stages"
         assert any("coin_flip" in name for name in stats.operators)
     check_same(tensors(held), expected)  # they outlive the server

@@ -59,7 +59,7 @@ def test_long_names_are_wrapped() -> None:
     assert max(map(len, lines)) <= 120
     assert "fn.operator_49 (train.py:49)" in lines[-50]
     assert "fn.operator_0 (train.py:0)" in lines[-1]
-    assert any("host's part: it runs on the GPU" in line for line in lines)
+    assert any("time on the host; it runs on the GPU" in line for line in lines)
 
 
 def test_counters_are_json() -> None:

@@ -1,6 +1,6 @@
 """Automatic augmentation on the GPU and the CPU: the random choices are the same, and rounding differs by 1.
 
-Warps and saturation sum in float32 in another order. Two operations in a row, of which the second may enhance what
+Warps and saturation sum in float32 in a different order. Two operations in a row, of which the second may enhance what
 the first one rounded, differ by more in a few pixels.
 """
 

@@ -67,7 +67,7 @@ def test_nvimgcodec_is_loaded_on_demand(decoding: Decoding) -> None:
 
 
 def test_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
-    """Otherwise it can wait forever, beside a training that replays a CUDA graph."""
+    """Otherwise it can wait forever while the process trains by replaying a CUDA graph."""
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
     slow = decoding.cupy.RawKernel(

@@ -174,7 +174,8 @@ def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    from pipeline._kernels import KernelContext, Samples, crop_resize_normalize
+    from pipeline._kernels import KernelContext, Samples
+    from tests.pipeline.kernels.runners import cropped_resized_normalized
 
     encoded = [[encode(sample_image(100 + 8 * b + i, 120 + 8 * i, 160)) for i in range(8)] for b in range(10)]
     stream, targets = cupy.cuda.Stream(non_blocking=True), []
@@ -183,7 +184,8 @@ def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
             batch = decoder.decode(batch_bytes, stream)
             with stream:
                 targets.append(cupy.empty((8, 3, 60, 80), cupy.float32))
-            crop_resize_normalize(context, stream, batch.samples, Samples.dense(targets[-1]), scale=1 / 255)
+            target = Samples.dense(targets[-1])
+            context.run(cropped_resized_normalized(batch.samples, target, scale=1 / 255), stream)
             batch.release()
         stream.synchronize()
         for batch_bytes, target in zip(encoded, targets, strict=True):

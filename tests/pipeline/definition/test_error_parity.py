@@ -51,7 +51,7 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "shapes that don't match": ("arithmetic", [NUMBERS], lambda d, x: x + np.array([1, 2, 3])),
     "a window outside": ("fn.crop", [IMAGES], lambda d, x: d.fn.crop(x, crop=(9, 9))),
     "too many sizes": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(1, 2, 3))),
-    "sizes that exclude each other": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(2, 2), resize_x=3)),
+    "sizes that are mutually exclusive": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(2, 2), resize_x=3)),
     "data that isn't an image": ("fn.decoders.image", [NUMBERS], lambda d, x: d.fn.decoders.image(x)),
     "sum of bools": ("arithmetic", [BOOLS], lambda d, x: x + x),
     "bits of floats": ("arithmetic", [np.ones(2, np.float32)], lambda d, x: x & 1),

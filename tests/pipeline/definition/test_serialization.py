@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pipeline import Pipeline, errors, fn, pipeline_def, types
 from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from pipeline._graph import Graph
+from tests.environment import with_project
 
 
 @pipeline_def(batch_size=3, num_threads=1, device_id=None, seed=11)
@@ -28,6 +31,22 @@ def run(pipe: Pipeline) -> list[Any]:
     outputs = [out.as_array().tolist() for out in pipe.run(x=np.ones((3, 2, 2), np.float32))]
     pipe.close()
     return outputs
+
+
+HOST = """
+import sys
+from pipeline._definition.serializing import deserialize_for_host
+deserialize_for_host(sys.stdin.buffer.read()).build()
+print("pipeline._catalog" in sys.modules)
+"""
+
+
+def test_hosts_import_only_the_operators_of_their_pipeline() -> None:
+    command = [sys.executable, "-c", HOST]
+    done = subprocess.run(
+        command, input=serialize_for_host(everything()), env=with_project(), capture_output=True, check=True
+    )
+    assert done.stdout == b"False\n"
 
 
 def test_pipeline_comes_back_the_same() -> None:

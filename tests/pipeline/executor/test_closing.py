@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class SlowDevice:
     """A fake GPU that holds a batch until the executor's CPU threads are asked to end."""
 
     device_id = 0
+    kernels = SimpleNamespace(queued=lambda stream: nullcontext())
 
     def __init__(self) -> None:
         self.reached = threading.Semaphore(0)
@@ -74,7 +76,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert feed.steps
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
-    executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), last_use={})
+    executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), dead_after={})
     executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):

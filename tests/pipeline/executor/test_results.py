@@ -94,11 +94,11 @@ def test_operator_that_ignores_out_gives_its_return_value(pipes: Any, inner: boo
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda data, out: None, "run() returned NoneType, not an array of NumPy"),
-        (lambda data, out: [1, 2], "run() returned list, not an array of NumPy"),
-        (lambda data, out: data.astype(np.float32), "run() returned float32, its start() described int32"),
-        (lambda data, out: (data, data), "run() returned 2 outputs, it has 1"),
-        (lambda data, out: data[:1], "run() returned the shape (1,), its start() described (2,)"),
+        (lambda data, out: None, "run() returned NoneType, not a NumPy array"),
+        (lambda data, out: [1, 2], "run() returned list, not a NumPy array"),
+        (lambda data, out: data.astype(np.float32), "run() returned float32, but its start() described int32"),
+        (lambda data, out: (data, data), "run() returned 2 outputs, but it has 1"),
+        (lambda data, out: data[:1], "run() returned the shape (1,), but its start() described (2,)"),
     ],
 )
 def test_operator_with_an_invalid_return_value_is_an_error(
@@ -123,18 +123,20 @@ def test_outputs_of_an_operator_with_several_are_checked_too(pipes: Any, inner: 
 
 def test_start_that_describes_too_few_outputs(pipes: Any) -> None:
     of_samples(lambda data, out: (data, data), SPEC, outputs=2)
-    with pytest.raises(OperatorError, match=r"^fn.own failed: the operator's start\(\) described 1 outputs, it has 2"):
+    with pytest.raises(
+        OperatorError, match=r"^fn.own failed: the operator's start\(\) described 1 outputs, but it has 2"
+    ):
         pipes(False).run(x=DATA)
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda data: None, "run() returned NoneType, it has 1"),
-        (lambda data: [], "run() returned 0 outputs, it has 1"),
-        (lambda data: [data, data], "run() returned 2 outputs, it has 1"),
+        (lambda data: None, "run() returned NoneType, but it has 1"),
+        (lambda data: [], "run() returned 0 outputs, but it has 1"),
+        (lambda data: [data, data], "run() returned 2 outputs, but it has 1"),
         (lambda data: [DATA], "run() returned ndarray as output 0, not a batch"),
-        (lambda data: [TensorListCPU(DATA[:2])], "run() returned 2 samples as output 0, the batch has 3"),
+        (lambda data: [TensorListCPU(DATA[:2])], "run() returned 2 samples as output 0, but the batch has 3"),
     ],
 )
 def test_batch_operator_with_an_invalid_return_value_is_an_error(pipes: Any, run: Any, message: str) -> None:

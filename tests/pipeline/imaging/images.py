@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from tests.pipeline.imaging import formats
+
 Array = npt.NDArray[Any]
 
 
@@ -40,7 +42,7 @@ def with_orientation(pixels: Array, kind: str, orientation: int) -> bytes:
 
 
 def encodings() -> dict[str, bytes]:
-    """Return one small image in many formats."""
+    """Return one small image in many formats, those of programs and those of `rare_encodings`."""
     rgb, rgba, deep = smooth(), smooth(channels=4), smooth(highest=65535)
     gray = rgb[:, :, 0]
     image = Image.fromarray(rgb)
@@ -77,4 +79,69 @@ def encodings() -> dict[str, bytes]:
         "pgm text": b"P2\n# a comment\n2 2\n15\n1 2 3 15\n",
         "pbm": pillow(image.convert("1"), "PPM"),
         "jpeg 2000": pillow(rgb, "JPEG2000"),
+        **rare_encodings(),
+    }
+
+
+def rare_encodings() -> dict[str, bytes]:
+    """Return a small image in variants of formats that few programs write."""
+    rgb, rgba, deep, deep_alpha = smooth(), smooth(channels=4), smooth(highest=65535), smooth(channels=4, highest=65535)
+    gray, floats = rgb[:, :, :1], (smooth(highest=65535) / 65535).astype(np.float32)
+    image = Image.fromarray(rgb)
+    colors = np.random.default_rng(3).integers(0, 256, (256, 3)).astype(np.uint8)
+    blue_first = np.pad(colors[:, ::-1], ((0, 0), (0, 1))).tobytes()
+    cmyk = pillow(image.convert("CMYK"), "JPEG", quality=95)
+    adobe = cmyk.index(b"\xff\xee")
+    length = 2 + int.from_bytes(cmyk[adobe + 2 : adobe + 4], "big")
+    return {
+        "jpeg cmyk, not adobe": cmyk[:adobe] + cmyk[adobe + length :],
+        "jpeg ycck": cmyk[: adobe + length - 1] + b"\2" + cmyk[adobe + length :],
+        "jpeg lossless": formats.lossless_jpeg(rgb),
+        "jpeg lossless gray": formats.lossless_jpeg(gray),
+        **{f"png gray {bits} bits": formats.png(gray >> (8 - bits), bits, 0) for bits in (1, 2, 4)},
+        **{
+            f"png palette {bits} bits": formats.png(
+                gray >> (8 - bits), bits, 3, palette=colors[: 2**bits].tobytes(), transparent=b"\0\x64"
+            )
+            for bits in (1, 2, 4, 8)
+        },
+        "png gray transparent": formats.png(gray, 8, 0, transparent=b"\0" + gray[3, 3].tobytes()),
+        "png gray alpha": formats.png(rgba[:, :, :2], 8, 4),
+        "png 16 rgba": formats.png(deep_alpha, 16, 6),
+        "png interlaced": formats.png(rgb, 8, 2, interlaced=True),
+        "png interlaced 16 rgba": formats.png(deep_alpha, 16, 6, interlaced=True),
+        **{
+            f"bmp palette {bits} bits": formats.bmp(gray >> (8 - bits), bits, palette=blue_first[: 4 * 2**bits])
+            for bits in (1, 4, 8)
+        },
+        "bmp run lengths": formats.run_length_bmp(gray, blue_first),
+        "bmp 565": formats.bmp(deep[:, :, :1], 16, masks=(0xF800, 0x7E0, 0x1F)),
+        "bmp 32 bits": formats.bmp(rgba, 32),
+        "bmp from the top": formats.bmp(rgb, 24, top_down=True),
+        "webp alpha": pillow(rgba, "WEBP"),
+        "webp animated": pillow(image, "WEBP", save_all=True, append_images=[image.rotate(90)]),
+        "tiff tiles": formats.tiff(rgb, tile=(16, 16)),
+        "tiff tiles lzw": formats.lzw_tiles(rgb),
+        "tiff tiles lzw 16": formats.lzw_tiles(deep),
+        "tiff tiles deflate 16 rgba": formats.tiff(deep_alpha, tile=(16, 16), compression="zlib"),
+        "tiff big-endian 16": formats.tiff(deep, byteorder=">"),
+        "tiff big": formats.tiff(rgb, bigtiff=True),
+        "tiff 16 turned": formats.tiff(deep, extratags=[(274, 3, 1, 6, True)]),
+        "tiff palette": pillow(image.quantize(16), "TIFF"),
+        "tiff white is 0": formats.tiff(gray[:, :, 0], photometric="miniswhite"),
+        "tiff fax": pillow(image.convert("1"), "TIFF", compression="group4"),
+        "tiff jpeg": pillow(rgb, "TIFF", compression="jpeg"),
+        "tiff packed bits": pillow(rgb, "TIFF", compression="packbits"),
+        "tiff float rgb": formats.tiff(floats),
+        "tiff float tiles": formats.tiff(floats[:, :, 0], tile=(16, 16)),
+        "tiff pages": pillow(image, "TIFF", save_all=True, append_images=[image.rotate(90)]),
+        "tiff planes": formats.tiff(rgb.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),
+        "ppm text": b"P3\n2 2\n255\n" + b" ".join(b"%d" % value for value in range(0, 240, 20)) + b"\n",
+        "ppm 16 gray": opencv(deep[:, :, 0], ".pgm"),
+        "jpeg2000 gray": pillow(gray, "JPEG2000"),
+        "jpeg2000 rgba": pillow(rgba, "JPEG2000"),
+        "jpeg2000 16 gray": pillow(Image.fromarray(deep[:, :, 0]), "JPEG2000"),
+        "jpeg2000 lossy": pillow(rgb, "JPEG2000", irreversible=True, quality_layers=[5]),
+        "jpeg2000 codestream": pillow(rgb, "JPEG2000", no_jp2=True),
+        "jpeg2000 tiles": pillow(rgb, "JPEG2000", tile_size=(16, 16)),
     }

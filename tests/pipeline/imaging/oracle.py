@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,4 +32,24 @@ def run(
 
 def decode(encoded: bytes, **arguments: Any) -> Array:
     """Decode an image as DALI does."""
-    return run(dali.fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]
+    pipe = _decoder(tuple(arguments.items()))
+    try:
+        pipe.feed_input("encoded", [np.frombuffer(encoded, np.uint8)])
+        (outputs,) = pipe.run()
+    except RuntimeError:
+        _decoder.cache_clear()  # a pipeline that failed can't run again
+        raise
+    return np.array(outputs.at(0))
+
+
+@cache
+def _decoder(arguments: tuple[tuple[str, Any], ...]) -> Any:
+    """Return a pipeline that decodes one image."""
+
+    @dali.pipeline_def(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
+    def graph() -> Any:
+        return dali.fn.decoders.image(dali.fn.external_source(name="encoded"), **dict(arguments))
+
+    pipe = graph()
+    pipe.build()
+    return pipe

@@ -14,7 +14,6 @@ from pipeline._kernels import (
     Spread,
     add_noise,
     blur_axes,
-    crop_resize_normalize,
     distort_as_jpeg,
     erase,
     join_samples,
@@ -27,14 +26,16 @@ from pipeline._kernels import (
     strided_copy,
     transform_pixels,
 )
+from pipeline._kernels.axes import axis_table, whole_image
 from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
+from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import filter_images, plan_filter_images
-from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
+from pipeline._kernels.launch import Launch
 from pipeline._kernels.lookup import plan_look_up
 from pipeline._kernels.noise import plan_add_noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels
@@ -44,9 +45,53 @@ from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.standardize import plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._kernels.warp import plan_warp_affine, warp_affine
+from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import emulator
 
 Arrays = Sequence[npt.NDArray[Any]]
+
+
+def cropped_resized_normalized(
+    src: Samples,
+    dst: Samples,
+    *,
+    layout: str = "CHW",
+    roi: Any = None,
+    size: Any = None,
+    crop: Any = 0,
+    mirror: Any = False,
+    flip: Any = False,
+    scale: Any = 1.0,
+    bias: Any = 0.0,
+    min_filter: Any = DALIInterpType.INTERP_LINEAR,
+    mag_filter: Any = DALIInterpType.INTERP_LINEAR,
+    antialias: bool = True,
+    rounded: bool = True,
+) -> Launch:
+    """Return the launch of a resize, a crop, a flip and a normalisation of HWC images as one expression."""
+    pixels = PixelExpression.from_samples(src, "HWC")
+    assert pixels is not None
+    count = len(src)
+    axes = [layout.index(letter) for letter in "HW"]
+    out = dst.shapes[:, axes]
+    resized = out if size is None else np.broadcast_to(np.asarray(size, np.int64), (count, 2))
+    regions = whole_image(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
+    y, x = (
+        axis_table(
+            regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], resized[:, axis],
+            min_filter, mag_filter, antialias, rows=axis == 0,
+        )
+        for axis in (0, 1)
+    )  # fmt: skip
+    pixels = pixels.resize(y, x, resized, np.dtype(np.uint8 if rounded else np.float32))
+    first, step = np.zeros((count, 3), np.int64), np.ones((count, 3), np.int64)
+    first[:, 1:] = np.broadcast_to(np.asarray(crop, np.int64), (count, 2))
+    for column, reverse in ((1, flip), (2, mirror)):
+        backwards = np.broadcast_to(np.asarray(reverse, np.bool_), (count,))
+        first[:, column] += np.where(backwards, out[:, column - 1] - 1, 0)
+        step[:, column] = np.where(backwards, -1, 1)
+    window = np.concatenate([np.ones((count, 1), np.int64), out], axis=1)
+    return pixels.window(first, step, window).normalize(scale, bias, dst.dtype).transposed(layout).launch(dst)
 
 
 class HostRunner:
@@ -73,8 +118,8 @@ class HostRunner:
         if launch is not None:
             emulator.run(launch)
 
-    def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        emulator.run(plan_crop_resize_normalize(Samples.from_arrays(src), Samples.from_arrays(dst), **options))
+    def expression(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        emulator.run(cropped_resized_normalized(Samples.from_arrays(src), Samples.from_arrays(dst), **options))
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_transform_pixels(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
@@ -178,8 +223,11 @@ class GpuRunner:
     def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(warp_affine, src, dst, options)
 
-    def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(crop_resize_normalize, src, dst, options)
+    def expression(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
+            context.run(cropped_resized_normalized(source, target, **given), stream)
+
+        self._on_device(launcher, src, dst, options)
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(transform_pixels, src, dst, options)

@@ -16,7 +16,6 @@ from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
 from pipeline._kernels.filter import plan_filter_images
-from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.launch import CTYPES, Launch
@@ -32,6 +31,7 @@ from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
+from tests.pipeline.kernels.runners import cropped_resized_normalized
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc")
 
@@ -83,10 +83,10 @@ def test_resampling_compiles(src: np.dtype) -> None:
 
 @pytest.mark.parametrize(("layout", "rounded"), list(itertools.product(("CHW", "HWC"), (True, False))))
 @pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT], ids=str)
-def test_fused_kernel_compiles(dst: np.dtype, layout: str, rounded: bool) -> None:
+def test_chain_of_operators_compiles(dst: np.dtype, layout: str, rounded: bool) -> None:
     for depth in (1, 3):
         shape = (depth, 2, 2) if layout == "CHW" else (2, 2, depth)
-        launch = plan_crop_resize_normalize(
+        launch = cropped_resized_normalized(
             batch(BYTE, 4, 4, depth), batch(dst, *shape), layout=layout, rounded=rounded
         )
         check(launch, "sm_90")
@@ -225,8 +225,8 @@ def test_sources_are_all_used_above() -> None:
         "byte_map.cu",
         "color.cu",
         "erase.cu",
+        "evaluate.cu",
         "filter.cu",
-        "fused.cu",
         "join.cu",
         "jpeg.cu",
         "lookup.cu",

@@ -1,4 +1,4 @@
-"""Resampling and the fused kernel against a NumPy reference, and the reference against DALI."""
+"""Resampling, alone and in an expression, against a NumPy reference, and the reference against DALI."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_strided_sources_are_read_in_place(runner: Any) -> None:
         ("HWC", "float16", True),
     ],
 )
-def test_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
+def test_expression_equals_its_operators(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
     src = sample_images(5, count=6)
     roi, rng = regions(5, src), np.random.default_rng(5)
     mirror, flip = rng.integers(0, 2, 6).astype(bool), rng.integers(0, 2, 6).astype(bool)
@@ -119,7 +119,7 @@ def test_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rou
     runner.strided_copy(
         between, parts, start=start, step=step, axes=axes, channel_axis=axes.index(2), scale=scale, bias=bias
     )
-    runner.fused(
+    runner.expression(
         src, fused, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
         rounded=rounded,
     )  # fmt: skip
@@ -127,20 +127,20 @@ def test_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rou
         np.testing.assert_array_equal(fused[i], parts[i], err_msg=f"sample {i}")
 
 
-def test_fused_kernel_against_the_reference(runner: Any) -> None:
+def test_expression_against_the_reference(runner: Any) -> None:
     src = sample_images(6)
     windows = [image[1:, 2:] for image in src]
     dst = [np.zeros((3, 24, 33), np.float32) for _ in src]
-    runner.fused(windows, dst, mirror=[0, 1, 0, 1], scale=1 / 255, rounded=False)
+    runner.expression(windows, dst, mirror=[0, 1, 0, 1], scale=1 / 255, rounded=False)
     for i, (window, out) in enumerate(zip(windows, dst, strict=True)):
         expected = reference.resize(window, (24, 33)).transpose(2, 0, 1) / 255
         np.testing.assert_allclose(out, expected[..., ::-1] if i % 2 else expected, atol=1e-5)
 
 
-def test_gray_images_go_through_the_fused_kernel(runner: Any) -> None:
+def test_gray_images_as_an_expression(runner: Any) -> None:
     src = sample_images(7, channels=1)
     dst = [np.zeros((10, 12, 1), np.float16) for _ in src]
-    runner.fused(src, dst, layout="HWC", scale=2, bias=1)
+    runner.expression(src, dst, layout="HWC", scale=2, bias=1)
     for image, out in zip(src, dst, strict=True):
         resized = reference.resize(image, (10, 12))
         assert np.abs(out - (resized * 2 + 1)).max() <= 1.3

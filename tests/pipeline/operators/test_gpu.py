@@ -1,8 +1,8 @@
 """Every image operator on the GPU against its CPU implementation, over random ragged batches.
 
-Operators that move data are exact. Normalisation rounds one multiplication and one addition in float32, in another
-order than the CPU. Resizing sums in float32, in another order, so rounded pixels may differ by 1. Sizes change from odd
-to even, so that no value lies on a tie, which the two sides round differently.
+Operators that move data are exact. Normalisation rounds one multiplication and one addition in float32, in a
+different order than the CPU. Resizing sums in float32, in a different order, so rounded pixels may differ by 1. Sizes
+change from odd to even, so that no value lies on a tie, which the two sides round differently.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_checkpoint_of_another_data_set_is_refused(tmp_path: Path) -> None:
 
 
 def test_readers_stay_in_step_with_each_other_and_with_sources(tmp_path: Path) -> None:
-    """Batch n has the n-th samples of both readers and of the source, also after a failed batch."""
+    """Batch n has the n-th samples of both readers and of the source, even after a failed batch."""
     files = write_files(tmp_path, 12)
 
     def source(iteration: int) -> Any:

@@ -121,7 +121,7 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
     ("arguments", "match"),
     [
         ({"images": ["z.jpg"]}, "has no image 'z.jpg'"),
-        ({"polygon_masks": True, "pixelwise_masks": True}, "exclude each other"),
+        ({"polygon_masks": True, "pixelwise_masks": True}, "are mutually exclusive"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
         ({"name": "a.jpg"}, "isn't in COCO's format"),
         ({"preprocessed_annotations": "x"}, "Either ``annotations_file`` or ``preprocessed_annotations`` must be"),

@@ -262,7 +262,7 @@ def test_wrong_call_names_the_operator_that_was_called(arguments: dict[str, Any]
         ({"normalized": True}, "'normalized' needs dtype=FLOAT"),
         ({"image_type": types.ANY_DATA}, "not ANY_DATA"),
         ({"labels": [1, 2]}, "2 labels for 1 files"),
-        ({"file_root": "/tmp"}, "'filenames' and 'file_root' exclude"),
+        ({"file_root": "/tmp"}, "'filenames' and 'file_root' are mutually"),
         ({"filenames": None}, "'filenames', 'file_root' and 'file_list' is required; none is given"),
         ({"filenames": None, "file_root": "/none"}, "can't list the folder '/none'"),
         ({"filenames": None, "file_list": "/none"}, "can't read file_list '/none'"),

@@ -71,7 +71,7 @@ def test_samples_are_found_by_their_position() -> None:
     assert [int(batch.at(index)) for index in (0, np.int64(2), -3)] == [0, 2, 0]
     for index in (3, -4):
         for find in (batch.at, batch.__getitem__):
-            with pytest.raises(errors.SampleIndexError, match=f"sample {index} doesn't exist: the batch has 3"):
+            with pytest.raises(errors.SampleIndexError, match=f"index {index} is out of range for a batch of 3"):
                 find(index)
     for wrong in ("a", slice(0, 1), 1.0):
         with pytest.raises(TypeError):

@@ -44,9 +44,9 @@ def test_missing_frames() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frames": [1], "stride": 2}, "'frames' and 'stride' exclude"),
-        ({"frames": [1], "start": 2}, "'frames' and 'start_frame' exclude"),
-        ({"end": 3, "length": 2}, "'end_frame' and 'sequence_length' exclude"),
+        ({"frames": [1], "stride": 2}, "'frames' and 'stride' are mutually"),
+        ({"frames": [1], "start": 2}, "'frames' and 'start_frame' are mutually"),
+        ({"end": 3, "length": 2}, "'end_frame' and 'sequence_length' are mutually"),
         ({"stride": 0}, "'stride' must be 1 or more, not 0"),
         ({"length": -1}, "'sequence_length' must be 1 or more, not -1"),
     ],

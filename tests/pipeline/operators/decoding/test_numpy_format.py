@@ -35,6 +35,20 @@ def test_files_refused_by_both(content: np.ndarray[Any, Any], match: str) -> Non
     refused_by_both(lambda fn, _, x: fn.decoders.numpy(x), [content], match=match)
 
 
+@pytest.mark.parity
+@pytest.mark.parametrize("shape", [(7,), (5, 4), (3, 4, 5, 2)])
+def test_dimensions_known_only_from_the_file(shape: tuple[int, ...]) -> None:
+    """Operators that need the number of dimensions learn it from the samples."""
+
+    def graph(fn: Any, _: Any, content: Any) -> Any:
+        array = fn.decoders.numpy(content)
+        return fn.slice(array, start=1, shape=2, axes=[0]), fn.transpose(array)
+
+    content = [npy(np.arange(np.prod(shape)).reshape(shape))] * 2
+    for ours, dali in zip(run_ours(graph, content), run_dali(graph, content), strict=True):
+        np.testing.assert_array_equal(ours.samples, dali.samples)
+
+
 def test_objects_are_refused_and_not_unpickled() -> None:
     file = io.BytesIO()
     np.save(file, np.array([print], object), allow_pickle=True)

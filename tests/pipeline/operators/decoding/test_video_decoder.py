@@ -59,8 +59,8 @@ def test_arguments_per_sample(clips: Clips) -> None:
     ("arguments", "message"),
     [
         ({"frames": [3, 45], "pad_mode": "none"}, "the video has 40 frames, so frame 45 doesn't exist"),
-        ({"end_frame": 3, "sequence_length": 3}, "'end_frame' and 'sequence_length' exclude"),
-        ({"frames": [1], "stride": 2}, "'frames' and 'stride' exclude"),
+        ({"end_frame": 3, "sequence_length": 3}, "'end_frame' and 'sequence_length' are mutually"),
+        ({"frames": [1], "stride": 2}, "'frames' and 'stride' are mutually"),
         ({"start_frame": 50, "sequence_length": 2, "pad_mode": "edge"}, "start_frame 50 isn't in the video"),
         ({"start_frame": 5, "end_frame": 5}, "end_frame 5 must be more than start_frame 5"),
     ],

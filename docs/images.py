@@ -1,0 +1,256 @@
+"""Writes docs/images: what operators do to an image or a sound, before and after, for the reference.
+
+python -m docs.images
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
+
+from dali_proxy._demo.data import photograph_paths
+from pipeline import fn, pipeline_def, types
+
+Array = npt.NDArray[Any]
+Graph = Callable[..., Any]
+
+FOLDER = Path(__file__).resolve().parent / "images"
+SIZE = (150, 200)  # height and width of an image
+RATE = 16_000  # of the sound
+BOXES = np.array([[0.42, 0.15, 0.68, 0.9], [0.05, 0.4, 0.3, 0.85]], np.float32)  # left, top, right, bottom
+LABELS = np.array([1, 2], np.int32)
+
+#: Operators that take an image and return one.
+OF_IMAGES: dict[str, Graph] = {
+    "clahe": lambda x: fn.clahe(x, tiles_x=4, tiles_y=4, clip_limit=4.0),
+    "debayer": lambda x: fn.debayer(x, blue_position=[0, 0]),
+    "experimental.dilate": lambda x: fn.experimental.dilate(x, mask_size=[7, 7]),
+    "experimental.erode": lambda x: fn.experimental.erode(x, mask_size=[7, 7]),
+    "experimental.median_blur": lambda x: fn.experimental.median_blur(x, window_size=[9, 9]),
+    "experimental.warp_perspective": lambda x: fn.experimental.warp_perspective(
+        x, matrix=[1.2, 0.3, -30.0, 0.0, 1.3, -10.0, 0.0, 0.0025, 1.0]
+    ),
+    "grid_mask": lambda x: fn.grid_mask(x, tile=40, ratio=0.5, angle=0.4),
+    "jitter": lambda x: fn.jitter(x, nDegree=9),
+    "laplacian": lambda x: fn.cast(128 + fn.laplacian(x, window_size=3, dtype=types.FLOAT), dtype=types.UINT8),
+    "multi_paste": lambda x: fn.multi_paste(
+        x,
+        in_ids=[0, 0, 0],
+        in_anchors=types.Constant(np.array([[0, 0], [0, 80], [60, 60]], np.int32)),
+        shapes=types.Constant(np.full((3, 2), (75, 100), np.int32)),
+        out_anchors=types.Constant(np.array([[0, 0], [10, 95], [70, 40]], np.int32)),
+        output_size=list(SIZE),
+    ),
+    "roi_random_crop": lambda x: fn.slice(
+        x, fn.roi_random_crop(x, roi_start=[20, 80, 0], roi_end=[140, 140, 3], crop_shape=[90, 120, 3]), [90, 120, 3],
+        axes=[0, 1, 2],
+    ),
+    "sphere": lambda x: fn.sphere(x, interp_type=types.INTERP_LINEAR),
+    "tensor_resize": lambda x: fn.tensor_resize(x, sizes=[150, 90], axes=[0, 1]),
+    "water": lambda x: fn.water(x, ampl_x=6.0, ampl_y=6.0, freq_x=0.1, freq_y=0.1, interp_type=types.INTERP_LINEAR),
+}  # fmt: skip
+
+#: Operators that take an image, boxes and labels, and return the same.
+OF_BOXES: dict[str, Graph] = {
+    "bbox_paste": lambda x, boxes, labels: (
+        fn.paste(x, ratio=1.6, fill_value=90, paste_x=0.8, paste_y=0.3),
+        fn.bbox_paste(boxes, ratio=1.6, ltrb=True, paste_x=0.8, paste_y=0.3),
+        labels,
+    ),
+    "bbox_rotate": lambda x, boxes, labels: (
+        fn.rotate(x, angle=25.0, keep_size=True, fill_value=90),
+        *fn.bbox_rotate(boxes, labels, angle=25.0, keep_size=True, input_shape=list(SIZE)),
+    ),
+    "random_bbox_crop": lambda x, boxes, labels: _cropped(x, boxes, labels),
+    "ssd_random_crop": lambda x, boxes, labels: fn.ssd_random_crop(x, boxes, labels, num_attempts=9),
+}
+
+#: Operators on sounds: what they take, and what they return, from a signal. Matrices have frequencies in rows.
+OF_SOUNDS: dict[str, tuple[Graph, Graph]] = {
+    "mel_filter_bank": (lambda x: _decibels(_spectrogram(x)), lambda x: _decibels(_mel(x))),
+    "mfcc": (lambda x: _decibels(_mel(x)), lambda x: fn.mfcc(_decibels(_mel(x)), n_mfcc=20)),
+    "nonsilent_region": (
+        lambda x: x,
+        lambda x: fn.slice(
+            x, *fn.nonsilent_region(x, cutoff_db=-30.0), axes=[0], normalized_anchor=False, normalized_shape=False
+        ),
+    ),
+    "preemphasis_filter": (lambda x: x, lambda x: fn.preemphasis_filter(x)),
+    "spectrogram": (lambda x: x, lambda x: _spectrogram(x) ** 0.3),  # powers alone are too dark to see
+    "to_decibels": (lambda x: _spectrogram(x), lambda x: _decibels(_spectrogram(x))),
+}
+
+
+def _decibels(powers: Any) -> Any:
+    return fn.to_decibels(powers, cutoff_db=-60)
+
+
+def _mel(sound: Any) -> Any:
+    return fn.mel_filter_bank(_spectrogram(sound), sample_rate=RATE, nfilter=50)
+
+
+def _spectrogram(sound: Any) -> Any:
+    return fn.spectrogram(sound, nfft=512, window_length=512, window_step=160)
+
+
+def _cropped(image: Any, boxes: Any, labels: Any) -> tuple[Any, Any, Any]:
+    start, shape, boxes, labels = fn.random_bbox_crop(
+        boxes, labels, scaling=[0.5, 0.8], aspect_ratio=[0.8, 1.3], thresholds=[0.3], allow_no_crop=False,
+        bbox_layout="xyXY", num_attempts=50,
+    )  # fmt: skip
+    return fn.slice(image, start, shape), boxes, labels
+
+
+def run(graph: Graph, *inputs: Array, layouts: Sequence[str] = ("HWC",)) -> list[Array]:
+    """Return the outputs of an operator for one sample."""
+
+    @pipeline_def(batch_size=1, num_threads=1, device_id=None, seed=5)
+    def pipe() -> Any:
+        feeds = (
+            fn.external_source(source=partial(list, [value]), layout=layout)
+            for value, layout in zip(inputs, [*layouts, *[""] * len(inputs)], strict=False)
+        )
+        return graph(*feeds)
+
+    built = pipe()
+    try:
+        return [np.array(output.as_cpu().at(0)) for output in built.run()]
+    finally:
+        built.close()
+
+
+def photograph(name: str = "cat") -> Array:
+    """Return an example image."""
+    with Image.open(photograph_paths(12)[name]) as opened:
+        return np.asarray(opened.convert("RGB").resize(SIZE[::-1], Image.Resampling.LANCZOS))
+
+
+def sound() -> Array:
+    """Return a tone that rises, with overtones, between two moments of silence."""
+    time = np.linspace(0, 1, RATE)
+    phase = 2 * np.pi * np.cumsum(200 + 500 * time**2) / RATE
+    tone = sum(np.sin(number * phase) / number for number in (1, 2, 3, 5, 8)) * np.sin(np.pi * time) ** 0.5
+    silence = np.zeros(RATE // 3)
+    return (0.3 * np.concatenate([silence, tone, silence])).astype(np.float32)
+
+
+def mosaic(image: Array) -> Array:
+    """Return what a camera with a Bayer filter sees of an image, one channel: blue is in the second row and column."""
+    seen = image[..., 1].copy()
+    seen[::2, ::2], seen[1::2, 1::2] = image[::2, ::2, 0], image[1::2, 1::2, 2]
+    return seen[..., None]
+
+
+def drawn(image: Array, boxes: Array, labels: Array) -> Array:
+    """Draw boxes, left, top, right and bottom as fractions, in the colors of their labels."""
+    picture = Image.fromarray(image)
+    height, width = image.shape[:2]
+    for box, label in zip(boxes, labels.ravel(), strict=True):
+        corners = (box * [width - 1, height - 1, width - 1, height - 1]).round().tolist()
+        ImageDraw.Draw(picture).rectangle(corners, outline=("white", "red", "cyan")[int(label)], width=2)
+    return np.asarray(picture)
+
+
+def waveform(signal: Array) -> Array:
+    """Draw a signal as the range of its samples in each column."""
+    picture = Image.new("RGB", SIZE[::-1], "white")
+    pen, scale = ImageDraw.Draw(picture), SIZE[0] / 2
+    for column, part in enumerate(np.array_split(signal, SIZE[1])):
+        pen.line([(column, scale * (1 - part.max())), (column, scale * (1 - part.min()))], fill=(40, 80, 160))
+    return np.asarray(picture)
+
+
+def heat(values: Array) -> Array:
+    """Draw a matrix in colors, the first row at the bottom."""
+    low, high = values.min(), values.max()
+    gray = ((values - low) / (high - low) * 255).astype(np.uint8)[::-1]
+    colors = cv2.applyColorMap(gray, cv2.COLORMAP_VIRIDIS)[..., ::-1]
+    return np.asarray(cv2.resize(colors, SIZE[::-1], interpolation=cv2.INTER_NEAREST))
+
+
+def remapped(image: Array) -> list[Array]:
+    """Turn an image around its middle, the more the farther outside."""
+    height, width = SIZE
+    y, x = np.mgrid[:height, :width] - np.array(SIZE).reshape(2, 1, 1) / 2
+    angle = np.hypot(x, y) / 90
+    maps = (x * np.cos(angle) - y * np.sin(angle) + width / 2, x * np.sin(angle) + y * np.cos(angle) + height / 2)
+    return run(fn.experimental.remap, image, *(each.astype(np.float32) for each in maps), layouts=("HWC", "HW", "HW"))
+
+
+def flow_of(frames: Array) -> Array:
+    """Draw the motion between two frames: the hue is the direction, the brightness the distance."""
+    (vectors,) = run(lambda x: fn.experimental.optical_flow(x, output_grid=1), frames, layouts=("FHWC",))
+    distance, direction = cv2.cartToPolar(vectors[0, ..., 0], vectors[0, ..., 1], angleInDegrees=True)
+    hsv = np.stack([direction / 2, np.full(distance.shape, 255), np.minimum(distance * 25, 255)], axis=-1)
+    return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB))
+
+
+def masks() -> Array:
+    """Return a map of labels: two objects."""
+    labels = np.zeros((*SIZE, 1), np.int32)
+    cv2.ellipse(labels[..., 0], (60, 80), (35, 50), 20, 0, 360, 1, -1)
+    cv2.circle(labels[..., 0], (145, 60), 32, 2, -1)
+    return labels
+
+
+def segmentations() -> dict[str, list[Array]]:
+    """Return the images of the operators on maps of labels."""
+    labels = masks()
+    colors = np.array([(60, 60, 60), (190, 90, 60), (60, 130, 190)], np.uint8)[labels[..., 0]]
+    boxed, marked = colors.copy(), colors.copy()
+    start, end = run(lambda x: fn.segmentation.random_object_bbox(x, format="start_end"), labels)
+    cv2.rectangle(boxed, start[1::-1].tolist(), (end[1::-1] - 1).tolist(), (255, 255, 255), 2)
+    (pixel,) = run(lambda x: fn.segmentation.random_mask_pixel(x, foreground=1), labels)
+    cv2.drawMarker(marked, pixel[1::-1].tolist(), (255, 255, 255), cv2.MARKER_CROSS, 16, 2)
+    return {
+        "segmentation.random_mask_pixel": [colors, marked],
+        "segmentation.random_object_bbox": [colors, boxed],
+    }
+
+
+def images() -> dict[str, list[Array]]:
+    """Return the images before and after each operator."""
+    image, signal = photograph(), sound()
+    frames = np.stack(
+        [image, np.asarray(cv2.warpAffine(image, np.array([[1.0, 0.05, -3], [-0.05, 1, 5]]), SIZE[::-1]))]
+    )
+    found = {"experimental.remap": [image, *remapped(image)], **segmentations()}
+    found["experimental.optical_flow"] = [*frames, flow_of(frames)]
+    for name, graph in OF_IMAGES.items():
+        before = mosaic(image) if name.endswith("debayer") else image
+        found[name] = [before, *run(graph, before)]
+    for name, graph in OF_BOXES.items():
+        found[name] = [drawn(image, BOXES, LABELS), drawn(*run(graph, image, BOXES, LABELS))]
+    for name, graphs in OF_SOUNDS.items():
+        values = [run(graph, signal, layouts=("",))[0] for graph in graphs]
+        found[name] = [heat(value) if value.ndim == 2 else waveform(value) for value in values]
+    return found
+
+
+def beside(tiles: Sequence[Array], gap: int = 8) -> Image.Image:
+    """Return images in a row, on white."""
+    width = sum(tile.shape[1] for tile in tiles) + gap * (len(tiles) - 1)
+    sheet = Image.new("RGB", (width, max(len(tile) for tile in tiles)), "white")
+    left = 0
+    for tile in tiles:
+        sheet.paste(Image.fromarray(tile.squeeze()).convert("RGB"), (left, 0))
+        left += tile.shape[1] + gap
+    return sheet
+
+
+def main() -> None:
+    """Write the images."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, tiles in images().items():
+        beside(tiles).save(FOLDER / f"{name}.jpg", quality=85)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+/* Loops over bytes: tables, linear maps, histograms, weighted sums of channels, and selections of pixels. */
+
+#define VALUES 256 /* of a byte */
+
+/* Round a float and clamp it, in integers, which compilers vectorise. Wrong for huge floats. */
+ALWAYS_INLINE uint8_t rounded_byte(float value) {
+    int rounded = (int)(value + 0.5f);
+    rounded = rounded < 0 ? 0 : rounded;
+    return (uint8_t)(rounded > 255 ? 255 : rounded);
+}
+
+FOR_EACH_CPU
+static void map_linearly(const uint8_t *restrict from, Py_ssize_t n, float gain, float offset, uint8_t *restrict to) {
+    for (Py_ssize_t i = 0; i < n; i++) to[i] = rounded_byte(from[i] * gain + offset);
+}
+
+/* Return whether the linear map of all bytes equals a table, in spite of different rounding. */
+static int is_linear(const uint8_t *table, float gain, float offset) {
+    uint8_t values[VALUES], mapped[VALUES];
+    for (int i = 0; i < VALUES; i++) values[i] = (uint8_t)i;
+    map_linearly(values, VALUES, gain, offset, mapped);
+    return memcmp(mapped, table, VALUES) == 0;
+}
+
+/* Look up n bytes; byte i belongs to channel i % channels, each of which has a table. */
+ALWAYS_INLINE void look_up_bytes(const uint8_t *restrict from, Py_ssize_t n, const uint8_t *restrict tables,
+                                 int channels, uint8_t *restrict to) {
+    const int unrolled = 12; /* a multiple of all numbers of channels */
+    Py_ssize_t i = 0;
+    for (; i + unrolled <= n; i += unrolled)
+        for (int k = 0; k < unrolled; k++) to[i + k] = tables[k % channels * VALUES + from[i + k]];
+    for (int k = 0; i < n; i++, k++) to[i] = tables[k % channels * VALUES + from[i]];
+}
+
+/* Count n bytes of each channel in (channels, VALUES). Neighbours use separate counters, so that equal bytes don't wait
+   for each other. */
+ALWAYS_INLINE void count_bytes(const uint8_t *from, Py_ssize_t n, int channels, uint32_t *work, int64_t *counts) {
+    const int groups = 4;
+    memset(work, 0, groups * channels * VALUES * sizeof(uint32_t));
+    Py_ssize_t i = 0;
+    for (; i + groups * channels <= n; i += groups * channels)
+        for (int k = 0; k < groups * channels; k++) work[k * VALUES + from[i + k]]++;
+    for (int k = 0; i < n; i++, k++) work[k * VALUES + from[i]]++;
+    for (int k = 0; k < groups * channels; k++)
+        for (int value = 0; value < VALUES; value++)
+            counts[k % channels * VALUES + value] += work[k * VALUES + value];
+}
+
+/* Compute one byte from the three bytes of each pixel. */
+FOR_EACH_CPU
+static void weigh_pixels(const uint8_t *restrict from, Py_ssize_t n, const float *weights, uint8_t *restrict to) {
+    const float a = weights[0], b = weights[1], c = weights[2], offset = weights[3];
+    for (Py_ssize_t i = 0; i < n; i++)
+        to[i] = rounded_byte(from[3 * i] * a + from[3 * i + 1] * b + from[3 * i + 2] * c + offset);
+}
+
+/* Copy the pixels of a row at given columns. */
+ALWAYS_INLINE void take_pixels(const char *from, const int32_t *columns, Py_ssize_t n, Py_ssize_t size, char *to) {
+    for (Py_ssize_t i = 0; i < n; i++) memcpy(to + i * size, from + columns[i] * size, size);
+}
+
+PyDoc_STRVAR(map_bytes_doc,
+             "map_bytes(source, target, tables, gain, offset)\n--\n\n"
+             "Look up bytes in uint8 (channels, 256), up to 4 channels, the last axis of the contiguous arrays. A single\n"
+             "table that equals source * gain + offset, rounded and clamped, is computed instead.");
+
+static PyObject *map_bytes_call(PyObject *module, PyObject *arguments) {
+    Py_buffer source, target, tables;
+    float gain, offset;
+    if (!PyArg_ParseTuple(arguments, "y*w*y*ff", &source, &target, &tables, &gain, &offset)) return NULL;
+    PyObject *result = NULL;
+    int channels = (int)(tables.len / VALUES);
+    if (source.len != target.len || channels < 1 || channels > LANES || tables.len % VALUES ||
+        source.len % channels) {
+        PyErr_SetString(PyExc_ValueError, "the tables or the result don't fit the bytes");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        if (channels == 1 && is_linear(tables.buf, gain, offset))
+            map_linearly(source.buf, source.len, gain, offset, target.buf);
+        else if (channels == 1) /* constants, for the compiler */
+            look_up_bytes(source.buf, source.len, tables.buf, 1, target.buf);
+        else if (channels == 3)
+            look_up_bytes(source.buf, source.len, tables.buf, 3, target.buf);
+        else
+            look_up_bytes(source.buf, source.len, tables.buf, channels, target.buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&source);
+    PyBuffer_Release(&target);
+    PyBuffer_Release(&tables);
+    return result;
+}
+
+PyDoc_STRVAR(count_bytes_doc,
+             "count_bytes(source, counts)\n--\n\n"
+             "Add the numbers of each byte to int64 (channels, 256), up to 4 channels, the last axis of the contiguous\n"
+             "array.");
+
+static PyObject *count_bytes_call(PyObject *module, PyObject *arguments) {
+    Py_buffer source, counts;
+    if (!PyArg_ParseTuple(arguments, "y*w*", &source, &counts)) return NULL;
+    PyObject *result = NULL;
+    int channels = (int)(counts.len / (VALUES * sizeof(int64_t)));
+    const Py_ssize_t most = (Py_ssize_t)1 << 31; /* bytes, for counters of 32 bits */
+    if (channels < 1 || channels > LANES || source.len % channels || source.len > most) {
+        PyErr_SetString(PyExc_ValueError, "the counts don't fit the bytes, or there are too many bytes");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        uint32_t work[4 * LANES * VALUES];
+        if (channels == 1) /* constants, for the compiler */
+            count_bytes(source.buf, source.len, 1, work, counts.buf);
+        else if (channels == 3)
+            count_bytes(source.buf, source.len, 3, work, counts.buf);
+        else
+            count_bytes(source.buf, source.len, channels, work, counts.buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&source);
+    PyBuffer_Release(&counts);
+    return result;
+}
+
+PyDoc_STRVAR(weigh_pixels_doc,
+             "weigh_pixels(source, target, weights)\n--\n\n"
+             "Compute a byte from each pixel of three contiguous bytes: their sum with three weights, plus a fourth,\n"
+             "rounded and clamped.");
+
+static PyObject *weigh_pixels_call(PyObject *module, PyObject *arguments) {
+    Py_buffer source, target, weights;
+    if (!PyArg_ParseTuple(arguments, "y*w*y*", &source, &target, &weights)) return NULL;
+    PyObject *result = NULL;
+    if (source.len != 3 * target.len || weights.len != 4 * sizeof(float)) {
+        PyErr_SetString(PyExc_ValueError, "the weights or the result don't fit the pixels");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        weigh_pixels(source.buf, target.len, weights.buf, target.buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&source);
+    PyBuffer_Release(&target);
+    PyBuffer_Release(&weights);
+    return result;
+}
+
+PyDoc_STRVAR(take_doc,
+             "take(source, target, rows, columns)\n--\n\n"
+             "Copy the pixels at int32 rows and columns of uint8 (h, w, c), rows of adjacent pixels, into uint8\n"
+             "(rows, columns, c) of the same kind.");
+
+static PyObject *take_call(PyObject *module, PyObject *arguments) {
+    PyObject *from, *to, *result = NULL;
+    Py_buffer rows, columns, source_view, target_view;
+    Image source, target;
+    if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &rows, &columns)) return NULL;
+    if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_indices;
+    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
+    const int32_t *y = rows.buf, *x = columns.buf;
+    Py_ssize_t height = target.shape[0], width = target.shape[1], channels = source.shape[2];
+    int fits = check_images(&source, &target) == 0 && rows.len == height * (Py_ssize_t)sizeof(int32_t) &&
+               columns.len == width * (Py_ssize_t)sizeof(int32_t) &&
+               (target.strides[2] == 1 || channels == 1) && (target.strides[1] == channels || width == 1);
+    for (Py_ssize_t i = 0; fits && i < height; i++) fits = y[i] >= 0 && y[i] < source.shape[0];
+    for (Py_ssize_t i = 0; fits && i < width; i++) fits = x[i] >= 0 && x[i] < source.shape[1];
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the rows or columns don't fit the image or the result");
+        goto release_target;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < height; i++) {
+        const char *row = source.data + y[i] * source.strides[0];
+        char *line = target.data + i * target.strides[0];
+        if (channels == 3) /* a constant, for the compiler */
+            take_pixels(row, x, width, 3, line);
+        else
+            take_pixels(row, x, width, channels, line);
+    }
+    Py_END_ALLOW_THREADS
+    result = Py_NewRef(Py_None);
+release_target:
+    PyBuffer_Release(&target_view);
+release_source:
+    PyBuffer_Release(&source_view);
+release_indices:
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&columns);
+    return result;
+}

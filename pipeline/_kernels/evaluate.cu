@@ -1,0 +1,29 @@
+// Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes tiles of 32 x 8
+// pixels.
+//
+// Macro from the launcher: EXPRESSION (a type of expressions.cuh).
+
+#include "expressions.cuh"
+
+struct Image {
+    char* target;
+    int64 strides[4];  // of the target, in bytes: frame, row, column, channel
+    uint32 depth, height, width;
+    EXPRESSION value;
+};
+
+extern "C" __global__ void evaluate(const Image* __restrict__ images) {
+    using Type = EXPRESSION::Type;
+    const Image& image = images[blockIdx.y];
+    const uint32 tiles_x = (image.width + 31) / 32, tiles = tiles_x * ((image.height + 7) / 8);
+    for (uint64 tile = blockIdx.x; tile < static_cast<uint64>(tiles) * image.depth; tile += gridDim.x) {
+        const uint32 z = static_cast<uint32>(tile / tiles), place = static_cast<uint32>(tile - static_cast<uint64>(z) * tiles);
+        const uint32 y = place / tiles_x * 8 + threadIdx.x / 32, x = place % tiles_x * 32 + threadIdx.x % 32;
+        if (y >= image.height || x >= image.width) continue;
+        const auto pixel = image.value.at(z, y, x);
+        char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
+#pragma unroll
+        for (int c = 0; c < EXPRESSION::channels; ++c)
+            *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixel.values[c];
+    }
+}

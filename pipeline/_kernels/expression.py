@@ -1,0 +1,335 @@
+"""Images as expressions: the pixels of a batch as a function of memory, computed by one kernel when they are needed.
+
+An operator whose output pixels depend on single input pixels, or on a few of them, doesn't launch a kernel. It adds a
+node to the expression of its input. `PixelExpression.launch` evaluates a chain of such operators at once: the types of
+expressions.cuh are combined to one type, and each sample has one row with the parameters of all nodes.
+
+This module needs neither CuPy nor a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.axes import AXIS
+from pipeline._kernels.launch import Launch, ctype
+from pipeline._kernels.samples import Samples
+
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "source_offset"]
+
+#: Maximum number of channels: a thread keeps all channels of a pixel in registers.
+LARGEST_CHANNELS = 4
+#: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
+EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
+_TILE_HEIGHT, _TILE_WIDTH = 8, 32
+_MOST_BLOCKS = 1 << 16
+_COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
+_MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+_WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
+
+
+@dataclass(frozen=True, eq=False)
+class PixelExpression:
+    """The pixels of a batch of images, sequences or volumes, not computed yet.
+
+    Attributes:
+        kind: C++ type in expressions.cuh.
+        rows: parameters of the samples, (N,): the members of the C++ struct.
+        extents: depth (frames or slices), height and width of each sample, (N, 3).
+        channels: number of channels of all samples.
+        dtype: element type.
+        layout: layout of a sample; may be empty.
+        order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
+        owners: objects that keep the memory of the sources alive.
+        reads: estimated number of pixels in memory that are read for one pixel.
+    """
+
+    kind: str
+    rows: npt.NDArray[Any]
+    extents: npt.NDArray[np.int64]
+    channels: int
+    dtype: np.dtype[Any]
+    layout: str
+    order: str
+    owners: tuple[Any, ...]
+    reads: int = 1
+
+    @classmethod
+    def from_samples(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
+        """Return the expression that reads samples in memory; None if expressions don't support such samples.
+
+        Args:
+            samples: the samples, with any strides.
+            layout: layout of the samples; empty for height, width and channels if they have three dimensions.
+            owners: objects that keep the memory alive.
+        """
+        order = layout or ("HWC" if samples.ndim == 3 else "")
+        axes = _axes(order)
+        if axes is None or not len(samples):
+            return None
+        shapes = samples.shapes
+        channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
+        if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
+            return None
+        rows = np.zeros(len(samples), _MEMORY)
+        rows["data"] = samples.pointers
+        extents = np.ones((len(samples), 3), np.int64)
+        for number, axis in enumerate(axes):
+            if axis is not None:
+                rows["strides"][:, number] = samples.strides[:, axis]
+                if number < 3:
+                    extents[:, number] = shapes[:, axis]
+        kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
+        return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.order)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the pixels are in memory already, possibly with other strides."""
+        return self.rows.dtype == _MEMORY
+
+    @cached_property
+    def shapes(self) -> npt.NDArray[np.int64]:
+        """Shapes of the samples, (N, ndim)."""
+        shapes = np.empty((len(self), self.ndim), np.int64)
+        for axis, letter in enumerate(self.order):
+            shapes[:, axis] = self.channels if letter == "C" else self.extents[:, _COLUMNS[letter]]
+        return shapes
+
+    def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
+        """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
+
+        Args:
+            values: one value per dimension; those of the channels are dropped.
+            missing: value for a depth that the samples don't have.
+        """
+        columns = np.full((len(self), 3), missing, np.int64)
+        for axis, letter in enumerate(self.order):
+            if letter != "C":
+                columns[:, _COLUMNS[letter]] = values[:, axis]
+        return columns
+
+    def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
+        """Return a selection of the samples."""
+        return replace(self, rows=self.rows[indices], extents=self.extents[indices])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
+        """Return the samples of several expressions of one kind, one after the other."""
+        return replace(
+            parts[0],
+            rows=np.concatenate([part.rows for part in parts]),
+            extents=np.concatenate([part.extents for part in parts]),
+            owners=tuple(owner for part in parts for owner in part.owners),
+        )
+
+    def transposed(self, layout: str) -> PixelExpression:
+        """Return the same pixels with the dimensions in another order.
+
+        Args:
+            layout: the same letters as in `order`.
+        """
+        return replace(self, layout=layout, order=layout)
+
+    def named(self, layout: str) -> PixelExpression:
+        """Return the same pixels with names for the dimensions."""
+        return replace(self, layout=layout, order=layout)
+
+    def window(
+        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
+        fill: npt.ArrayLike | None = None,
+    ) -> PixelExpression:  # fmt: skip
+        """Return windows: position p along an axis shows position ``first + p * step``.
+
+        Args:
+            first: (N, 3) for depth, height and width.
+            step: (N, 3).
+            extents: extents of the windows, (N, 3).
+            fill: values outside of the image, converted to its dtype; a number or one per channel. None if all windows
+                lie inside.
+        """
+        if fill is None and self.in_memory:
+            rows = self.rows.copy()
+            rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
+            rows["strides"][:, :3] *= step
+            return replace(self, rows=rows, extents=extents)
+        fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
+        kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
+        return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
+
+    def cast(self, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return the pixels with another element type."""
+        return self if dtype == self.dtype else self._node("Cast", f"{ctype(dtype)}, ", {}, {}, dtype=dtype)
+
+    def normalize(self, scale: npt.ArrayLike, bias: npt.ArrayLike, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return ``value * scale + bias``.
+
+        Args:
+            scale: a number, (C,), or (N, 1 or C).
+            bias: as `scale`.
+            dtype: element type of the result.
+        """
+        number = "double" if dtype in _WIDE or self.dtype in _WIDE else "float"
+        shape = ("f8", (self.channels,))
+        kinds, fields = {"scale": shape, "bias": shape}, {"scale": scale, "bias": bias}
+        return self._node("Normalize", f"{ctype(dtype)}, {number}, ", kinds, fields, dtype=dtype)
+
+    def matrix(self, matrix: npt.ArrayLike, offset: npt.ArrayLike, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return ``matrix @ pixel + offset``.
+
+        Args:
+            matrix: (K, C) or (N, K, C).
+            offset: a number, (K,) or (N, K).
+            dtype: element type of the result.
+        """
+        values = np.asarray(matrix, np.float32)
+        rows, columns = values.shape[-2:]
+        kinds = {"matrix": ("f4", (rows, columns)), "offset": ("f4", (rows,))}
+        fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
+        return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
+
+    def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
+        """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
+        return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
+
+    def resize(
+        self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]
+    ) -> PixelExpression:
+        """Return resized images.
+
+        Args:
+            y: tables of the rows, (N,) of `axes.AXIS`.
+            x: tables of the columns.
+            size: height and width, (N, 2).
+            dtype: element type of the result.
+        """
+        extents = self.extents.copy()
+        extents[:, 1:] = size
+        fields = {"y": y, "x": x}
+        return self._node(
+            "Resize", f"{ctype(dtype)}, ", {"y": AXIS, "x": AXIS}, fields, dtype=dtype, extents=extents, reads=16
+        )
+
+    def warp(
+        self,
+        matrices: npt.NDArray[np.float64],
+        size: npt.NDArray[np.int64],
+        dtype: np.dtype[Any],
+        *,
+        nearest: bool,
+        fill: float | None,
+    ) -> PixelExpression:
+        """Return images warped by matrices (N, 2, 3) from the output to the source, with height and width (N, 2).
+
+        Args:
+            matrices: rows and columns are x, y.
+            size: height and width of the results.
+            dtype: element type of the result.
+            nearest: whether to take the nearest pixel instead of interpolating.
+            fill: value outside the source, from `prepare_fill`; None repeats the border.
+        """
+        extents = self.extents.copy()
+        extents[:, 1:] = size
+        kinds = {"matrix": ("f8", (2, 3)), "fill": ("f8", ()), "extent": ("i4", (2,))}
+        fields = {"matrix": matrices, "fill": fill or 0.0, "extent": self.extents[:, 1:]}
+        options = f"{ctype(dtype)}, {int(not nearest)}, {int(fill is not None)}, "
+        return self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=1 if nearest else 4)
+
+    def launch(self, target: Samples) -> Launch:
+        """Return the launch that writes the pixels to memory.
+
+        Args:
+            target: samples of the same shapes and dtype, with any strides.
+        """
+        axes = _axes(self.order)
+        assert axes is not None
+        table = np.zeros(len(self), _image(self.rows.dtype))
+        table["target"] = target.pointers
+        for number, axis in enumerate(axes):
+            if axis is not None:
+                table["strides"][:, number] = target.strides[:, axis]
+        table["depth"], table["height"], table["width"] = self.extents.T
+        table["value"] = self.rows
+        tiles = self.extents[:, 0] * -(-self.extents[:, 1] // _TILE_HEIGHT) * -(-self.extents[:, 2] // _TILE_WIDTH)
+        blocks = min(max(1, int(tiles.max())), _MOST_BLOCKS)
+        return Launch("evaluate.cu", "evaluate", (("EXPRESSION", self.kind),), (table,), (blocks, len(self)))
+
+    def _node(
+        self,
+        name: str,
+        options: str,
+        kinds: dict[str, Any],
+        fields: dict[str, Any],
+        *,
+        dtype: np.dtype[Any] | None = None,
+        extents: npt.NDArray[np.int64] | None = None,
+        channels: int | None = None,
+        reads: int = 1,
+    ) -> PixelExpression:
+        rows = np.zeros(len(self), _struct(self.rows.dtype, tuple(kinds.items())))
+        rows["in"] = self.rows
+        for field, values in fields.items():
+            rows[field] = values
+        return PixelExpression(
+            f"{name}<{options}{self.kind}>",
+            rows,
+            self.extents if extents is None else extents,
+            self.channels if channels is None else channels,
+            self.dtype if dtype is None else dtype,
+            self.layout,
+            self.order,
+            self.owners,
+            self.reads * reads,
+        )
+
+
+def source_offset(table: np.dtype[Any]) -> int:
+    """Return the offset of the address of the source in a row of a launch's table; that of the target is 0."""
+    assert table.fields is not None
+    member, offset = table.fields["value"][:2]
+    while member != _MEMORY:
+        assert member.fields is not None
+        inner, begin = member.fields["in"][:2]
+        member, offset = inner, offset + begin
+    return int(offset)
+
+
+@cache
+def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
+    """Return the dtype of a struct with the expression `in` and further members."""
+    members = [(name, kind) if isinstance(kind, np.dtype) else (name, *kind) for name, kind in fields]
+    return np.dtype([("in", inner), *members], align=True)
+
+
+@cache
+def _image(value: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of struct Image of evaluate.cu."""
+    head = [("target", "i8"), ("strides", "i8", (4,)), ("depth", "u4"), ("height", "u4"), ("width", "u4")]
+    return np.dtype([*head, ("value", value)], align=True)
+
+
+@cache
+def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] | None:
+    """Return the axes of depth (or frames), height, width and channels; None for other layouts."""
+    letters = set(layout)
+    if len(letters) < len(layout) or not {"H", "W"} <= letters <= set("FDHWC") or {"F", "D"} <= letters:
+        return None
+    depth = layout.find("F") if "F" in letters else layout.find("D")
+    return (
+        None if depth < 0 else depth,
+        layout.index("H"),
+        layout.index("W"),
+        layout.index("C") if "C" in letters else None,
+    )

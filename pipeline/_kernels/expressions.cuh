@@ -1,0 +1,219 @@
+// Images as expressions. An expression is a struct with
+//
+//     Type               element type of its pixels
+//     channels           number of channels
+//     Pixel at(z, y, x)  the pixel of row y and column x of frame (or slice) z
+//
+// `Memory` reads a pixel; every other expression computes its pixel from pixels of the expression `in` inside it. The
+// compiler therefore turns a chain of operators, such as Normalize<float, float, Window<Resize<uint8, Memory<uint8, 3>>>>,
+// into one function of the coordinates, without memory for the images in between. Each expression rounds to its Type
+// as the separate operators do, so that the results have the same bits.
+//
+// The parameters of a sample are the members of its struct; expression.py describes the same structs to NumPy.
+
+#include "common.cuh"
+#include "filters.cuh"
+
+template <typename T, int N> struct Pixel {
+    T values[N];
+};
+
+// Pixels in memory, with any strides in bytes.
+template <typename T, int N> struct Memory {
+    using Type = T;
+    static constexpr int channels = N;
+    const char* data;
+    int64 strides[4];  // frame, row, column, channel
+
+    __device__ __forceinline__ Pixel<T, N> at(int z, int y, int x) const {
+        const char* address = data + z * strides[0] + y * strides[1] + x * strides[2];
+        Pixel<T, N> pixel;
+#pragma unroll
+        for (int c = 0; c < N; ++c) pixel.values[c] = load<T>(address + c * strides[3]);
+        return pixel;
+    }
+};
+
+// Index map: position p of the output shows position first + p * step, or the fill value outside of the image.
+template <class In> struct Window {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    In in;
+    double fill[channels];
+    int first[3], step[3], extent[3];
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        const int depth = first[0] + z * step[0], row = first[1] + y * step[1], column = first[2] + x * step[2];
+        const bool inside = depth >= 0 && depth < extent[0] && row >= 0 && row < extent[1] && column >= 0 &&
+                            column < extent[2];
+        if (inside) return in.at(depth, row, column);
+        Pixel<Type, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(fill[c]);
+        return pixel;
+    }
+};
+
+// Another element type.
+template <typename T, class In> struct Cast {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        const auto source = in.at(z, y, x);
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
+        return pixel;
+    }
+};
+
+// value * scale + bias for each channel, in the floating-point type Number.
+template <typename T, typename Number, class In> struct Normalize {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    double scale[channels], bias[channels];
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        const auto source = in.at(z, y, x);
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c)
+            pixel.values[c] = convert<T>(fma(convert<Number>(source.values[c]), static_cast<Number>(scale[c]),
+                                             static_cast<Number>(bias[c])));
+        return pixel;
+    }
+};
+
+// matrix * pixel + offset, with N channels in the output.
+template <typename T, int N, class In> struct Matrix {
+    using Type = T;
+    static constexpr int channels = N;
+    In in;
+    float matrix[N][In::channels];
+    float offset[N];
+
+    __device__ __forceinline__ Pixel<T, N> at(int z, int y, int x) const {
+        const auto source = in.at(z, y, x);
+        Pixel<T, N> pixel;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            float sum = offset[k];
+#pragma unroll
+            for (int c = 0; c < In::channels; ++c) sum = fmaf(matrix[k][c], convert<float>(source.values[c]), sum);
+            pixel.values[k] = convert<T>(sum);
+        }
+        return pixel;
+    }
+};
+
+// The entry of a table for each byte.
+template <class In> struct Lookup {
+    using Type = uint8;
+    static constexpr int channels = In::channels;
+    In in;
+    uint8 table[256];
+
+    __device__ __forceinline__ Pixel<uint8, channels> at(int z, int y, int x) const {
+        const auto source = in.at(z, y, x);
+        Pixel<uint8, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = table[source.values[c]];
+        return pixel;
+    }
+};
+
+// Separable resampling, summed in the order of resample.cu: along x, then along y.
+template <typename T, class In> struct Resize {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    Axis y, x;
+
+    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
+        const Taps rows = taps_of(y, row), columns = taps_of(x, column);
+        const float row_norm = 1.0f / weight_sum(y, rows), column_norm = 1.0f / weight_sum(x, columns);
+        float sums[channels] = {};
+        for (int r = 0; r < rows.count; ++r) {
+            const int source_row = clamped(rows.first + r, y.extent);
+            float line[channels] = {};
+            for (int k = 0; k < columns.count; ++k) {
+                const auto source = in.at(frame, source_row, clamped(columns.first + k, x.extent));
+                const float weight = weight_of(x, columns, k);
+#pragma unroll
+                for (int c = 0; c < channels; ++c) line[c] = fmaf(weight, convert<float>(source.values[c]), line[c]);
+            }
+            const float weight = weight_of(y, rows, r);
+#pragma unroll
+            for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, line[c] * column_norm, sums[c]);
+        }
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c] * row_norm);
+        return pixel;
+    }
+};
+
+__device__ __forceinline__ int whole_position(double position) {
+    const double low = floor(position);
+    return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : static_cast<int>(low);
+}
+
+// Affine warp of each frame, as in warp.cu. Outside of the image, FILL says whether to use `fill` or repeat the border.
+template <typename T, int LINEAR, int FILL, class In> struct Warp {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    double matrix[2][3];  // from the output to the source; rows and columns are x, y
+    double fill;          // a value of the output without interpolation, otherwise of the source
+    int extent[2];        // of the source: height, width
+
+    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
+        int first[2];  // y, x
+        float part[2];
+#pragma unroll
+        for (int d = 0; d < 2; ++d) {
+            const double* line = matrix[1 - d];
+            double position = fma(line[1], row + 0.5, fma(line[0], column + 0.5, line[2]));
+            if (LINEAR) position -= 0.5;
+            first[d] = whole_position(position);
+            part[d] = static_cast<float>(position - first[d]);
+        }
+        Pixel<T, channels> pixel;
+        if (!LINEAR) {
+            if (FILL && outside(first[0], first[1])) {
+#pragma unroll
+                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(fill);
+            } else {
+                const auto source = in.at(frame, clamped(first[0], extent[0]), clamped(first[1], extent[1]));
+#pragma unroll
+                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
+            }
+            return pixel;
+        }
+        float sums[channels] = {};
+#pragma unroll
+        for (int corner = 0; corner < 4; ++corner) {
+            const int down = corner & 1, right = corner >> 1;
+            const int y = first[0] + down, x = first[1] + right;
+            const float weight = (down ? part[0] : 1 - part[0]) * (right ? part[1] : 1 - part[1]);
+            if (FILL && outside(y, x)) {
+#pragma unroll
+                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, static_cast<float>(fill), sums[c]);
+            } else {
+                const auto source = in.at(frame, clamped(y, extent[0]), clamped(x, extent[1]));
+#pragma unroll
+                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, convert<float>(source.values[c]), sums[c]);
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
+        return pixel;
+    }
+
+    __device__ __forceinline__ bool outside(int y, int x) const {
+        return y < 0 || y >= extent[0] || x < 0 || x >= extent[1];
+    }
+};

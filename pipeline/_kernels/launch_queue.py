@@ -1,0 +1,43 @@
+"""Launches of a batch that wait to be issued together: one copy of all tables instead of one per launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pipeline._kernels.launch import Launch
+
+__all__ = ["LaunchQueue"]
+
+
+class LaunchQueue:
+    """Launches of one thread on one stream, in order.
+
+    Work that is issued to the stream directly, such as a copy, must come after a `flush`: otherwise it would overtake
+    the launches that wait.
+
+    Args:
+        stream: the `cupy.cuda.Stream`.
+        issue: function that enqueues launches on the stream.
+    """
+
+    def __init__(self, stream: Any, issue: Callable[[Sequence[Launch]], None]) -> None:
+        self.stream = stream
+        self._issue = issue
+        self._waiting: list[Launch] = []
+        self._kept: list[Any] = []
+
+    def add(self, launch: Launch) -> None:
+        """Append a launch."""
+        self._waiting.append(launch)
+
+    def keep(self, memory: Any) -> None:
+        """Keep memory that launches may use alive until they are issued."""
+        self._kept.append(memory)
+
+    def flush(self) -> None:
+        """Issue all launches that wait."""
+        if self._waiting:
+            launches, self._waiting = self._waiting, []
+            self._issue(launches)
+        self._kept.clear()

@@ -1,0 +1,20 @@
+"""The images of the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from docs import images
+from pipeline._catalog import all_schemas
+
+
+def test_images_belong_to_operators_that_change_them() -> None:
+    current = images.images()
+    assert {path.stem for path in images.FOLDER.iterdir()} == set(current), "run `python -m docs.images`"
+    assert set(current) <= {schema.name for schema in all_schemas()}
+    for name, tiles in current.items():
+        before, after = tiles[0], tiles[-1]
+        assert not np.array_equal(before, after), name
+        with Image.open(images.FOLDER / f"{name}.jpg") as saved:
+            assert saved.size == images.beside(tiles).size, "run `python -m docs.images`"

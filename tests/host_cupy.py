@@ -1,0 +1,244 @@
+"""A stand-in for CuPy on a machine without a GPU: device memory is host memory, and kernels run on the host.
+
+`installed` puts it in the place of the module `cupy`. Streams execute their work at once, in the calling thread. It has
+the functions that pipelines need for images; a host compiler builds the kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pipeline._kernels import compiler, streams
+from tests.pipeline.kernels import emulator
+
+_CTYPES = {"i4": "int", "u4": "unsigned int", "i8": "long long", "u8": "unsigned long long", "f4": "float"}
+
+
+class Array:
+    """An array in "device" memory: `cupy.ndarray`. It isn't a NumPy array, so host code that takes it for one fails."""
+
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> None:
+        kind = np.dtype(dtype)
+        memptr = memptr or _allocators[-1](int(np.prod(shape)) * kind.itemsize)
+        interface = {"shape": tuple(shape), "typestr": kind.str, "data": (memptr.ptr, False), "strides": strides}
+        holder = types.SimpleNamespace(__array_interface__={**interface, "version": 3}, memory=memptr)
+        self._host = np.asarray(holder)
+
+    @classmethod
+    def over(cls, host: Any) -> Array:
+        """Return the array over the memory of a NumPy array."""
+        array = cls.__new__(cls)
+        array._host = host
+        return array
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("shape", "dtype", "ndim", "strides", "nbytes", "size", "flags", "itemsize"):
+            raise AttributeError(name)
+        return getattr(self._host, name)
+
+    def __len__(self) -> int:
+        return len(self._host)
+
+    def __getitem__(self, index: Any) -> Array:
+        return Array.over(self._host[index])
+
+    def reshape(self, *shape: Any) -> Array:
+        return Array.over(self._host.reshape(*shape))
+
+    def transpose(self, *axes: Any) -> Array:
+        return Array.over(self._host.transpose(*axes))
+
+    def astype(self, dtype: Any, copy: bool = True) -> Array:
+        return Array.over(self._host.astype(dtype, copy=copy))
+
+    def get(self, stream: Any = None) -> Any:
+        return self._host.copy()
+
+    @property
+    def data(self) -> Any:
+        address = self._host.__array_interface__["data"][0]
+        return types.SimpleNamespace(ptr=address, mem=types.SimpleNamespace(ptr=address, size=self._host.nbytes))
+
+    @property
+    def device(self) -> Any:
+        return Device(0)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return {**self._host.__array_interface__, "version": 3}
+
+
+Array.__module__ = "cupy"
+
+
+class Device:
+    def __init__(self, number: int = 0) -> None:
+        self.id = number
+
+    def use(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Stream:
+    null: Any = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.ptr = id(self)
+
+    def synchronize(self) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def record(self, event: Any = None) -> Any:
+        return event or Event()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+Stream.null = Stream()
+
+
+class Event:
+    done = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+    def record(self, stream: Any = None) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Memory:
+    """An allocation."""
+
+    def __init__(self, size: int) -> None:
+        self.array = np.full(max(1, size), 0xA5, np.uint8)  # not zero, as on a GPU
+        self.size, self.ptr, self.device_id = size, self.array.ctypes.data, 0
+
+
+class Pointer:
+    """`cupy.cuda.MemoryPointer`."""
+
+    def __init__(self, memory: Any, offset: int = 0) -> None:
+        self.mem, self.ptr, self.device_id = memory, memory.ptr + offset, 0
+
+
+class Unowned:
+    """`cupy.cuda.UnownedMemory`."""
+
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = 0) -> None:
+        self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
+
+
+class RawModule:
+    """Kernels that a host compiler has built."""
+
+    def __init__(self, code: str, options: tuple[str, ...] = ()) -> None:
+        self._code, self._options = code, tuple(each for each in options if each.startswith("-D"))
+
+    def get_function(self, name: str) -> Any:
+        def kernel(grid: Any, block: Any, arguments: Any) -> None:
+            values, kinds = [], []
+            for argument in arguments:
+                plain = isinstance(argument, int)
+                kinds.append("void*" if plain else _CTYPES[argument.dtype.str[1:]])
+                values.append(np.array([argument], np.int64) if plain else np.array([argument]))
+            library = emulator.build_code(self._code, self._options, name, tuple(kinds))
+            pointers = (ctypes.c_void_p * len(values))(*[value.ctypes.data for value in values])
+            library.emulate(pointers, grid[0], grid[1], block[0])
+
+        return kernel
+
+
+_allocators: list[Any] = [lambda size: Pointer(Memory(size))]
+
+
+@contextmanager
+def _using_allocator(allocator: Any) -> Iterator[None]:
+    _allocators.append(allocator)
+    try:
+        yield
+    finally:
+        _allocators.remove(allocator)
+
+
+def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -> None:
+    ctypes.memmove(target, source, nbytes)
+
+
+def _module() -> types.ModuleType:
+    class CudaRuntimeError(RuntimeError): ...
+
+    class CompileException(Exception): ...
+
+    runtime = types.SimpleNamespace(
+        CUDARuntimeError=CudaRuntimeError,
+        getDeviceCount=lambda: 1,
+        memcpyAsync=_memcpy,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
+        memcpyDeviceToDevice=3,
+        hostRegister=lambda *arguments: None,
+        hostUnregister=lambda *arguments: None,
+    )
+    cuda = types.SimpleNamespace(
+        Device=Device,
+        Stream=Stream,
+        ExternalStream=Stream,
+        Event=Event,
+        MemoryPointer=Pointer,
+        UnownedMemory=Unowned,
+        alloc=lambda size: _allocators[-1](size),
+        get_allocator=lambda: _allocators[-1],
+        using_allocator=_using_allocator,
+        alloc_pinned_memory=lambda size: np.empty(size, np.uint8),
+        get_current_stream=lambda *arguments: Stream.null,
+        runtime=runtime,
+        driver=types.SimpleNamespace(CUDADriverError=CudaRuntimeError),
+        memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
+        compiler=types.SimpleNamespace(CompileException=CompileException),
+    )
+    module = types.ModuleType("cupy")
+    module.__dict__.update(
+        cuda=cuda,
+        ndarray=Array,
+        RawModule=RawModule,
+        empty=Array,
+        asarray=lambda data: data if isinstance(data, Array) else Array.over(np.array(data)),
+        stack=lambda arrays: Array.over(np.stack([each.get() for each in arrays])),
+    )
+    sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
+    return module
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Replace the module `cupy` inside the block."""
+    before = {name: sys.modules.get(name) for name in ("cupy", "cupy.cuda")}
+    sys.modules["cupy"] = _module()
+    try:
+        yield
+    finally:
+        streams._with_handle.cache_clear()
+        compiler._kernels.clear()
+        for name, value in before.items():
+            if value is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = value

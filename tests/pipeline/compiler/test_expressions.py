@@ -1,0 +1,111 @@
+"""Random graphs on the GPU: chains of operators as one expression return the bits of the separate operators.
+
+Without a GPU, host memory stands for its memory and a host compiler builds the kernels: see `tests.host_cupy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, types
+from pipeline._executor import executor
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
+
+BATCH = 5
+Operator = Callable[[Any, np.random.Generator], Any]
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "gpu":
+        yield "gpu"
+        return
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        yield "host"
+
+
+def between(rng: np.random.Generator, low: float, high: float) -> Any:
+    """Return a constant, or a number for each sample."""
+    return fn.random.uniform(range=(low, high)) if rng.random() < 0.6 else float(rng.uniform(low, high))
+
+
+def coin(rng: np.random.Generator) -> Any:
+    return fn.random.coin_flip() if rng.random() < 0.6 else int(rng.integers(2))
+
+
+def cropped(x: Any, rng: np.random.Generator) -> Any:
+    policy = str(rng.choice(["pad", "trim_to_shape"]))
+    crop = tuple(int(extent) for extent in rng.integers(9, 30, 2))
+    return fn.crop(x, crop=crop, crop_pos_x=between(rng, 0, 1), out_of_bounds_policy=policy, fill_values=[7.0])
+
+
+def resized(x: Any, rng: np.random.Generator) -> Any:
+    size = tuple(int(extent) for extent in rng.integers(8, 30, 2))
+    kinds = [types.INTERP_LINEAR, types.INTERP_NN, types.INTERP_CUBIC, types.INTERP_TRIANGULAR]
+    return fn.resize(x, size=size, interp_type=kinds[rng.integers(len(kinds))], antialias=bool(rng.integers(2)))
+
+
+def rotated(x: Any, rng: np.random.Generator) -> Any:
+    fill = {"fill_value": 9} if rng.random() < 0.5 else {}
+    return fn.rotate(x, angle=between(rng, -40, 40), keep_size=bool(rng.integers(2)), **fill)
+
+
+OPERATORS: list[Operator] = [
+    lambda x, rng: fn.color_twist(x, hue=between(rng, -40, 40), saturation=between(rng, 0.5, 1.5)),
+    lambda x, rng: fn.brightness_contrast(x, brightness=between(rng, 0.5, 1.5), contrast=between(rng, 0.5, 1.5)),
+    lambda x, rng: fn.hsv(x, hue=between(rng, -40, 40), dtype=types.UINT8),
+    lambda x, rng: fn.flip(x, horizontal=coin(rng), vertical=coin(rng)),
+    lambda x, rng: fn.cast(fn.cast(x, dtype=types.FLOAT), dtype=types.UINT8),
+    lambda x, rng: fn.color_space_conversion(x, image_type=types.RGB, output_type=types.YCbCr),
+    cropped,
+    resized,
+    rotated,
+    lambda x, rng: fn.slice(x, 0.2, 0.7, axes=[0]),
+    lambda x, rng: fn.random_resized_crop(x, size=(20, 17)),
+    lambda x, rng: fn.gaussian_blur(x, sigma=between(rng, 0.5, 1.5)),
+    lambda x, rng: fn.transpose(fn.transpose(x, perm=[2, 0, 1]), perm=[1, 2, 0]),
+]
+
+
+def graph(rng: np.random.Generator, images: Any) -> tuple[Any, ...]:
+    """Return outputs of a random graph of up to 12 operators. Some values have two readers."""
+    values = [images]
+    for _ in range(int(rng.integers(3, 11))):
+        operator = OPERATORS[rng.integers(len(OPERATORS))]
+        values.append(operator(values[-1 if rng.random() < 0.85 else rng.integers(len(values))], rng))
+    last = fn.crop_mirror_normalize(
+        values[-1], mirror=coin(rng), mean=[120.0, 110.0, 100.0], std=[60.0, 61.0, 62.0],
+        output_layout=str(rng.choice(["CHW", "HWC"])), dtype=types.FLOAT if rng.random() < 0.7 else types.FLOAT16,
+    )  # fmt: skip
+    return last, values[rng.integers(1, len(values))]
+
+
+def run(seed: int) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    ragged = rng.random() < 0.7
+    images = [
+        rng.integers(0, 256, (30 + 5 * index * ragged, 44 - 3 * index * ragged, 3), np.uint8) for index in range(BATCH)
+    ]
+    pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=seed)
+    with pipe:
+        pipe.set_outputs(*graph(rng, fn.external_source(name="images", layout="HWC").gpu()))
+    pipe.build()
+    try:
+        return [np.array(sample) for output in pipe.run(images=images) for sample in output.as_cpu()]
+    finally:
+        pipe.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = run(seed)
+    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
+        np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)

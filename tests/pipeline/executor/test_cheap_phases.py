@@ -1,0 +1,148 @@
+"""Phases and samples that cost less than waking another thread run on the thread that has them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, errors, fn
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._graph import Graph
+from pipeline._operators.geometry.flip import FlipCpu
+from pipeline._operators.random.uniform import UniformCpu
+from pipeline.tensors import TensorListCPU
+
+CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every phase cheap, however busy the machine is."""
+    for module in ("executor", "chain"):
+        monkeypatch.setattr(f"pipeline._executor.{module}._CHEAP", 10**15)
+
+
+def finishers(outputs: list[Any], on_caller: bool, count: int = 4) -> list[str]:
+    """Run batches one after another, and return the names of the threads that finish them."""
+    names: list[str] = []
+    done = threading.Semaphore(0)
+
+    def finish(result: BatchResult) -> None:
+        assert result.error is None
+        names.append(threading.current_thread().name)
+        done.release()
+
+    with Executor(Graph.from_outputs(outputs), CONFIG) as executor:
+        for _ in range(count):
+            executor.submit(BatchRequest(4), finish, on_caller=on_caller)
+            assert done.acquire(timeout=60)
+    return names
+
+
+def test_cheap_phase_runs_on_the_caller_after_its_first_batch(patient: None) -> None:
+    first, *others = finishers([fn.random.uniform(shape=4) * 2 + 1], on_caller=True)
+    assert first != threading.current_thread().name
+    assert set(others) == {threading.current_thread().name}
+
+
+def test_cheap_phase_does_not_run_on_a_caller_that_does_not_allow_it(patient: None) -> None:
+    assert threading.current_thread().name not in finishers([fn.random.uniform(shape=4)], on_caller=False)
+
+
+def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
+    threads: list[threading.Thread] = []
+
+    def noted(number: Any) -> Any:
+        threads.append(threading.current_thread())
+        return number
+
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=None, seed=1)
+    with pipe:
+        pipe.set_outputs(fn.python_function(fn.random.uniform(), function=noted))
+    pipe.build()
+    for _ in range(4):
+        pipe.run()
+    assert threads
+    assert threading.current_thread() not in threads
+    pipe.close()
+
+
+def test_expensive_phase_does_not_run_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline._executor.executor._CHEAP", 1)
+    assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=True)
+
+
+def test_statistics_count_all_batches_of_a_cheap_phase(patient: None) -> None:
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=None, seed=1)
+    with pipe:
+        pipe.set_outputs(fn.random.uniform())
+    pipe.build()
+    for _ in range(40):
+        pipe.run()
+    (uniform,) = pipe._internals.runner.executor.statistics.operators()
+    assert uniform.batches >= 40
+    assert uniform.seconds > 0
+    pipe.close()
+
+
+def test_samples_of_a_cheap_chain_run_without_the_pool(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[int] = []
+    run = ThreadPool.run
+
+    def counted(pool: ThreadPool, task: Any, count: int) -> Any:
+        jobs.append(count)
+        return run(pool, task, count)
+
+    monkeypatch.setattr(ThreadPool, "run", counted)
+    pipe = Pipeline(batch_size=3, num_threads=2, device_id=None, seed=1, prefetch_queue_depth=1)
+    with pipe:
+        pipe.set_outputs(fn.flip(fn.external_source(name="x", layout="HWC"), horizontal=1))
+    pipe.build()
+    images = np.arange(3 * 2 * 2).reshape(3, 2, 2, 1).astype(np.uint8)
+    for _ in range(3):
+        (flipped,) = pipe.run(x=images)
+        np.testing.assert_array_equal(flipped.as_array(), images[:, :, ::-1])
+    pipe.close()
+    assert jobs == [3]
+
+
+def test_failed_samples_of_a_cheap_chain_are_reported(patient: None) -> None:
+    pipe = Pipeline(batch_size=3, num_threads=2, device_id=None, seed=1, prefetch_queue_depth=1)
+    with pipe:
+        data = fn.external_source(name="x")
+        pipe.set_outputs(fn.slice(data, start=[1], shape=[3], axes=[0]))
+    pipe.build()
+    pipe.run(x=TensorListCPU([np.zeros(4), np.zeros(5), np.zeros(6)]))
+    with pytest.raises(errors.OperatorError, match="1 more sample") as caught:
+        pipe.run(x=TensorListCPU([np.zeros(3), np.zeros(5), np.zeros(2)]))
+    assert [failure.sample for failure in caught.value.failures] == [0, 2]
+    pipe.close()
+
+
+@pytest.mark.parametrize(("operator", "method"), [(UniformCpu, "run"), (FlipCpu, "start"), (FlipCpu, "run")])
+def test_interrupt_of_a_cheap_phase_reaches_the_caller(
+    operator: Any, method: str, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = Pipeline(batch_size=3, num_threads=2, device_id=None, seed=1, prefetch_queue_depth=1)
+    with pipe:
+        images = fn.external_source(source=lambda: np.zeros((3, 2, 2, 1), np.uint8), layout="HWC")
+        pipe.set_outputs(fn.flip(images, horizontal=1), fn.random.uniform())
+    pipe.build()
+    numbers = [pipe.run()[1].as_array().tolist() for _ in range(3)]
+    compute = getattr(operator, method)
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(operator, method, compute)
+        signal.raise_signal(signal.SIGINT)
+        return compute(*arguments)
+
+    monkeypatch.setattr(operator, method, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.run()
+    assert pipe.run()[1].as_array().tolist() not in numbers
+    pipe.close()

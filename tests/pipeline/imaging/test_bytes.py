@@ -1,0 +1,103 @@
+"""The compiled loops over bytes return the same bits as NumPy and OpenCV, and refuse unsupported arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from pipeline._imaging import convert_color, native, resize
+from pipeline._imaging.byte_map import histograms, look_up
+from pipeline._imaging.color import scale_shift
+
+compiled = native.compiled
+pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
+MODULES = ("byte_map", "color", "convert", "resample")
+SHAPES = [(37, 53, 3), (5, 7, 1), (8, 6, 4), (9, 4, 2), (1, 1, 3), (0, 4, 3)]
+
+
+def sample_image(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(0, 256, shape, np.uint8)
+
+
+@pytest.fixture
+def without() -> Iterator[pytest.MonkeyPatch]:
+    """Disable the compiled loops until `undo`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES:
+            patch.setattr(sys.modules[f"pipeline._imaging.{module}"], "compiled", None)
+        yield patch
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("gain", [0.0, 0.5, 1.0, 1.37, -2.0, 1e30, float("nan")])
+@pytest.mark.parametrize("offset", [0.0, 0.5, -12.75, 300.0, -1e30])
+def test_scale_shift_gives_the_same(
+    shape: tuple[int, ...], gain: float, offset: float, without: pytest.MonkeyPatch
+) -> None:
+    image = sample_image(*shape)
+    expected = scale_shift(image, gain, offset, np.empty_like(image))
+    without.undo()
+    np.testing.assert_array_equal(scale_shift(image, gain, offset, np.empty_like(image)), expected)
+    np.testing.assert_array_equal(
+        scale_shift(image[:, ::2], gain, offset, np.empty_like(image[:, ::2])), expected[:, ::2]
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_look_up_and_histograms_give_the_same(shape: tuple[int, int, int], without: pytest.MonkeyPatch) -> None:
+    image, tables = sample_image(*shape), sample_image(shape[2], 256)
+    expected = look_up(image, tables, np.empty_like(image)), look_up(image, tables[0], np.empty_like(image))
+    counts = histograms(image)
+    without.undo()
+    np.testing.assert_array_equal(look_up(image, tables, np.empty_like(image)), expected[0])
+    np.testing.assert_array_equal(look_up(image, tables[0], np.empty_like(image)), expected[1])
+    np.testing.assert_array_equal(histograms(image), counts)
+    np.testing.assert_array_equal(histograms(image[::-1]), counts)
+
+
+@pytest.mark.parametrize("source", ["RGB", "BGR"])
+def test_gray_of_all_colors_is_the_same(source: str, without: pytest.MonkeyPatch) -> None:
+    axes = [np.arange(256, dtype=np.uint8)] * 2
+    for red in range(0, 256, 15):
+        image = np.stack(np.meshgrid(np.uint8(red), *axes, indexing="ij"), -1).reshape(256, 256, 3)
+        expected = convert_color(image, source, "GRAY")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys.modules["pipeline._imaging.convert"], "compiled", compiled)
+            np.testing.assert_array_equal(convert_color(image, source, "GRAY"), expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+@pytest.mark.parametrize("size", [(24, 31), (1, 1), (3, 100)], ids=str)
+def test_nearest_pixels_are_the_same(
+    shape: tuple[int, ...], size: tuple[int, int], without: pytest.MonkeyPatch
+) -> None:
+    image = sample_image(*shape)
+    region = (0.3, 0.2, shape[0] - 0.4, shape[1] * 1.3)
+    expected = resize(image, size, region=region, interp="nearest")
+    without.undo()
+    np.testing.assert_array_equal(resize(image, size, region=region, interp="nearest"), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("map_bytes", (bytes(6), bytearray(5), bytes(256), 0.0, 0.0)),
+        ("map_bytes", (bytes(6), bytearray(6), bytes(100), 0.0, 0.0)),
+        ("map_bytes", (bytes(7), bytearray(7), bytes(512), 0.0, 0.0)),
+        ("map_bytes", (bytes(10), bytearray(10), bytes(5 * 256), 0.0, 0.0)),
+        ("count_bytes", (bytes(7), bytearray(2 * 256 * 8))),
+        ("count_bytes", (bytes(7), bytearray(8))),
+        ("weigh_pixels", (bytes(7), bytearray(2), bytes(16))),
+        ("weigh_pixels", (bytes(6), bytearray(2), bytes(12))),
+        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes([2, 0, 0, 0]), bytes(4))),
+        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes(4), b"\xff" * 4)),
+        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 2, 3), np.uint8), bytes(4), bytes(4))),
+        ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 1), np.uint8), bytes(4), bytes(4))),
+    ],
+)
+def test_arguments_that_do_not_fit_are_errors(name: str, arguments: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"fit|adjacent"):
+        getattr(compiled, name)(*arguments)

@@ -57,7 +57,7 @@ def explained(module: str) -> dict[str, set[str]]:
 @pytest.mark.parity
 def test_missing_names_of_dali_are_listed_with_their_reasons() -> None:
     ours, theirs = names_of("ours"), names_of("dali")
-    operators = {class_name(schema.name) for schema in all_schemas()}
+    operators = {class_name(schema.name) for schema in all_schemas() if "." not in schema.name}
     unexplained = []
     for module, found in theirs.items():
         listed = explained(module)

@@ -44,20 +44,27 @@ def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> lis
     """Return the order of each sample."""
     if layout[:1] not in ("", "F") or (ndim is not None and ndim < 2):
         raise ArgumentValueError(
-            f"the samples must be sequences, with a layout that begins with 'F'; they have {ndim} dimensions and the "
-            f"layout {layout!r}"
+            "Expected sequence as the input, where outermost dimension represents frames dimension `F`, got data with "
+            f'layout = "{layout}"; the number of dimensions is {ndim}'
         )
     values = batch.arguments(node).arrays("new_order", np.int64)
     assert values is not None
     return [np.atleast_1d(value) for value in values]
 
 
-def _check(order: Array, count: int) -> None:
-    if order.ndim != 1 or not len(order):
-        raise ArgumentValueError(f"argument 'new_order' must be a list with at least one number, not {order.tolist()}")
-    wrong = order[(order < 0) | (order >= count)]
+def _check(order: Array, count: int, sample: int) -> None:
+    if order.ndim != 1:
+        raise ArgumentValueError(f"`new_order`: Input with dimension {order.ndim} cannot be converted to dimension 1")
+    if not len(order):
+        raise ArgumentValueError(
+            f"Empty result sequences are not allowed. Empty `new_order` for sample {sample} is not allowed"
+        )
+    (wrong,) = np.nonzero((order < 0) | (order >= count))
     if len(wrong):
-        raise ArgumentValueError(f"argument 'new_order' has the number {wrong[0]}, but the sequence has {count} frames")
+        raise ArgumentValueError(
+            f"new_order[{wrong[0]}] must be between 0 and input_sequence_length = {count} for sample {sample}, but it "
+            f"is: {order[wrong[0]]}"
+        )
 
 
 @implements(SEQUENCE_REARRANGE, "cpu")
@@ -75,7 +82,7 @@ class SequenceRearrangeCpu(SampleOperator[list[Array]]):
     def run(self, state: list[Array], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
         order = state[sample]
-        _check(order, len(data))
+        _check(order, len(data), sample)
         return np.take(data, order, axis=0, out=out, mode="clip")
 
 
@@ -90,7 +97,7 @@ class SequenceRearrangeGpu(GpuOperator):
         failures: list[tuple[int, PipelineError]] = []
         for sample, (order, count) in enumerate(zip(orders, source.shapes[:, 0].tolist(), strict=True)):
             try:
-                _check(order, count)
+                _check(order, count, sample)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)

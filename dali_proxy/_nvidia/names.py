@@ -89,7 +89,7 @@ _OLD_TYPES: dict[str, Any] = {
     "dali_type_converters": [],
 }
 _TYPES = {
-    **_from("dali_proxy._nvidia.types", "CUDAStream", "PipelineAPIType", "TensorLayout"),
+    **_from("dali_proxy._nvidia.types", "CUDAStream", "PipelineAPIType", "TensorLayout", "_all_types"),
     "ConstantNode": "dali_proxy._nvidia.types:constant_node",
 }
 

@@ -9,6 +9,11 @@ from pipeline import types
 
 __all__ = ["CUDAStream", "PipelineAPIType", "TensorLayout", "constant_node"]
 
+_all_types = [
+    *(types.BOOL, types.INT8, types.INT16, types.INT32, types.INT64, types.UINT8, types.UINT16, types.UINT32),
+    *(types.UINT64, types.FLOAT16, types.FLOAT, types.FLOAT64),
+]
+
 
 class CUDAStream:
     """A CUDA stream by its handle.

@@ -78,7 +78,7 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef | None:
 
 
 def _lambda_definition(function: Any) -> ast.FunctionDef | None:
-    """Return the syntax of a lambda, as a function with another name; None if its neighbors look the same."""
+    """Return the syntax of a lambda, as a function with another name; None if others on its line look alike."""
     code = function.__code__
     lines, _ = inspect.findsource(function)
     found = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Lambda) and _is(node, code)]

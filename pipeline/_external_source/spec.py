@@ -114,8 +114,7 @@ def describe_source(
     if policy is not Cycle.NO and isinstance(source, Generator):
         raise ArgumentTypeError(
             "Cannot cycle through a generator - if the generator is a result of calling a generator function, pass "
-            "that "
-            "function instead as `source`"
+            "that function instead as `source`."
         )
     if parallel:
         _check_parallel(iterable, takes_info, batch)

@@ -45,7 +45,7 @@ def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> lis
     if layout[:1] not in ("", "F") or (ndim is not None and ndim < 2):
         raise ArgumentValueError(
             "Expected sequence as the input, where outermost dimension represents frames dimension `F`, got data with "
-            f'layout = "{layout}" and {ndim} dimensions'
+            f'layout = "{layout}"; the number of dimensions is {ndim}'
         )
     values = batch.arguments(node).arrays("new_order", np.int64)
     assert values is not None
@@ -54,13 +54,13 @@ def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> lis
 
 def _check(order: Array, count: int, sample: int) -> None:
     if order.ndim != 1:
-        raise ArgumentValueError(f"Input with dimension {order.ndim} cannot be converted to dimension 1: 'new_order'")
+        raise ArgumentValueError(f"`new_order`: Input with dimension {order.ndim} cannot be converted to dimension 1")
     if not len(order):
         raise ArgumentValueError(
             f"Empty result sequences are not allowed. Empty `new_order` for sample {sample} is not allowed"
         )
-    wrong = np.flatnonzero((order < 0) | (order >= count)).tolist()
-    if wrong:
+    (wrong,) = np.nonzero((order < 0) | (order >= count))
+    if len(wrong):
         raise ArgumentValueError(
             f"new_order[{wrong[0]}] must be between 0 and input_sequence_length = {count} for sample {sample}, but it "
             f"is: {order[wrong[0]]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +40,10 @@ class Setup:
     rounds: int
     seconds: float
     with_dali: bool
+
+
+#: Up to so many values of an output, its statistics vary too much: then more samples are checked, by this factor.
+_FEW_VALUES, _MORE = 5000, 16
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,12 @@ class Side:
         self._pipeline.build()
 
     def describe(self) -> list[Summary]:
-        """Run batches, and describe each output."""
-        batches = [
-            [_on_cpu(output) for output in self._pipeline.run()] for _ in range(math.ceil(CHECKED / self.batch_size))
-        ]
+        """Run batches, and describe each output. Outputs of single numbers need more samples than images."""
+        batches: list[list[list[Array]]] = []
+        values = 0
+        while len(batches) * self.batch_size < CHECKED * (1 if values > _FEW_VALUES else _MORE):
+            batches.append([_on_cpu(output) for output in self._pipeline.run()])
+            values += min(sum(sample.size for sample in samples) for samples in batches[-1])
         return [
             _summarize([sample for samples in outputs for sample in samples]) for outputs in zip(*batches, strict=True)
         ]

@@ -22,6 +22,7 @@ from pipeline._operators.geometry.resize_arguments import RESIZE_ARGUMENTS, Resi
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
+from pipeline.types import DALIInterpType
 
 __all__ = ["TENSOR_RESIZE"]
 
@@ -193,7 +194,11 @@ class TensorResizeCpu(SampleOperator[Any]):
             for axis, extent in enumerate(data.shape)
             if (resized.size[axis], resized.low[axis], resized.high[axis]) != (extent, 0.0, float(extent))
         ]
-        groups = sorted(_neighbours(changed), key=lambda axes: _ratio(axes, resized.size, data.shape))
+        nearest = DALIInterpType.INTERP_NN in (lower[sample], upper[sample])  # its positions are those of single axes
+        groups = sorted(
+            [(axis,) for axis in changed] if nearest else _neighbours(changed),
+            key=lambda axes: _ratio(axes, resized.size, data.shape),
+        )
         result = data
         for axes in groups:
             result = _resize_axes(

@@ -254,7 +254,7 @@ for code in (
     "from nvidia.dali import fn; fn.nothing",
     "from nvidia.dali import fn; fn.decoders.nothing",
     "from nvidia.dali import types; types.NOTHING",
-    "import nvidia.dali as dali; dali.__file__",
+    "import nvidia.dali as dali; dali.nothing",
 ):
     assert isinstance(error(code), AttributeError), code
     assert "'nvidia.dali" in str(error(code)) and "doesn't implement it yet" in str(error(code)), error(code)

@@ -58,7 +58,7 @@ def test_copies_and_representations(cupy: Any) -> None:
     np.testing.assert_array_equal(target.get(), DATA)
     assert "11." in str(batch)
     assert "[0. 1. 2.]" in str(batch.at(0))
-    with pytest.raises(errors.SampleIndexError, match="sample 2 doesn't exist"):
+    with pytest.raises(errors.SampleIndexError, match="index 2 is out of range"):
         batch.at(2)
 
 

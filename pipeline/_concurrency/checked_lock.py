@@ -66,6 +66,8 @@ class CheckedLock(RLock):  # type: ignore[misc]  # final in typeshed only
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock; as `threading.Lock.acquire`."""
+        if globals()["_thread"] is None:  # the interpreter ends, and has cleared the modules
+            return super().acquire(blocking, timeout)
         _thread.taken = held = [lock for lock in _thread.taken if lock._is_owned()]  # type: ignore[attr-defined]
         if blocking:  # a thread that doesn't wait can't be part of a deadlock
             self._check(held)

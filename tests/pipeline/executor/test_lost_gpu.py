@@ -62,7 +62,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
 
 def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
-    device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
+    device = SimpleNamespace(device_id=0, kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
     with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):

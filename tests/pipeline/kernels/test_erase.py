@@ -38,7 +38,7 @@ def test_samples_without_elements_need_no_launch() -> None:
 
 def test_samples_that_do_not_fit_are_errors() -> None:
     src, dst = Samples.from_arrays([np.zeros((2, 3))]), Samples.from_arrays([np.zeros((3, 2))])
-    with pytest.raises(PipelineError, match="like them"):
+    with pytest.raises(PipelineError, match="outputs of the same shapes"):
         plan_erase(src, dst, [np.zeros((0, 2, 2), np.int64)], 0.0)
     with pytest.raises(PipelineError, match="regions for each"):
         plan_erase(src, src, [], 0.0)

@@ -134,18 +134,18 @@ BEHAVIOUR = (
     ("loader, the server ends", "the loop waits", "`ServerDiedError` within seconds, or a restart"),
     ("`DALIPipelineRunRef`", "a class", "doesn't exist; batches and samples have `BatchRef` and `SampleRef`"),
     (
-        "iterators, DROP with `pad_last_batch`, if some shards have one batch more",
-        "doesn't read the last batch to its end, so an epoch begins with padding",
+        "iterators, DROP with `pad_last_batch`, if some shards have one batch more than others",
+        "the next epoch begins with the padding of the dropped batch",
         "every epoch begins with the first sample of its shard",
     ),
     ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
     (
         "iterators, `reader_name` with FILL; `dynamic_shape`",
-        "behave as here, although the documentation says that FILL becomes PARTIAL, and `dynamic_shape` must be True",
+        "the same as here; its documentation differs (FILL becomes PARTIAL, `dynamic_shape` must be True)",
         "FILL stays FILL, and shapes may change",
     ),
     (
-        "iterators, `reset()` before the first batch of an epoch of one batch",
+        "iterators, `reset()` before the first batch, if an epoch has only one batch",
         "the first epoch then has two batches",
         "does nothing",
     ),

@@ -33,11 +33,11 @@ def _operators() -> list[tuple[str, str, str]]:
         name for name, devices in theirs.items() if devices == ["gpu"] and name in ours and "cpu" in ours[name].devices
     ]
     rows = [
-        (missing, "exist", "are missing: calling them is an `AttributeError` that names them"),
+        (missing, "available", "missing: a call raises an `AttributeError` that names the operator"),
         (fewer, "run on more devices", "[the table](operators.md) has the devices"),
         (more, "run on the GPU only", "run on the CPU, too"),
     ]
-    return [(f"operators {_listed(names)}", there, here) for names, there, here in rows if names]
+    return [(f"operators: {_listed(names)}", there, here) for names, there, here in rows if names]
 
 
 def _listed(names: list[str]) -> str:

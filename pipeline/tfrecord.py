@@ -31,7 +31,7 @@ class Feature:
     """A feature to read. `FixedLenFeature` and `VarLenFeature` create it.
 
     Attributes:
-        shape: shape of the values; for a feature of variable length, that of one item, or None.
+        shape: shape of the values; for a feature of variable length, the shape of one item; None for single values.
         dtype: `int64`, `string` or `float32`.
         default_value: value in place of a missing feature.
         variable: whether the number of values differs from record to record.

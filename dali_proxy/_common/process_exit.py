@@ -92,8 +92,8 @@ def hanging_worker(workers: Sequence[BaseProcess], timeout: float, error: Except
         return None
     alive = ", ".join(f"worker {number} (pid {worker.pid})" for number, worker in enumerate(workers))
     hanging = ProxyError(
-        f"the next batch didn't arrive within {timeout:g} s, the loader's timeout=: the dataset is slow or hangs in "
-        f"one of {alive}"
+        f"the next batch didn't arrive within {timeout:g} s (the loader's timeout=): the dataset is slow, or it hangs "
+        f"in one of these workers: {alive}"
     )
     hanging.__cause__ = error
     return hanging

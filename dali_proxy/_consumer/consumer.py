@@ -104,7 +104,7 @@ class ConsumerClient:
         self._goodbye = ""
         self._tokens = itertools.count()
         self._releases = ReleaseQueue()
-        self._in_channel = threading.local()  # .now: this thread is in the channel, so finalizers send nothing
+        self._in_channel = threading.local()  # .now: this thread is using the channel, so finalizers send nothing
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
         if self._device_stage is not None and self._device_stage.waits_for_all:
@@ -122,7 +122,7 @@ class ConsumerClient:
 
         Raises:
             BatchError: the batch failed.
-            StaleReferenceError: the batch is unknown to this start of the server.
+            StaleReferenceError: the batch belongs to an earlier start of the server, or to another server.
             ServerDiedError: the server is gone.
         """
         if ticket.error is not None:
@@ -130,7 +130,9 @@ class ConsumerClient:
         if ticket.outputs is not None:
             return ticket.outputs
         if ticket.server != self.server:
-            raise StaleReferenceError("the batch belongs to an earlier start of the server or another server's proxy")
+            raise StaleReferenceError(
+                "the batch belongs to an earlier start of the server, or to the proxy of another server"
+            )
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
@@ -138,13 +140,14 @@ class ConsumerClient:
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that request the same batch get the same tensors
-            if ticket.outputs is None and ticket.error is None:  # otherwise the request of this thread may have failed
+            # If another thread was first, the ticket has the batch, and `answer` may be an error.
+            if ticket.outputs is None and ticket.error is None:
                 ticket.claimed = True
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
                     ticket.samples, ticket.outputs = self._requests.get(key, PendingRequest()).samples, answer.tensors()
-            self._requests.forget(key)  # not earlier: another thread would fetch the batch, which has been sent
+            self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
@@ -222,7 +225,7 @@ class ConsumerClient:
             request.sent = False
             raise
         self._fetch_early(early)
-        if self._releases:  # added by a finalizer: an early batch sends no message that would carry it
+        if self._releases:  # added by a finalizer; if the batch was fetched early, no message carried them
             self._flush_if_safe()
         self._go_on()
         while True:
@@ -279,7 +282,7 @@ class ConsumerClient:
             self._changed.notify_all()
 
     def _receive_one(self, left: float | None = None) -> None:
-        """Receive and file one message, or return after a brief wait. Only one thread at a time may call this."""
+        """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
             with ChannelGuard(self._in_channel):
                 if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
@@ -372,7 +375,7 @@ class ConsumerClient:
             raise fresh(self._end) from error
 
     def _receive_ready(self, *, rest: bool = False) -> None:
-        """File the messages that have arrived, without waiting. Do nothing while a thread is receiving.
+        """Handle the messages that have arrived, without waiting. Do nothing while a thread is receiving.
 
         Args:
             rest: read all remaining messages, because no further call follows.
@@ -384,7 +387,7 @@ class ConsumerClient:
         try:
             with ChannelGuard(self._in_channel):
                 ready = self._channel.receive_ready(rest=rest)
-            with ExitStack() as steps:  # files all messages, even if a signal handler raises
+            with ExitStack() as steps:  # handles all messages, even if a signal handler raises
                 for received in reversed(ready):
                     steps.callback(self._file, received)
         except IPCError:
@@ -401,7 +404,7 @@ class ConsumerClient:
 
     def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # The function is an argument because finalizers also run after modules have lost their globals.
-        # In the channel, this thread itself holds the locks, and the next message sends the rest of the queue.
+        # A thread that is using the channel holds the locks itself, and its next message sends the rest of the queue.
         # Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
         if getattr(self._in_channel, "now", False) or is_finalizing():
             return

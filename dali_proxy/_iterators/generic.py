@@ -24,9 +24,9 @@ class DALIGenericIterator(BaseIterator):
 
     The pipelines run ahead: they compute the next batches while you use one.
 
-    With several pipelines and `size`, the pipelines take turns, one batch each, and `size` counts the samples of all of
-    them: the last list omits a pipeline whose batch begins after the last sample. With `reader_name`, the iterator
-    counts each shard separately, and a shard without more samples returns an empty tensor.
+    With several pipelines and `size`, the pipelines take turns, one batch each. `size` counts the samples of all
+    pipelines. The last list omits the pipelines whose batches would begin after the last sample. With `reader_name`,
+    the iterator counts each shard separately, and a shard without more samples returns an empty tensor.
 
     Args:
         pipelines: one pipeline, or a list of several with the same batch size.
@@ -40,8 +40,8 @@ class DALIGenericIterator(BaseIterator):
         fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.
         dynamic_shape: accepted for compatibility; shapes may always change from batch to batch.
         last_batch_padded: whether the pipeline fills the last batch with its last sample and begins the next epoch
-            with a new batch; otherwise the last batch continues with samples of the next epoch. This describes the
-            pipeline.
+            with a new batch; otherwise the last batch continues with samples of the next epoch. This argument
+            only describes the pipeline, and doesn't change it.
         last_batch_policy: treatment of the last batch if the samples don't fill it.
         prepare_first_batch: whether the constructor runs the first batch.
 
@@ -124,7 +124,7 @@ class DALIGenericIterator(BaseIterator):
 class DALIClassificationIterator(DALIGenericIterator):
     """`DALIGenericIterator` with the outputs "data" and "label".
 
-    For the arguments, see there.
+    The other arguments are those of `DALIGenericIterator`.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         position = start.positions.get(number, WorkerPosition())
         if position.ended:
             return iter(())
-        # torch asks worker 0 first. The workers before the one whose turn it is yield a pause.
+        # torch asks worker 0 first. If it is another worker's turn, the workers before that one yield a pause.
         pauses = self.batch_size if own.id is not None and number <= start.last < own.count - 1 else 0
         try:
             samples = self._samples(position)
@@ -123,7 +123,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
                 number = own.batch_number(ordinal // self.batch_size)
                 context = BatchContext(session_of(self.first_session, epoch), epoch, number, position=position)
             context.index = f"sample {ordinal}{of_worker}"
-            set_context(context)  # for each sample: iterators of one thread may alternate
+            set_context(context)  # set for each sample: several iterators of one thread may take turns
             try:
                 sample = next(samples)
             except StopIteration:

@@ -18,7 +18,7 @@ _MARK = "_dali_proxy_of_signal"
 class OwnWorker:
     """The role of this process in one loader: one of its workers, or the process that iterates.
 
-    torch's `get_worker_info` describes the process: in a loop inside a worker of another loader, it describes that
+    torch's `get_worker_info` can't replace it: in a loop that runs inside a worker of another loader, it describes that
     worker. The components of one loader share an object of this class. They are sent to a worker together, and
     `WorkerInit` sets the attributes there.
 
@@ -43,8 +43,8 @@ class OwnWorker:
     def is_interrupted_by(self, error: BaseException) -> bool:
         """Return whether an exception comes from a signal handler rather than from the batch.
 
-        In a worker, return this only for exceptions that end it: exceptions that other handlers raise in the user's
-        code belong to the batch.
+        In a worker, return True only for exceptions that end the worker. Exceptions that other signal handlers raise
+        in the user's code belong to the batch.
         """
         return is_interrupt(error) if self.id is None else ends_process(error)
 

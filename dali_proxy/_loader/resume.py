@@ -52,8 +52,8 @@ class LoaderState:
     Attributes:
         kind: kind of the dataset; see `kind_of`.
         epoch: epoch number.
-        batches: number of batches yielded in the epoch; for a map-style dataset, all batches with lower numbers were
-            yielded.
+        batches: number of batches yielded in the epoch. For a map-style dataset, these are the batches with the numbers
+            0 to `batches` - 1.
         done: numbers of further batches that have been yielded (``in_order=False``).
         batch_size: batch size of the loader.
         samples: length of the dataset; None for a dataset without a length.
@@ -120,8 +120,8 @@ class LoaderState:
                 )
         if set(self.own) != set(other.own):
             raise ArgumentMismatchError(
-                f"the state was saved with a `generator` in {sorted(self.own) or 'no object'}, but this loader has "
-                f"one in {sorted(other.own) or 'no object'}, so the order would differ"
+                f"the objects that have a `generator` must be the same, or the order would differ: the state was saved "
+                f"with {sorted(self.own) or 'none'}, but this loader has {sorted(other.own) or 'none'}"
             )
         if self.sampler is not None and other.sampler is None:
             raise ArgumentMismatchError(
@@ -196,7 +196,7 @@ class Progress:
 
     @property
     def sampler_at_end(self) -> Any:
-        """State from which the finished epoch is drawn to its end, as some samplers need; None while the epoch runs."""
+        """State from which a finished epoch's sampler is read to its end (some need this); None during the epoch."""
         self.catch_up()
         state = self._sampler.after(self._batches)
         return {**state, "drain": True} if self.finished and self._batches and state is not None else None

@@ -28,10 +28,11 @@ def install_as_nvidia_dali(device: Literal["cpu", "gpu"] | None = None) -> None:
     its name, unless dali-proxy's package `pipeline` was imported before.
 
     Args:
-        device: "cpu" runs pipelines that are created later on the CPU, whatever the devices of their operators and
-            their `device_id`, for machines without a GPU. Each pipeline warns once, and lists what changes. "gpu" runs
-            operators on the devices that they declare. None leaves this to the environment variable
-            `DALI_PROXY_DEVICE`, which this function sets otherwise, and which processes that start later inherit.
+        device: with "cpu", all pipelines that are created later run on the CPU, even if they have a `device_id` or
+            operators for a GPU. This is for machines without a GPU. Each pipeline warns once, and lists what changes.
+            With "gpu", operators run on the devices that they declare. With None, the environment variable
+            `DALI_PROXY_DEVICE` decides. Otherwise this function sets that variable, and processes that start later
+            inherit it.
 
     Raises:
         ImportError: NVIDIA's package was already imported.
@@ -90,7 +91,7 @@ class _Finder(MetaPathFinder, Loader):
             return None
         stand = find(fullname)
         if stand is None:
-            # With `name`, Python would replace this message by another one in `from ... import`.
+            # Without `name=`: with it, `from ... import` would replace this message by Python's own.
             raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy doesn't implement it yet")
         return ModuleSpec(fullname, self, origin=stand.module or None, is_package=True, loader_state=stand)
 

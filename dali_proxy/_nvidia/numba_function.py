@@ -23,17 +23,19 @@ class NumbaFunction:
     """Calls a function that writes to its outputs, compiled by Numba, on the CPU.
 
     Args:
-        run_fn: function of the outputs and the inputs: arrays or, with `batch_processing`, lists of arrays.
+        run_fn: function that gets the outputs, which it fills, and then the inputs. Each is an array or, with
+            `batch_processing`, a list of arrays.
         out_types: dtypes of the outputs.
         in_types: dtypes of the inputs.
         outs_ndim: numbers of dimensions of the outputs.
         ins_ndim: numbers of dimensions of the inputs.
-        setup_fn: function of the shapes of the outputs, which it sets, and of the inputs: lists of one array for each
-            output or input, with the shape of a sample in each row. Without it, outputs have the shapes of the inputs.
+        setup_fn: function that gets the shapes of the outputs, which it sets, and then the shapes of the inputs. Both
+            are lists with one array for each output or input. Each row of an array is the shape of a sample. Without
+            this function, outputs have the shapes of the inputs.
         device: "cpu".
         batch_processing: whether `run_fn` processes a batch instead of a sample.
-        blocks: ignored: for GPUs.
-        threads_per_block: ignored: for GPUs.
+        blocks: ignored, because it is for GPUs.
+        threads_per_block: ignored, because it is for GPUs.
         **arguments: further arguments of `fn.python_function`.
 
     Raises:
@@ -76,7 +78,7 @@ class NumbaFunction:
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any, Any]:
-        """The compiled functions, and Numba's list."""
+        """The compiled functions, and Numba's list type."""
         numba = optional_package("numba", "numba_function", "numba")
         run, setup = (None if each is None else numba.njit(nogil=True)(each) for each in self._functions)
         return run, setup, optional_package("numba.typed", "numba_function", "numba").List
@@ -87,8 +89,8 @@ class NumbaFunction:
             for sample in samples:
                 if sample.dtype != to_numpy_type(dtype) or sample.ndim != ndim:
                     raise InputError(
-                        f"numba_function: input {number} is {sample.dtype} with {sample.ndim} dimensions, but declared "
-                        f"as {dtype!r} with {ndim}"
+                        f"numba_function: input {number} is {sample.dtype} with {sample.ndim} dimensions, but was "
+                        f"declared as {dtype!r} with {ndim}"
                     )
         shapes = self._shapes([[sample.shape for sample in samples] for samples in inputs])
         outputs = tuple(

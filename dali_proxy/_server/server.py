@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DALIServer"]
 
-_ENDING = 5.0  # seconds between the end of a server's sockets and that of its process
+_ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
 
 
@@ -91,7 +91,7 @@ class DALIServer:
             `ring_bytes`.
         arena_bytes_limit: largest size of that memory. Deprecated name: `ring_bytes_limit`.
         unclaimed_bytes: limit for the memory of unfetched results of loaders other than `dali_proxy.DataLoader`.
-        timeout: seconds that the server may take for a batch; None for as long as it lives.
+        timeout: seconds that the server may take for a batch; None for no limit while the server is alive.
         restart: "on-failure" restarts a server that died, when the next batch is requested. `dali_proxy.DataLoader`
             then recomputes the lost batches in this process and continues: no batch is lost or repeated, and random
             numbers stay the same. Batches of iterable datasets can't be recomputed. With "never", waiting callers get a
@@ -285,7 +285,7 @@ class DALIServer:
                 host_stage_only=self._placing.device_stage is not None,
                 device_stage=self._placing.planned_stage,
             )
-            try:  # the folder's name is known before it exists, so that an interrupt at any time leaves none
+            try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
                 if self._placing.device_stage is not None:
@@ -361,7 +361,7 @@ class DALIServer:
 
         Args:
             batch: batch of the loader: any nesting of tuples, lists, mappings, dataclasses and objects.
-            ragged: as for `DataLoader`; if it is None, the earlier batches are those that this object produced.
+            ragged: as for `DataLoader`. For None, the first batch is the first one that this method produced.
 
         Raises:
             BatchError: the batch failed in the server; the next batch isn't affected.

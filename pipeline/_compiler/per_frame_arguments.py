@@ -55,7 +55,7 @@ def _sequence_arguments(batch: Batch, node: GraphNode) -> frozenset[str]:
 
 
 def _repeats(node: GraphNode) -> bool:
-    """Return whether an operator with per-frame arguments also accepts other inputs, and uses them for each frame."""
+    """Return whether an operator with per-frame arguments repeats a first input without frames; others refuse it."""
     return node.operator == "coord_transform" or node.operator.startswith("transforms.")
 
 
@@ -141,7 +141,7 @@ def _expanded(value: TensorList, counts: Array, rows: Array | None) -> TensorLis
 def _without_frames(layout: str) -> str:
     if not _is_sequence(layout):
         raise ArgumentValueError(
-            f"arguments that differ from frame to frame need a sequence with F as first dimension, not {layout!r}"
+            f"arguments that differ from frame to frame need a sequence whose layout begins with F, not {layout!r}"
         )
     return layout[1:]
 

@@ -42,7 +42,7 @@ unit (HDU) of a file. Compressed images are decompressed, and values are scaled 
             Argument(
                 "hdu_indices",
                 Kind.INTS,
-                "Unit of each output, counted from 1; 2 follows the primary one.",
+                "HDU of each output, counted from 1: 1 is the primary HDU, and 2 is the one after it.",
                 _FIRST,
             ),
             Argument(

@@ -112,11 +112,12 @@ class WorkerPool:
     """Worker processes that read sources. They begin tasks in the order of submission.
 
     The pool replaces a process that dies. It retries the current task of this process once, and the task fails if the
-    next process dies, too; the other tasks go to other workers. An iterable source is read again up to the next item.
+    next process dies, too; the other tasks go to other workers. The new process reads an iterable source from its
+    beginning, and skips the items that were already read.
 
     Args:
         specs: the sources.
-        max_batch_size: of the pipeline.
+        max_batch_size: largest batch size of the pipeline.
         num_workers: number of processes.
         start_method: "fork" or "spawn".
 
@@ -187,7 +188,7 @@ class WorkerPool:
         return job.future
 
     def close(self) -> None:
-        """End the workers. A second call does nothing, nor does a call in a forked child."""
+        """End the workers. Do nothing if they were already ended, or in a forked child."""
         if os.getpid() != self._owner or self._doorbell < 0:
             return
         with self._lock:
@@ -308,7 +309,10 @@ class WorkerPool:
         return Chunk([unpack(lent, output) for output in done.outputs], done.position)
 
     def _remove(self, member: _Member, why: str) -> None:
-        """Remove a worker that can't continue, and requeue its tasks; the current one fails the second time."""
+        """Remove a worker that can't continue, and requeue its tasks.
+
+        Fail the current task instead if it is the second time that a worker died during it.
+        """
         member.process.end(0)
         member.memory.close()
         failed: _Job | None = None
@@ -327,7 +331,7 @@ class WorkerPool:
             self._dispatch()
         if failed is not None:
             failed.fail(
-                WorkerError(f"{why}; it was reading: {failed}; another worker died before while reading the same")
+                WorkerError(f"{why}; it was reading: {failed}; another worker had already died while reading it")
             )
 
     def _replace_dead(self) -> None:
@@ -345,7 +349,7 @@ class WorkerPool:
                 self._dispatch()
 
     def _fail_stranded(self, member: _Member, error: Exception) -> None:
-        """Fail the tasks of this worker only, and all tasks if no worker is left. A later start may work."""
+        """Fail the tasks that only this worker may run, or all tasks if no worker is left. A later start may work."""
         with self._lock:
             stranded = [*member.waiting]
             member.waiting.clear()

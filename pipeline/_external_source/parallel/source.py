@@ -1,4 +1,4 @@
-"""A source that worker processes read: requests batches ahead, and joins their chunks in order."""
+"""A source that worker processes read. It requests batches ahead, and joins their chunks in order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ParallelSource(Source):
         self._number = number
         self._ahead: deque[_Ahead] = deque()
         self._skip = 0
-        self._position = (0, 0)  # epoch, and number of items of this pass in returned batches
+        self._position = (0, 0)  # epoch, and number of items returned in this pass over the source
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
         if self._ahead and not self._is_wanted(self._ahead[0], info, batch_size):
@@ -78,7 +78,7 @@ class ParallelSource(Source):
         self._position = (epoch, items)
 
     def _is_wanted(self, ahead: _Ahead, info: BatchInfo, batch_size: int) -> bool:
-        """Return whether a batch that was requested ahead is the requested one; after the end of an epoch, it isn't."""
+        """Return whether a batch that was requested ahead is needed now; after the end of an epoch, it isn't."""
         if self._spec.iterable:  # the next batch fits, unless the source must begin again
             return self._spec.cycle is not Cycle.RAISE or ahead.info.epoch_idx == info.epoch_idx
         return ahead.info == info and (self._spec.batch or ahead.size == batch_size)

@@ -66,12 +66,13 @@ SPHERE = _declare(
     "sphere",
     """Distorts images as if they covered a sphere.
 
-The distance of each pixel from the centre is multiplied by its ratio to half of the longer side.""",
+The output at distance d from the centre is the input at distance d * d / r in the same direction, where r is half of
+the longer side.""",
 )
 JITTER = _declare(
     "jitter",
-    "Takes each pixel from a random position near it, which differs by up to half of `nDegree` along x and y.",
-    Argument("nDegree", Kind.INT, "Largest distance between two positions of a pixel.", 2),
+    "Takes each pixel from a random position, at most `nDegree` / 2 pixels away from it along x and along y.",
+    Argument("nDegree", Kind.INT, "Width of the range of the random shifts, in pixels.", 2),
 )
 
 

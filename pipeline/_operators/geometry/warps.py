@@ -71,8 +71,8 @@ class Warps(ABC):
     def _size(self, row: Array) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
             raise ArgumentValueError(
-                "output_size must specify same number of dimensions as the input (excluding channels): "
-                f"{self.ndim}, but argument 'size' has {len(row)} values"
+                "argument 'size' must specify the same number of dimensions as the input (excluding channels): "
+                f"{self.ndim}, but it has {len(row)} values"
             )
         if not (row > 0).all():
             raise ArgumentValueError(f"argument 'size' must be positive, not {row.tolist()}")

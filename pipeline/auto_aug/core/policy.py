@@ -24,8 +24,8 @@ class Policy:
             magnitudes.
 
     Attributes:
-        sub_policies: sequences as above; the names of different augmentations with the same name get a number as a
-            prefix.
+        sub_policies: sequences as above. If different augmentations have the same name, each gets a number as a prefix
+            of its name.
 
     Raises:
         ArgumentValueError: an argument is invalid.

@@ -107,7 +107,7 @@ def test_frames_that_do_not_fit_are_refused() -> None:
 
     with pytest.raises(OperatorError, match=r"sample 1.*for 3 frames, but the sequence has 2"):
         run_ours(blurred, SEQUENCES, [NUMBERS[0]] * 2, layouts=["FHWC"])
-    with pytest.raises(OperatorError, match="need a sequence with F as first dimension, not 'DHWC'"):
+    with pytest.raises(OperatorError, match="need a sequence whose layout begins with F, not 'DHWC'"):
         run_ours(blurred, SEQUENCES, NUMBERS, layouts=["DHWC"])
     with pytest.raises(OperatorError, match="the frames would get different shapes"):
         run_ours(

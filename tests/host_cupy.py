@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -124,12 +125,19 @@ class Event:
     def synchronize(self) -> None: ...
 
 
+_freed: deque[Any] = deque(maxlen=4096)
+
+
 class Memory:
-    """An allocation."""
+    """An allocation. Freed memory is overwritten, so that work that uses it too late has a wrong result."""
 
     def __init__(self, size: int) -> None:
         self.array = np.full(max(1, size), 0xA5, np.uint8)  # not zero, as on a GPU
         self.size, self.ptr, self.device_id = size, self.array.ctypes.data, 0
+
+    def __del__(self) -> None:
+        self.array.fill(0xDD)
+        _freed.append(self.array)  # the process can still access it
 
 
 class Pointer:
@@ -143,6 +151,7 @@ class Unowned:
     """`cupy.cuda.UnownedMemory`."""
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = 0) -> None:
+        assert size >= 0
         self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
 
 

@@ -19,6 +19,7 @@ from pipeline._bulk.buffer_pool import buffer_size
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.errors import ProtocolError
+from pipeline._kernels.expression import evaluation_defines
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class Launcher:
                 if output.launch is None and output.nbytes:
                     stream.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
             for launch, _ in launches:
-                stream.launch(launch.expression, copied.data_ptr() + launch.images, (launch.blocks, launch.count))
+                defines = evaluation_defines(launch.expression, launch.row_bytes)
+                stream.launch(defines, copied.data_ptr() + launch.images, (launch.blocks, launch.count))
         except BaseException:
             with suppress(Exception):  # the first error says more
                 self._hold(stream, held)

@@ -41,7 +41,7 @@ class Stream(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Issue a copy from pinned memory to the device, by addresses."""
 
-    def launch(self, expression: str, table: int, grid: tuple[int, int]) -> None:
+    def launch(self, defines: tuple[tuple[str, str], ...], table: int, grid: tuple[int, int]) -> None:
         """Issue a launch of `evaluate.cu`, whose table is on the device at an address."""
 
     def record_event(self) -> Event:
@@ -119,9 +119,9 @@ class SideStream:
         with cuda_call("cudaMemcpyAsync"):
             runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
 
-    def launch(self, expression: str, table: int, grid: tuple[int, int]) -> None:
+    def launch(self, defines: tuple[tuple[str, str], ...], table: int, grid: tuple[int, int]) -> None:
         """Issue a launch of `evaluate.cu`."""
-        self._kernels.launch("evaluate.cu", "evaluate", (("EXPRESSION", expression),), [table], grid, self._stream)
+        self._kernels.launch("evaluate.cu", "evaluate", defines, [table], grid, self._stream)
 
     def record_event(self) -> Event:
         """Record a CUDA event."""

@@ -65,8 +65,10 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
     for node in graph.nodes:
         if _is_pixel_operator(node) and all(edge.node in available for edge in node.sources[1:]):
             before = node.inputs[0].node
-            if before in copies or before in chains:
-                chains[node.index] = (*chains.get(before, ()), node)
+            chain = (*chains.get(before, ()), node)
+            one_launch = sum(implementation(each.operator, "gpu").gathers for each in chain) <= 1
+            if (before in copies or before in chains) and one_launch:
+                chains[node.index] = chain
     known = available | copies.keys() | chains.keys()
     if any(node.index not in known for node in graph.nodes):
         return None

@@ -380,13 +380,18 @@ class Executor:
             branch = branch_batch(batch, node.branch)
         if branch is None:
             return
-        with error_context(node, branch), charged(batch.costs, node.index):
-            if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
-                return
+        if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+            return
+        if not node.schema.merges:
+            batch.outputs.compute(node.inputs)  # with the error context of their operators
+        direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+        with (
+            self._device.kernels.unqueued() if direct and self._device else nullcontext(),
+            error_context(node, branch),
+            charged(batch.costs, node.index),
+        ):
             inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
-            direct = self._device is not None and node.device != "cpu" and not operator.only_launches
-            with self._device.kernels.unqueued() if direct and self._device else nullcontext():
-                outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
@@ -394,7 +399,8 @@ class Executor:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
         pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
-        result = None if pixels is None else operator.express(branch, pixels)
+        with error_context(node, branch), charged(batch.costs, node.index):
+            result = None if pixels is None else operator.express(branch, pixels)
         if result is None:
             return False
         edge = Edge(node.index)

@@ -51,6 +51,7 @@ class KernelContext:
         """
         queue = getattr(self._current, "queue", None)
         if queue is not None and queue.stream is stream:
+            get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)  # so that errors come now
             queue.add(launch)
         else:
             self._issue([launch], stream)
@@ -68,7 +69,8 @@ class KernelContext:
 
         def keep(nbytes: int) -> Any:
             memory = allocate(nbytes)
-            queue.keep(memory)
+            if getattr(self._current, "queue", None) is queue:  # work inside `unqueued` is issued at once
+                queue.keep(memory)
             return memory
 
         self._current.queue = queue
@@ -79,12 +81,22 @@ class KernelContext:
         finally:
             self._current.queue = None
 
-    @contextmanager
-    def unqueued(self) -> Iterator[None]:
-        """Issue the launches of this thread that wait, and those inside the block at once: other work reads them."""
+    def flush(self) -> None:
+        """Issue the launches of this thread that wait. The memory that they use stays allocated."""
         queue = getattr(self._current, "queue", None)
         if queue is not None:
             queue.flush()
+
+    @contextmanager
+    def unqueued(self) -> Iterator[None]:
+        """Issue the launches of this thread that wait, and those inside the block at once: other work reads them.
+
+        This is for use between operators: memory that earlier operators no longer need is released.
+        """
+        queue = getattr(self._current, "queue", None)
+        if queue is not None:
+            queue.flush()
+            queue.release()
         self._current.queue = None
         try:
             yield

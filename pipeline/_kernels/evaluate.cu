@@ -1,7 +1,7 @@
 // Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes tiles of 32 x 8
 // pixels.
 //
-// Macro from the launcher: EXPRESSION (a type of expressions.cuh).
+// Macros from the launcher: EXPRESSION (a type of expressions.cuh), ROW_BYTES (size of a row of the table).
 
 #include "expressions.cuh"
 
@@ -11,6 +11,8 @@ struct Image {
     uint32 depth, height, width;
     EXPRESSION value;
 };
+
+static_assert(sizeof(Image) == ROW_BYTES, "the rows of the table have a different size");
 
 extern "C" __global__ void evaluate(const Image* __restrict__ images) {
     using Type = EXPRESSION::Type;

@@ -21,7 +21,7 @@ from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "evaluation_defines", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
@@ -264,7 +264,8 @@ class PixelExpression:
         table["value"] = self.rows
         tiles = self.extents[:, 0] * -(-self.extents[:, 1] // _TILE_HEIGHT) * -(-self.extents[:, 2] // _TILE_WIDTH)
         blocks = min(max(1, int(tiles.max())), _MOST_BLOCKS)
-        return Launch("evaluate.cu", "evaluate", (("EXPRESSION", self.kind),), (table,), (blocks, len(self)))
+        defines = evaluation_defines(self.kind, table.dtype.itemsize)
+        return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
 
     def _node(
         self,
@@ -293,6 +294,16 @@ class PixelExpression:
             self.owners,
             self.reads * reads,
         )
+
+
+def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:
+    """Return the macros of evaluate.cu.
+
+    Args:
+        expression: C++ type of the expression.
+        row_bytes: size of a row of the launch's table; the compiler checks it.
+    """
+    return ("EXPRESSION", expression), ("ROW_BYTES", str(row_bytes))
 
 
 def source_offset(table: np.dtype[Any]) -> int:

@@ -32,7 +32,7 @@ class LaunchQueue:
         self._waiting.append(launch)
 
     def keep(self, memory: Any) -> None:
-        """Keep memory that launches may use alive until they are issued."""
+        """Keep memory that launches may use alive until `release`."""
         self._kept.append(memory)
 
     def flush(self) -> None:
@@ -40,4 +40,7 @@ class LaunchQueue:
         if self._waiting:
             launches, self._waiting = self._waiting, []
             self._issue(launches)
+
+    def release(self) -> None:
+        """Release the kept memory. No later launch may use it."""
         self._kept.clear()

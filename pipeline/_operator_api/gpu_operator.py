@@ -40,8 +40,8 @@ class GpuOperator(BatchOperator):
     def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
         """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""
         if isinstance(data, TensorListGPU):
-            with self.kernels.unqueued():
-                return [sample.get(stream=batch.stream) for sample in data.samples]
+            self.kernels.flush()
+            return [sample.get(stream=batch.stream) for sample in data.samples]
         samples: Sequence[Array] = data.samples
         return samples
 

@@ -372,13 +372,16 @@ class TensorListGPU(TensorListBase):
         import cupy
 
         table = self.table()
-        extents = ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
-        extents[(table.shapes == 0).any(axis=1)] = 0
-        columns = (table.pointers, extents, table.shapes, table.strides)
+        reach = (table.shapes - 1) * table.strides
+        begins = np.minimum(reach, 0).sum(axis=1)  # strides may be negative: of the first byte, from the first element
+        extents = np.maximum(reach, 0).sum(axis=1) - begins + table.dtype.itemsize
+        empty = (table.shapes == 0).any(axis=1)
+        begins[empty], extents[empty] = 0, 0
+        columns = (table.pointers, begins, extents, table.shapes, table.strides)
         result = []
-        for pointer, extent, shape, strides in zip(*(column.tolist() for column in columns), strict=True):
-            memory = cupy.cuda.UnownedMemory(pointer, extent, self._memory, self._device_id)
-            where = cupy.cuda.MemoryPointer(memory, 0)
+        for pointer, begin, extent, shape, strides in zip(*(column.tolist() for column in columns), strict=True):
+            memory = cupy.cuda.UnownedMemory(pointer + begin, extent, self._memory, self._device_id)
+            where = cupy.cuda.MemoryPointer(memory, -begin)
             result.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
         return result
 

@@ -72,10 +72,10 @@ class HostStream:
         self.copies += 1
         self._issue(lambda: ctypes.memmove(target, source, nbytes))
 
-    def launch(self, expression: str, table: int, grid: tuple[int, int]) -> None:
+    def launch(self, defines: tuple[tuple[str, str], ...], table: int, grid: tuple[int, int]) -> None:
         assert self.is_active
         self.launches += 1
-        self._issue(lambda: emulator.run_at("evaluate.cu", "evaluate", (("EXPRESSION", expression),), [table], grid))
+        self._issue(lambda: emulator.run_at("evaluate.cu", "evaluate", defines, [table], grid))
 
     def record_event(self) -> Event:
         event, kept = Event(), self.kept

@@ -84,7 +84,7 @@ class CastGpu(PixelOperator):
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         like = self.node.inputs[1:]
         dtype = to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype"))
-        return None if dtype == pixels.dtype else pixels.cast(dtype)
+        return pixels.cast(dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

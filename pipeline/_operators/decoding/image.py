@@ -167,8 +167,9 @@ class MixedImageDecoder(GpuOperator):
         self._finished: deque[DecodedBatch] = deque()
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        while self._finished:
-            self._finished.popleft().release()
+        with suppress(IndexError):  # no more; another thread may take the last one
+            while True:
+                self._finished.popleft().release()
         batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
         decoded = self.decode(batch, inputs)
         if self.dtype == np.uint8:

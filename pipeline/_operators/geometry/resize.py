@@ -322,6 +322,8 @@ class ResizeGpu(PixelOperator):
         )  # fmt: skip
         if (y["radius"] * x["radius"]).max() > _LARGEST_FILTER:
             return None  # two passes read fewer pixels
+        if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):
+            return None  # nearest pixels must keep their bits; a weighted sum turns -0.0 into 0.0
         return pixels.named(layout).resize(y, x, solved.size, dtype)
 
     def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:

@@ -299,6 +299,9 @@ def cut_pixels(
     all_channels = channels < 0 or not (starts[:, channels].any() or (extents[:, channels] != pixels.channels).any())
     if policy in _BORDERS or not all_channels or dtype not in (None, pixels.dtype):
         return None
+    largest = np.iinfo(np.int32).max
+    if policy == "pad" and ((starts < -largest) | (starts > largest - extents)).any():
+        return None  # expressions have coordinates of 32 bits
     starts, extents = placed(starts, extents, pixels.shapes, policy)
     values = None if policy != "pad" else fill if len(fill) > 1 else fill[0]
     first = pixels.along_extents(starts, 0)

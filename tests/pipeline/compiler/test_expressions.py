@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import Pipeline, fn, types
 from pipeline._executor import executor
+from pipeline.errors import OperatorError
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
 
@@ -109,3 +110,47 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
     monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
+
+
+def run_graph(define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0)
+    with pipe:
+        outputs = define(fn.external_source(name="images", layout="HWC").gpu())
+        pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+    pipe.build()
+    try:
+        return [np.array(sample) for output in pipe.run(images=images) for sample in output.as_cpu()]
+    finally:
+        pipe.close()
+
+
+def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:
+    """The filter's copy of its input must survive the wait for the window, which is on the GPU."""
+    images = [np.full((20, 12, 3), 100, np.uint8)] * 2
+
+    def define(x: Any) -> Any:
+        window = fn.constant(fdata=[1.0], shape=[1, 1]).gpu()
+        return fn.filter(x[:, 1:5], window), fn.resize(x, size=(90, 40), save_attrs=True)[0]
+
+    for sample in run_graph(define, images):
+        assert (sample == 100).all()
+
+
+def test_window_far_outside_is_filled(device: str) -> None:
+    images = [np.full((20, 12, 3), 100, np.uint8)] * 2
+
+    def define(x: Any) -> Any:
+        far = fn.slice(x, start=[2**32], shape=[5], axes=[0], out_of_bounds_policy="pad", fill_values=[7.0])
+        return fn.flip(far)
+
+    for sample in run_graph(define, images):
+        assert (sample == 7).all()
+
+
+def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(executor, "evaluate", fail)
+    with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
+        run_graph(lambda x: fn.gaussian_blur(fn.flip(x), sigma=1.0), [np.zeros((8, 8, 3), np.uint8)] * 2)

@@ -29,7 +29,6 @@ from pipeline._executor.results import check_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch_queue import LaunchQueue
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
@@ -68,7 +67,6 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.launches: LaunchQueue | None = None  # of the current phase on the GPU
         self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
@@ -306,7 +304,7 @@ class Executor:
                     run.stream = self._device.acquire()
                     run.batch.stream = run.stream.stream
                 stream = run.stream.stream
-                with stream, self._device.kernels.queued(stream) as run.launches:
+                with stream, self._device.kernels.queued(stream):
                     self._run_steps(run, phase)
                     run.batch.outputs.compute(phase.results)
             else:
@@ -340,7 +338,7 @@ class Executor:
             batch.costs = self.statistics.begin(step.nodes)
             begin = time.perf_counter()
             if not self._run_fused(batch, step):
-                self._run_apart(run, step)
+                self._run_apart(batch, step)
             cost = Cost()
             if weight:
                 now = spent()
@@ -348,8 +346,8 @@ class Executor:
             name = self.statistics.end(step.nodes, cost, batch.costs)
             if trace is not None:
                 if phase.on_gpu:
-                    assert run.launches is not None
-                    run.launches.flush()
+                    assert self._device is not None
+                    self._device.kernels.flush()
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
@@ -366,15 +364,15 @@ class Executor:
             return False
         return fused.run(batch)
 
-    def _run_apart(self, run: _RunningBatch, step: Step) -> None:
+    def _run_apart(self, batch: Batch, step: Step) -> None:
         if isinstance(step, SampleStep):
-            self._chains[id(step)].run(run.batch)
+            self._chains[id(step)].run(batch)
             return
         for node in step.nodes:
-            self._run_operator(run, node)
+            self._run_operator(batch, node)
 
-    def _run_operator(self, run: _RunningBatch, node: GraphNode) -> None:
-        batch, operator = run.batch, self._operators[node.index]
+    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
+        operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
             branch = branch_batch(batch, node.branch)
@@ -401,7 +399,7 @@ class Executor:
         pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
-        if result is None:
+        if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
             return False
         edge = Edge(node.index)
 

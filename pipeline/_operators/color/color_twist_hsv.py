@@ -11,11 +11,10 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import transform_channels
-from pipeline._kernels import transform_pixels
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import fail, samples_of
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
@@ -156,8 +155,8 @@ class ColorTwistGpu(PixelOperator):
         return pixels.named(layout).matrix(matrices, offsets, dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        data = self.contiguous(inputs[0], batch.stream)
-        layout = choose_layout(data.layout(), data.ndim, COLOR_LAYOUTS)
+        (data,) = inputs
+        choose_layout(data.layout(), data.ndim, COLOR_LAYOUTS)  # raises the error that says most
         source = samples_of(data)
         check_samples(source.dtype, _DTYPES)
         failures: list[tuple[int, ArgumentValueError]] = []
@@ -167,10 +166,4 @@ class ColorTwistGpu(PixelOperator):
             except ArgumentValueError as error:
                 failures.append((sample, error))
         fail(failures)
-        requested = self.node.argument("dtype")
-        dtype = source.dtype if requested is None else check_dtype(requested, _DTYPES)
-        matrices, shifts = _maps(batch.arguments(self.node), batch.size)
-        offsets = np.repeat((shifts * _center(source.dtype))[:, None], 3, axis=1)
-        output, target = allocate(source.shapes, dtype, layout)
-        transform_pixels(self.kernels, batch.stream, source, target, matrix=matrices, offset=offsets)
-        return [output]
+        return super().run(batch, inputs)

@@ -63,7 +63,7 @@ def test_merged_calls_return_the_same_batch() -> None:
     @pipeline_def(batch_size=4, num_threads=1, device_id=None, enable_conditionals=True)
     def conditional() -> Any:
         first, second = (fn.random.uniform(range=(0, 1), shape=(1,), seed=1) for _ in range(2))
-        if first[0] > 0.5:
+        if first[0] > 0.5:  # noqa: SIM108 - conditional execution needs the statement
             chosen = first
         else:
             chosen = second
@@ -80,11 +80,11 @@ def test_merged_calls_return_the_same_batch() -> None:
 
 def test_arithmetic_on_random_scalars_leaves_its_branch() -> None:
     def describe(images: Any, sign: Any) -> list[Any]:
-        return [images + 1, sign * 31 + 9, sign // 2, fn.random.uniform() * 2]
+        return [images + 1, sign * 31 + 9, sign // 2]
 
     images, sign = fn.external_source(name="images"), fn.random.coin_flip()
     results = select(fn.random.coin_flip(), [lambda: tuple(describe(images, sign)) for _ in range(2)])
     graph = Graph.from_outputs(list(results))
     inside = [node.arguments["operation"] for node in graph.find("arithmetic") if node.branch]
-    assert sorted(inside) == ["add", "add", "floordiv", "floordiv", "mul", "mul"]
+    assert sorted(inside) == ["add", "add", "floordiv", "floordiv"]
     assert [node.arguments["operation"] for node in graph.find("arithmetic") if not node.branch] == ["mul", "add"]

@@ -56,6 +56,9 @@ OnDone = Callable[[BatchResult], None]
 _CHEAP = 1_000_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
+# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+_UNMEASURED = Cost()
+_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -136,6 +139,8 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Indices of the nodes whose outputs on the CPU are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -290,8 +295,7 @@ class Executor:
             self._run_phase(run, phase)
             return
         run.on_caller = False
-        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
-        work_queue = queues[phase.device]
+        work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
@@ -331,14 +335,14 @@ class Executor:
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
-        begun = already = spent() if weight else Cost()
+        begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
             batch.costs = self.statistics.begin(step.nodes)
             if batch.trace is None:
                 self._run_step(batch, step)
             else:
                 self._run_traced(run, phase, step, batch.trace)
-            cost = Cost()
+            cost = _UNMEASURED
             if weight:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
@@ -384,22 +388,26 @@ class Executor:
             self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
-        assert isinstance(operator, BatchOperator)
+        if node.index in self._fed:
+            batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            return
+        operator: BatchOperator = self._operators[node.index]
         branch = self._in_branch(batch, node)
         if branch is None:
             return
-        if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        on_gpu = node.device != "cpu"
+        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+        direct = self._device is not None and on_gpu and not operator.only_launches
         with (
-            self._device.kernels.unqueued() if direct and self._device else nullcontext(),
+            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
             error_context(node, branch),
             charged(batch.costs, node.index),
         ):
-            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            values = branch.values
+            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
@@ -479,7 +487,8 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)
-        for edge, output in zip(self.graph.outputs, outputs, strict=True):
-            output.sources = batch.reads.sources(edge) or output.sources
+        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        if batch.reads.by_reader:
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                output.sources = batch.reads.sources(edge) or output.sources
         return outputs

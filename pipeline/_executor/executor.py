@@ -54,6 +54,8 @@ OnDone = Callable[[BatchResult], None]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
+# The same for phases on the GPU: their launches wait for the driver, too.
+_CHEAP_ON_GPU = 600_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured, and the context of an operator whose launches are queued.
@@ -152,13 +154,17 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._reserve(self.config)
-        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
-            number: _CHEAP
-            for number, phase in enumerate(self._plan.phases)
-            if phase.device == "cpu"
-            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+            number: _CHEAP for number, phase in enumerate(self._plan.phases) if not self._may_wait(phase)
         }
+
+    def _may_wait(self, phase: Phase) -> bool:
+        """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+        nodes = [node for step in phase.steps for node in step.nodes]
+        if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
+            return True
+        return any(node.operator == "copy_to_cpu" or self._operators[node.index].waits for node in nodes)
 
     def _start_threads(self) -> None:
         config = self.config
@@ -290,7 +296,8 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
         if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
@@ -303,14 +310,8 @@ class Executor:
         try:
             if phase.on_gpu:
                 assert self._device is not None
-                self._device.make_current()
-                if run.stream is None:
-                    run.stream = self._device.acquire()
-                    run.batch.stream = run.stream.stream
-                stream = run.stream.stream
-                with stream, self._device.kernels.queued(stream):
-                    self._run_steps(run, phase)
-                    run.batch.outputs.compute(phase.results)
+                with self._device.current():
+                    self._run_on_gpu(run, phase, self._device)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -322,6 +323,15 @@ class Executor:
         else:
             run.phase += 1
             self._advance(run)
+
+    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+        if run.stream is None:
+            run.stream = device.acquire()
+            run.batch.stream = run.stream.stream
+        stream = run.stream.stream
+        with stream, device.kernels.queued(stream):
+            self._run_steps(run, phase)
+            run.batch.outputs.compute(phase.results)
 
     def _weight(self, run: _RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.

@@ -311,7 +311,7 @@ class Runner:
         fed = self.inputs.take()
         size = len(next(iter(fed.values()))) if fed else self._arguments.batch_size
         info = BatchInfo(self._iteration, self._epoch)
-        inputs = {**fed, **self._sources.next_batch(info, size)}
+        inputs = {**fed, **self._sources.next_batch(info, size, self.executor.copy_input)}
         sizes = {name: len(batch) for name, batch in inputs.items()}
         if len(set(sizes.values())) > 1:
             raise InputError(f"the inputs have batches of different sizes: {sizes}")

@@ -16,7 +16,7 @@ from pipeline._bulk.gather import gathered
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
+from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -350,29 +350,41 @@ class Executor:
         weight = self._weight(run)
         begun = already = spent() if weight else Cost()
         for number, step in enumerate(phase.steps):
-            trace = batch.trace
-            mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin = time.perf_counter()
-            if not self._run_fused(batch, step):
-                self._run_apart(batch, step)
+            if batch.trace is None:
+                self._run_step(batch, step)
+            else:
+                self._run_traced(run, phase, step, batch.trace)
             cost = Cost()
             if weight:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
-            name = self.statistics.end(step.nodes, cost, batch.costs)
-            if trace is not None:
-                if phase.on_gpu:
-                    assert self._device is not None
-                    self._device.kernels.flush()
-                trace.add(name, batch.number, begin, time.perf_counter())
-                if mark is not None:
-                    trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
+            self.statistics.end(step.nodes, cost, batch.costs)
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
         if weight and run.phase in self._costs:
             processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
+
+    def _run_step(self, batch: Batch, step: Step) -> None:
+        if not self._run_fused(batch, step):
+            self._run_apart(batch, step)
+
+    def _run_traced(self, run: _RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
+        """Run a step, and record its time, or the time of each operator if they don't run as one."""
+        batch = run.batch
+        parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
+        for part in parts:
+            name = " → ".join(node.schema.display for node in part.nodes)
+            mark = trace.mark(batch.stream) if phase.on_gpu else None
+            begin = time.perf_counter()
+            self._run_step(batch, part)
+            if phase.on_gpu:
+                assert self._device is not None
+                self._device.kernels.flush()
+            trace.add(name, batch.number, begin, time.perf_counter())
+            if mark is not None:
+                trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""
@@ -391,8 +403,7 @@ class Executor:
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
-        with error_context(node, batch):
-            branch = branch_batch(batch, node.branch)
+        branch = self._in_branch(batch, node)
         if branch is None:
             return
         if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
@@ -409,6 +420,14 @@ class Executor:
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
+
+    @staticmethod
+    def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
+        """Return the batch that a node processes; None if no sample takes its branch."""
+        if not node.branch:
+            return batch
+        with error_context(node, batch):
+            return branch_batch(batch, node.branch)
 
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""

@@ -109,9 +109,7 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPoo
     _copy(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool, batch)
 
 
-def gathered(
-    batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None
-) -> TensorListCPU:
+def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
     """Return a copy of a batch: one array if it is dense, otherwise samples that are packed in one block of memory.
 
     Args:

@@ -432,7 +432,7 @@ class Executor:
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy

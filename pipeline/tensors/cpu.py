@@ -249,7 +249,7 @@ class TensorListCPU(TensorListBase):
         """
         if self._dense is not None or not len(self):
             return self._dense
-        if self._samples is None and not self.is_dense_tensor() or self.samples[0].nbytes * len(self) > _SMALL:
+        if (self._samples is None and not self.is_dense_tensor()) or self.samples[0].nbytes * len(self) > _SMALL:
             return None
         try:
             return np.array(self.samples)

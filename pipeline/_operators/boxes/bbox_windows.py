@@ -239,6 +239,7 @@ def _numbers(key: Array, step: int, stage: int, samples: Array, shape: tuple[int
         samples: positions of the samples in the batch, ascending.
         shape: shape of the numbers of the whole batch, whose samples follow one another in the generator's sequence.
     """
+
     def drawn(first: int, count: int) -> Array:
         counter = np.array([first * each // _BLOCK, 0, step, stage], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=key, counter=counter))

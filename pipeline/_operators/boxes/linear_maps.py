@@ -96,7 +96,7 @@ class LinearMapsCpu(BatchOperator):
             return [TensorListCPU(result, data.layout())]
         rows = data.rows()
         if rows is not None and rows[0].ndim == 2:
-            result = _apply_to_ragged(maps, *rows, dtype)
+            result = _apply_to_ragged(maps, rows[0], rows[1], dtype)
             if result is not None:
                 return [TensorListCPU.from_rows(result, rows[1], data.layout())]
         outputs: list[Array] = []

@@ -57,7 +57,6 @@ class _Bound:
             return value
         return value * extent if exact else float(np.float32(value * extent))
 
-
     def values(self, extents: Array, *, exact: bool = False) -> Array:
         """Return `value` for all samples and axes, (N, axes), of these extents.
 

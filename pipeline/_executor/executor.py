@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._bulk.gather import gathered
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -44,8 +45,9 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.trace import Trace
+from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import InputError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
@@ -153,6 +155,12 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
+        device_id = None if self._device is None else self._device.device_id
+        self._pinned_buffers = BufferPool(pin_for=device_id)
+        #: Fed inputs that are copied to the GPU.
+        self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
+            graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
+        }
         self._reserve(self.config)
         #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
@@ -208,6 +216,15 @@ class Executor:
         run = _RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
+
+    def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
+        """Copy fed data, on the threads of the CPU stage; to pinned memory if the GPU reads the data.
+
+        Args:
+            batch: the data.
+            node: the input.
+        """
+        return gathered(batch, self._pinned_buffers if node.name in self._uploaded else self._buffers, self._pool)
 
     def _mixed_threads(self) -> int:
         """Return the number of threads for phases between CPU and GPU.
@@ -433,7 +450,7 @@ class Executor:
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy

@@ -81,9 +81,9 @@ class Batch:
         """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
         return self.outputs
 
-    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output with the samples of this batch as an expression; see `Outputs.pixels`."""
-        return self.outputs.pixels(edge, computed=computed)
+        return self.outputs.pixels(edge, computed=computed, elements=elements)
 
     @property
     def full_batch(self) -> Batch:

@@ -29,6 +29,8 @@ class PixelOperator(GpuOperator):
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False
+    #: Whether it treats all elements alike, so that its inputs needn't be images.
+    elementwise: ClassVar[bool] = False
 
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:

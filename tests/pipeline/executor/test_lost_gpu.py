@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     made = object.__new__(Device)
     made.device_id = 0
     made._pending = queue.SimpleQueue()
-    monkeypatch.setattr(made, "make_current", lambda: None)
+    monkeypatch.setattr(made, "current", nullcontext)
     return made
 
 

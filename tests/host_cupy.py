@@ -27,6 +27,7 @@ class Array:
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> None:
         kind = np.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else shape
         memptr = memptr or _allocators[-1](int(np.prod(shape)) * kind.itemsize)
         interface = {"shape": tuple(shape), "typestr": kind.str, "data": (memptr.ptr, False), "strides": strides}
         holder = types.SimpleNamespace(__array_interface__={**interface, "version": 3}, memory=memptr)

@@ -6,7 +6,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from pipeline._kernels import KernelContext
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels import KernelContext, Samples
 from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -25,6 +28,9 @@ class PixelOperator(GpuOperator):
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False
+    #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
+    #: them. `run` then supports any number of channels.
+    planewise: ClassVar[bool] = False
 
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
@@ -45,12 +51,45 @@ class PixelOperator(GpuOperator):
         """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""
         data = inputs[0]
         pixels = PixelExpression.from_samples(samples_of(data), data.layout(), data)
+        if pixels is None and self.planewise:
+            planes = self._run_planes(batch, data)
+            if planes is not None:
+                return [planes]
         result = None if pixels is None else self.express(batch, pixels)
         if result is None:
             raise ArgumentValueError(
                 f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, the same number in all samples"
             )
         return [evaluate(result, self.kernels, batch.stream)]
+
+    def _run_planes(self, batch: Batch, data: TensorListGPU) -> TensorListGPU | None:
+        """Express the first channel of each sample, and compute all channels in this way, each as an image."""
+        source = samples_of(data)
+        layout = data.layout() or ("HWC" if source.ndim == 3 else "")
+        axis = layout.find("C")
+        counts = source.shapes[:, axis].copy()
+        if axis < 0 or not counts.any():
+            return None
+        pixels = PixelExpression.from_samples(_channel(source, axis), data.layout(), data)
+        first = None if pixels is None else self.express(batch, pixels)
+        if first is None:
+            return None
+        shapes = first.shapes
+        shapes[:, axis] = counts
+        output, target = allocate(shapes, first.dtype, first.layout)
+        owners = np.repeat(np.arange(len(source)), counts)
+        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        targets = _channel(target.take(owners), axis, numbers)
+        planes = first.take(owners).moved(numbers * source.strides[owners, axis])
+        self.kernels.run(planes.launch(targets), batch.stream)
+        return output
+
+
+def _channel(samples: Samples, axis: int, numbers: npt.ArrayLike = 0) -> Samples:
+    """Return one channel of each sample."""
+    shapes = samples.shapes.copy()
+    shapes[:, axis] = 1
+    return Samples(samples.pointers + numbers * samples.strides[:, axis], shapes, samples.strides, samples.dtype)
 
 
 def evaluate(pixels: PixelExpression, kernels: KernelContext, stream: Any) -> TensorListGPU:

@@ -15,7 +15,7 @@ from docs.operators import NAMES
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
-from tests.parity.tolerances import EXACT, TOLERANCES
+from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
 from tests.pipeline.operators.both import Output, difference, run_dali, run_ours
 
 #: Function that draws one call of an operator.
@@ -102,7 +102,9 @@ def run_there(operator: str, call: Call) -> list[Output]:
     return run_dali(graph_of(operator, call), *feeds, layouts=layouts, batch_size=call.batch_size)
 
 
-def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output]) -> dict[str, float]:
+def compare(
+    operator: str, call: Call, ours: list[Output], theirs: list[Output], *, gpu: bool = False
+) -> dict[str, float]:
     """Assert that outputs are equal within the tolerance of the operator and of the call.
 
     Returns:
@@ -110,6 +112,8 @@ def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output])
         for real numbers), and a fraction of the largest value for real numbers.
     """
     bound = TOLERANCES.get(operator, EXACT)
+    if gpu:
+        bound = TOLERANCES_ON_GPU.get(operator, bound)
     found: dict[str, float] = {}
     assert len(ours) == len(theirs)
     for here, there in zip(ours, theirs, strict=True):

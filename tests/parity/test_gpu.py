@@ -24,7 +24,7 @@ def test_gpu_equals_cpu(operator: str) -> None:
     def check(data: st.DataObject) -> None:
         call = draw_call(operator, data, gpu=True)
         made = run_here(operator, call, gpu=True)
-        for dtype, largest in compare(operator, call, made, run_here(operator, call)).items():
+        for dtype, largest in compare(operator, call, made, run_here(operator, call), gpu=True).items():
             found[dtype] = max(found.get(dtype, 0.0), largest)
 
     seed(0)(check)()

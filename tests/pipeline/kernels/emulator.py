@@ -98,7 +98,7 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
     """
     values = [f"*static_cast<{kind}*>(arguments[{index}])" for index, kind in enumerate(kinds)]
     call = f"reinterpret_cast<void (*)({', '.join(kinds)})>({kernel})({', '.join(values)})"
-    text = _PRELUDE + code + _EPILOGUE.replace("CALL", call)
+    text = text_of(code, call)
     name = hashlib.sha256(repr((text, options)).encode()).hexdigest()[:16]
     source = _folder() / f"{name}.cpp"
     source.write_text(text)
@@ -110,6 +110,11 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
         timeout=60,
     )
     return ctypes.CDLL(str(library))
+
+
+def text_of(code: str, call: str) -> str:
+    """Return the C++ of a library with a kernel."""
+    return _PRELUDE + code + _EPILOGUE.replace("CALL", call)
 
 
 @cache

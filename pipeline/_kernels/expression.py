@@ -308,6 +308,29 @@ class PixelExpression:
         colors = self._node("Debayer", f"{algorithm}, ", kinds, fields, channels=channels, reads=9)
         return colors if "C" in self.order else colors.named(self.order + "C")
 
+    def lightness(self) -> PixelExpression:
+        """Return RGB images of bytes as CIE L*a*b* in bytes, as OpenCV does."""
+        return self._node("ToLab", "", {}, {})
+
+    def colors(self) -> PixelExpression:
+        """Return images of `lightness` as RGB; values may differ from OpenCV's by 2."""
+        return self._node("FromLab", "", {}, {})
+
+    def tiles(
+        self, tables: npt.NDArray[np.int64], tiles: npt.ArrayLike, sizes: npt.NDArray[np.int64], channels: int
+    ) -> PixelExpression:
+        """Return the entries of tables of bytes that belong to tiles, interpolated between the centers of tiles.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (rows, columns, channels, 256) bytes.
+            tiles: number of tiles along height and width.
+            sizes: height and width of the tiles of each image, (N, 2).
+            channels: number of channels with tables; the others stay the same.
+        """
+        inverse = 1 / np.maximum(1, sizes).astype(np.float32)
+        kinds = {"tables": "i8", "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
+        return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
+
     def launch(self, target: Samples) -> Launch:
         """Return the launch that writes the pixels to memory.
 

@@ -160,3 +160,4 @@ template <typename T, class In> struct Resize {
 
 #include "point_maps.cuh"
 #include "neighborhoods.cuh"
+#include "equalize.cuh"

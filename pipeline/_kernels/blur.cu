@@ -1,7 +1,8 @@
 // Filters contiguous samples along one axis; one sample per blockIdx.y. Borders reflect without repeating the
 // outermost value.
 //
-// Macros from the launcher: IN, OUT (types), SUM (type of the sum).
+// Macros from the launcher: IN, OUT (types), SUM (type of the sum), ADDS (whether to multiply sums by a factor and add them
+// to other values).
 
 #include "common.cuh"
 #include "borders.cuh"
@@ -14,6 +15,8 @@ struct Sample {
     int64 extent;    // of the axis
     int64 radius;
     uint64 weights;  // index of this sample's first of 2 * radius + 1 weights
+    float factor;      // of the sum
+    const float* add;  // added to the result; null: nothing
 };
 
 extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const float* __restrict__ weights) {
@@ -30,6 +33,11 @@ extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const f
             const SUM value = convert<SUM>(load<IN>(line + from * static_cast<int64>(sample.inner * sizeof(IN))));
             sum += static_cast<SUM>(window[k + sample.radius]) * value;
         }
-        sample.dst[element] = convert<OUT>(sum);
+        if (ADDS) {  // not fused, so that the result is that of the CPU
+            const float scaled = fmaf(static_cast<float>(sum), sample.factor, 0.0f);
+            sample.dst[element] = convert<OUT>(sample.add ? sample.add[element] + scaled : scaled);
+        } else {
+            sample.dst[element] = convert<OUT>(sum);
+        }
     }
 }

@@ -38,6 +38,7 @@ inline float sqrt(float value) { return sqrtf(value); }
 struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
 static void __syncthreads();
+#define __syncwarp __syncthreads
 template <typename T> inline T atomicAdd(T* address, T value) { T before = *address; *address += value; return before; }
 template <typename T> inline T atomicMin(T* address, T value) { T was = *address; if (value < was) *address = value; return was; }
 template <typename T> inline T atomicMax(T* address, T value) { T was = *address; if (value > was) *address = value; return was; }
@@ -152,7 +153,7 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
 
 def text_of(code: str, call: str) -> str:
     """Return the C++ of a library with a kernel."""
-    barriers = f"#define BARRIERS {int('__syncthreads' in code)}\n"
+    barriers = f"#define BARRIERS {int('__sync' in code)}\n"
     return barriers + _PRELUDE + code + _EPILOGUE.replace("CALL", call)
 
 

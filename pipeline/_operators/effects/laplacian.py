@@ -150,7 +150,7 @@ class LaplacianGpu(GpuOperator):
         dtype = own_or_float(self.node, source.dtype)
         derivatives = _derivatives(batch.arguments(self.node), axes.count, batch.size)
         output, target = allocate(source.shapes, dtype, data.layout())
-        total = target if axes.count == 1 else allocate(source.shapes, np.dtype(np.float32))[1]
+        held, total = (output, target) if axes.count == 1 else allocate(source.shapes, np.dtype(np.float32))
         for number in range(axes.count):
             plan = BlurPlan(
                 source,
@@ -162,4 +162,5 @@ class LaplacianGpu(GpuOperator):
             )
             for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
                 self.launch(launch, batch)
+        del held  # the memory of `total` up to here
         return [output]

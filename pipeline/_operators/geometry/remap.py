@@ -63,6 +63,7 @@ The output is as large as the maps. Pixels outside of the input are 0.""",
 )
 
 _TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4, INTERP_LANCZOS3: 8}
+_LANCZOS = 8
 
 
 def _taps(node: GraphNode) -> int:
@@ -162,7 +163,7 @@ class RemapGpu(PixelOperator):
             raise PipelineError("can't move the pixels of an empty image")
         shift = 0.5 if self.node.argument("pixel_origin") == "center" else 0.0
         return pixels.named(layout).warp(
-            stored(y, x, shift, 32 if taps > 2 else 1, *maps),  # as on the CPU
+            stored(y, x, shift, 32 if taps == _LANCZOS else 1, *maps),  # as on the CPU
             x.shapes[:, 1:],
             pixels.dtype,
             taps=taps,

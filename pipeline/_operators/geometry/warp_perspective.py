@@ -34,7 +34,7 @@ __all__ = ["WARP_PERSPECTIVE"]
 
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _MOST_CHANNELS = 4
-#: Dtypes that OpenCV interpolates at exact positions; for others, it rounds them to 1 / 32 pixel.
+#: Dtypes that OpenCV interpolates linearly at exact positions; for others, and two channels, it rounds to 1 / 32 pixel.
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
 _BORDERS = {
     "constant": Border.CONSTANT,
@@ -299,7 +299,8 @@ class WarpPerspectiveGpu(PixelOperator):
     def _warp(self, pixels: PixelExpression, sizes: Array, matrices: Array) -> PixelExpression:
         check_samples(pixels.dtype, _DTYPES)
         taps = _TAPS[self.node.argument("interp_type")]
-        rounds = taps > 2 or (taps == 2 and (pixels.dtype not in _EXACT_DTYPES or pixels.channels == 2))
+        two = pixels.channels == 2 and pixels.order[-1] == "C"
+        rounds = taps == 2 and (two or pixels.dtype not in _EXACT_DTYPES)
         return pixels.warp(
             perspective(matrices, 32 if rounds else 1),
             sizes,

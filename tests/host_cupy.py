@@ -19,7 +19,14 @@ import numpy as np
 from pipeline._kernels import compiler, streams
 from tests.pipeline.kernels import emulator
 
-_CTYPES = {"i4": "int", "u4": "unsigned int", "i8": "long long", "u8": "unsigned long long", "f4": "float", "f8": "double"}
+_CTYPES = {
+    "i4": "int",
+    "u4": "unsigned int",
+    "i8": "long long",
+    "u8": "unsigned long long",
+    "f4": "float",
+    "f8": "double",
+}
 
 
 class Array:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pipeline._kernels.launch import THREADS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
-__all__ = ["BoxEncoding", "SCALING"]
+__all__ = ["SCALING", "BoxEncoding"]
 
 #: struct Scaling of encode_boxes.cu.
 SCALING = np.dtype([("criteria", "f4"), ("scale", "f4"), ("means", "f4", (4,)), ("stds", "f4", (4,))])
@@ -61,7 +61,9 @@ class BoxEncoding:
         table["closest"] = scratch + 4 * (np.cumsum(table["count"]) - table["count"])
         count = (np.int32(len(anchors)),)
         boxes, blocks = int(table["count"].max()), min(-(-len(anchors) // THREADS), _MOST_BLOCKS)
-        found = Launch(file, "find_anchors", self._defines, (table, anchors), (min(boxes, _MOST_BLOCKS), len(table)), count)
+        found = Launch(
+            file, "find_anchors", self._defines, (table, anchors), (min(boxes, _MOST_BLOCKS), len(table)), count
+        )
         tables = (table, anchors, self._scaling)
         encoded = Launch(file, "encode_boxes", self._defines, tables, (blocks, len(table)), count)
         return [found, encoded] if boxes else [encoded]

@@ -22,10 +22,12 @@ from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "evaluation_defines", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
+#: Order of the dimensions of samples without a layout, by their number.
+UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
@@ -73,7 +75,7 @@ class PixelExpression:
             layout: layout of the samples; empty for height, width, channels (and frames).
             owners: objects that keep the memory alive.
         """
-        order = layout or {2: "HW", 3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
+        order = layout or UNNAMED.get(samples.ndim, "")
         axes = _axes(order)
         if axes is None or not len(samples):
             return None
@@ -268,14 +270,16 @@ class PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
 
         Args:
-            parameters: width of a tile, width of a corner as a fraction of it, sine and cosine of the angle, shift along
+            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
                 y and x, (N, 6).
         """
         names = ("tile", "ratio", "sine", "cosine")
         fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
         return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
 
-    def extreme(self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool) -> PixelExpression:
+    def extreme(
+        self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool
+    ) -> PixelExpression:
         """Return the largest or smallest values of rectangles around the pixels.
 
         Args:

@@ -83,7 +83,8 @@ def stored(y: Samples, x: Samples, shift: float, grid: int, *owners: Any) -> Poi
         owners: objects that keep the memory alive.
     """
     steps = {
-        f"{name}_strides": ("i8", (3,), np.where(each.shapes > 1, each.strides, 0)) for name, each in (("y", y), ("x", x))
+        f"{name}_strides": ("i8", (3,), np.where(each.shapes > 1, each.strides, 0))
+        for name, each in (("y", y), ("x", x))
     }
     pointers = {"y": ("i8", (), y.pointers), "x": ("i8", (), x.pointers)}
     points = _fill("Stored", len(y), **pointers, **steps, shift=("f8", (), shift), grid=("f8", (), grid))

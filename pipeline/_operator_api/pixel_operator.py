@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels import KernelContext, Samples
-from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
+from pipeline._kernels.expression import LARGEST_CHANNELS, UNNAMED, PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.errors import ArgumentValueError
@@ -65,7 +65,7 @@ class PixelOperator(GpuOperator):
     def _run_planes(self, batch: Batch, data: TensorListGPU) -> TensorListGPU | None:
         """Express the first channel of each sample, and compute all channels in this way, each as an image."""
         source = samples_of(data)
-        layout = data.layout() or ("HWC" if source.ndim == 3 else "")
+        layout = data.layout() or UNNAMED.get(source.ndim, "")
         axis = layout.find("C")
         counts = source.shapes[:, axis].copy()
         if axis < 0 or not counts.any():
@@ -85,7 +85,7 @@ class PixelOperator(GpuOperator):
         return output
 
 
-def _channel(samples: Samples, axis: int, numbers: npt.ArrayLike = 0) -> Samples:
+def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
     """Return one channel of each sample."""
     shapes = samples.shapes.copy()
     shapes[:, axis] = 1

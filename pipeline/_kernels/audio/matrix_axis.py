@@ -13,9 +13,7 @@ from pipeline._kernels.samples import Samples
 __all__ = ["plan_matrix_axis"]
 
 #: struct Sample of matrix_axis.cu.
-_SAMPLE = np.dtype(
-    [(name, "i8") for name in ("src", "dst", "count", "rows", "inner", "extent", "matrix", "range")]
-)
+_SAMPLE = np.dtype([(name, "i8") for name in ("src", "dst", "count", "rows", "inner", "extent", "matrix", "range")])
 _RANGE = np.dtype([("begin", "i4"), ("end", "i4")])
 
 

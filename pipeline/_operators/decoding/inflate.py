@@ -98,7 +98,6 @@ class _State:
                 )
         return bounds
 
-
     def arrays(self, sample: int, length: int, layout: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
         """Return the shape of a sample's arrays, and the bounds of their blocks.
 
@@ -214,7 +213,9 @@ class InflateGpu(GpuOperator):
         fail(failures)
         if len(set(map(len, shapes))) > 1:
             raise ArgumentValueError("the arrays of a batch must have the same number of dimensions")
-        output, target = allocate(np.array(shapes, np.int64).reshape(batch.size, -1), self._dtype, state.layout(self.node))
+        output, target = allocate(
+            np.array(shapes, np.int64).reshape(batch.size, -1), self._dtype, state.layout(self.node)
+        )
         counts = np.array([len(own) for own in bounds])
         owners = np.repeat(np.arange(batch.size), counts)
         if len(owners):

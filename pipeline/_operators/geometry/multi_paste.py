@@ -179,9 +179,7 @@ class _Paste:
         channels = {shape[-1] for shape in shapes} or {reference[-1]}
         counts = {shape[0] for shape in shapes or [reference] if len(shape) == 4}
         if len(channels) > 1 or len(counts) > 1:
-            raise ArgumentValueError(
-                f"images of shapes {', '.join(map(str, shapes))} can't be pasted onto one canvas"
-            )
+            raise ArgumentValueError(f"images of shapes {', '.join(map(str, shapes))} can't be pasted onto one canvas")
         extents = np.array([shape[-3:-1] for shape in shapes], np.int64).reshape(-1, 2)
         zeros = np.zeros_like(extents)
         starts = regions.pixels("in_anchors", sample, extents)

@@ -154,7 +154,9 @@ class RemapGpu(PixelOperator):
         if not all(isinstance(each, TensorListGPU) for each in maps):
             return None
         taps, frames = _taps(self.node), pixels.extents[:, 0]
-        x, y = (_map_samples(name, each.table(), frames, layout[0] == "F") for name, each in zip("xy", maps, strict=True))
+        x, y = (
+            _map_samples(name, each.table(), frames, layout[0] == "F") for name, each in zip("xy", maps, strict=True)
+        )
         if (x.shapes != y.shapes).any():
             sample = int((x.shapes != y.shapes).any(axis=1).argmax())
             shapes = (tuple(each.table().shapes[sample].tolist()) for each in maps)
@@ -162,7 +164,9 @@ class RemapGpu(PixelOperator):
         if not (pixels.extents.all(axis=1) | ~x.shapes.all(axis=1)).all():
             raise PipelineError("can't move the pixels of an empty image")
         shift = 0.5 if self.node.argument("pixel_origin") == "center" else 0.0
-        return pixels.named(layout).warp(
+        return pixels.named(
+            layout
+        ).warp(
             stored(y, x, shift, 32 if taps == _LANCZOS else 1, *maps),  # as on the CPU
             x.shapes[:, 1:],
             pixels.dtype,

@@ -243,7 +243,11 @@ class _Images:
         size = tuple(resized.size[axis] for axis in axes)
         low, high = tuple(resized.low[axis] for axis in axes), tuple(resized.high[axis] for axis in axes)
         result = (*shape[:first], *size, *shape[last + 1 :])
-        count, channels, extents = math.prod(shape[:first]), math.prod(shape[last + 1 :]), tuple(shape[first : last + 1])
+        count, channels, extents = (
+            math.prod(shape[:first]),
+            math.prod(shape[last + 1 :]),
+            tuple(shape[first : last + 1]),
+        )
         if len(axes) == 1 and channels == 1:
             region = (0.0, *low, float(count), *high)
             return cls(1, (count, *extents), 1, (count, *size), region, result)

@@ -168,7 +168,6 @@ class _Warps:
             matrix = back @ matrix @ shift
         return matrix
 
-
     def for_frames(
         self, sample: int, shape: Sequence[int], given: Array | None, node: GraphNode
     ) -> tuple[tuple[int, ...], list[Array]]:
@@ -274,15 +273,14 @@ class WarpPerspectiveGpu(PixelOperator):
         output, target = allocate(shapes, source.dtype, layout)
         counts = source.shapes[:, 0] if sequence else np.ones(len(source), np.int64)
         of_frames = [
-            np.broadcast_to(np.stack(each), (count, 3, 3)) for each, count in zip(matrices, counts.tolist(), strict=True)
+            np.broadcast_to(np.stack(each), (count, 3, 3))
+            for each, count in zip(matrices, counts.tolist(), strict=True)
         ]
         warped = self._warp(pixels, sizes[owners], np.concatenate(of_frames))
         self.kernels.run(warped.launch(frames(target, int(sequence))[0]), batch.stream)
         return [output]
 
-    def _resolve(
-        self, warps: _Warps, shapes: Array, given: Sequence[Array] | None
-    ) -> tuple[Array, list[list[Array]]]:
+    def _resolve(self, warps: _Warps, shapes: Array, given: Sequence[Array] | None) -> tuple[Array, list[list[Array]]]:
         """Return the size of each output, (N, 2), and the matrices of each sample: one, or one for each frame."""
         sizes, matrices = np.zeros((len(shapes), 2), np.int64), []
         failures: list[tuple[int, PipelineError]] = []

@@ -39,9 +39,10 @@ struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
 static void __syncthreads();
 #define __syncwarp __syncthreads
-template <typename T> inline T atomicAdd(T* address, T value) { T before = *address; *address += value; return before; }
-template <typename T> inline T atomicMin(T* address, T value) { T was = *address; if (value < was) *address = value; return was; }
-template <typename T> inline T atomicMax(T* address, T value) { T was = *address; if (value > was) *address = value; return was; }
+template <typename T> inline T replaced(T* address, T value) { T before = *address; *address = value; return before; }
+template <typename T> inline T atomicAdd(T* address, T value) { return replaced(address, T(*address + value)); }
+template <typename T> inline T atomicMin(T* a, T value) { return replaced(a, value < *a ? value : *a); }
+template <typename T> inline T atomicMax(T* a, T value) { return replaced(a, value > *a ? value : *a); }
 struct float16;
 static float half_to_float(float16 value);
 static float16 float_to_half(float value);

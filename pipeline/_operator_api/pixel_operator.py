@@ -18,6 +18,8 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["PixelOperator", "evaluate"]
 
+_LARGEST_NDIM = 4  # of expressions: depth or frames, height, width and channels
+
 
 class PixelOperator(GpuOperator):
     """A GPU operator with one output, whose pixels depend on a few pixels of its first input.
@@ -50,7 +52,12 @@ class PixelOperator(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""
         data = inputs[0]
-        pixels = PixelExpression.from_samples(samples_of(data), data.layout(), data)
+        outer = max(0, data.ndim - _LARGEST_NDIM)  # of sequences of volumes, whose outer dimensions become one
+        layout = data.layout()
+        if outer:
+            data, layout = self.contiguous(data, batch.stream), layout or "FDHWC"
+        source = samples_of(data)
+        pixels = PixelExpression.from_samples(_merged(source, outer), layout[outer:], data)
         if pixels is None and self.planewise:
             planes = self._run_planes(batch, data)
             if planes is not None:
@@ -60,7 +67,12 @@ class PixelOperator(GpuOperator):
             raise ArgumentValueError(
                 f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, the same number in all samples"
             )
-        return [evaluate(result, self.kernels, batch.stream)]
+        if not outer:
+            return [evaluate(result, self.kernels, batch.stream)]
+        shapes = np.concatenate([source.shapes[:, : outer + 1], result.shapes[:, 1:]], axis=1)
+        output, target = allocate(shapes, result.dtype, layout[:outer] + result.layout)
+        self.kernels.run(result.launch(_merged(target, outer)), batch.stream)
+        return [output]
 
     def _run_planes(self, batch: Batch, data: TensorListGPU) -> TensorListGPU | None:
         """Express the first channel of each sample, and compute all channels in this way, each as an image."""
@@ -84,6 +96,14 @@ class PixelOperator(GpuOperator):
         self.kernels.run(planes.launch(targets), batch.stream)
         return output
 
+
+def _merged(samples: Samples, outer: int) -> Samples:
+    """Return contiguous samples with the first `outer` dimensions merged into the next one."""
+    if not outer:
+        return samples
+    shapes = samples.shapes[:, outer:].copy()
+    shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
+    return Samples.contiguous(samples.pointers, shapes, samples.dtype)
 
 def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
     """Return one channel of each sample."""

@@ -281,7 +281,7 @@ def debayer(draw: Draw) -> None:
     draw.call.inputs.append((samples, layout))
     draw.argument("blue_position", lambda: [draw.integer(0, 1), draw.integer(0, 1)], np.int32, always=True)
     algorithms = ("bilinear_ocv", "edgeaware_ocv", "gray_ocv", "vng_ocv")
-    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8")]))
+    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8" and not draw.gpu)]))
 
 
 @case("tensor_resize")

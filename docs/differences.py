@@ -89,7 +89,9 @@ DIFFERENCES = {
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
     "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "
     "error.",
-    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent.",
+    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent. With three "
+    "dimensions and more, DALI doesn't resample a first or last axis whose extent stays the same, if regions of all "
+    "samples differ from the whole axis by less than a pixel, as after rounding.",
     "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
     "`fill_value` is clamped; DALI's wraps around.",
     "transforms.rotation": "An axis of length zero raises an error.",

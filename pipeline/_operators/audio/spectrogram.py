@@ -83,7 +83,7 @@ class Spectrogram(SampleOperator[None]):
         signal = as_signal(as_floats(inputs[0]))
         centered = self.node.argument("center_windows")
         if not signal.size:
-            raise ArgumentValueError("a sample without elements has no spectrogram")
+            raise ArgumentValueError("Spectogram does not support empty (0-volume) samples")
         if not window_count(len(signal), len(self._window), self._step, centered=centered):
             raise ArgumentValueError(
                 f"Signal is too short: it has {len(signal)} samples, and a window has {len(self._window)}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,9 +75,8 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
             Argument(
                 "preprocessed_annotations",
                 Kind.STRING,
-                "Folder with annotations that `save_preprocessed_annotations` wrote, instead of `annotations_file`. "
-                "They "
-                "are read faster. Arguments that select objects have no effect on them.",
+                "Folder with annotations that `save_preprocessed_annotations` wrote, here or in DALI, instead of "
+                "`annotations_file`. They are read faster. Arguments that select objects have no effect on them.",
             ),
             Argument("save_preprocessed_annotations", Kind.BOOL, "Write the selected images and objects.", False),
             Argument("save_preprocessed_annotations_dir", Kind.STRING, "Folder to write them to."),
@@ -103,8 +104,14 @@ class CocoLoader(Loader):
             raise ArgumentValueError("``file_root`` argument is required")
         if bool(argument("annotations_file")) == bool(argument("preprocessed_annotations")):
             raise ArgumentValueError("Either ``annotations_file`` or ``preprocessed_annotations`` must be provided")
-        if argument("preprocessed_annotations") and argument("images") is not None:
-            raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+        if argument("preprocessed_annotations"):
+            if argument("images") is not None:
+                raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+            for name in ("ltrb", "ratio", "size_threshold", "skip_empty"):
+                if name in node.arguments:
+                    raise ArgumentValueError(
+                        f'When reading data from preprocessed annotation files, "{name}" is not supported.'
+                    )
         if argument("save_preprocessed_annotations") and not argument("save_preprocessed_annotations_dir"):
             raise ArgumentValueError("argument 'save_preprocessed_annotations' needs a folder: pass its '_dir'")
         self._polygons = _wants_polygons(node.arguments)
@@ -125,11 +132,16 @@ class CocoLoader(Loader):
     def open(self) -> int:
         argument = self.node.argument
         folder = argument("preprocessed_annotations")
-        self._images = load_images(folder) if folder else self._selected(argument("annotations_file"))
+        tables = {"ids": self._ids, "polygons": self._polygons, "masks": self._pixelwise}
+        self._images = load_images(folder, **tables) if folder else self._selected(argument("annotations_file"))
         if not self._images:
             raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
         if argument("save_preprocessed_annotations"):
-            save_images(self._images, argument("save_preprocessed_annotations_dir"))
+            saved = [
+                replace(image, boxes=self._boxes(image).tolist(), outlines=self._outlines(image))
+                for image in self._images
+            ]
+            save_images(saved, argument("save_preprocessed_annotations_dir"), **tables)
         return len(self._images)
 
     def _selected(self, path: str) -> list[AnnotatedImage]:
@@ -145,8 +157,8 @@ class CocoLoader(Loader):
             named = {image.path: image for image in found}
             unknown = [name for name in argument("images") if name not in named]
             if unknown:
-                raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
-            found = [named[name] for name in argument("images")]
+                warnings.warn(f"annotations_file {path!r} has no image {unknown[0]!r}; it is skipped", stacklevel=2)
+            found = [named[name] for name in argument("images") if name in named]
         return [image for image in found if image.labels or not argument("skip_empty")]
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -178,6 +190,17 @@ class CocoLoader(Loader):
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
         return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
+
+    def _outlines(self, image: AnnotatedImage) -> list[Any]:
+        """Return the outlines on an image, with the polygons in the unit of the output."""
+        if not (self._polygons and self.node.argument("ratio")):
+            return image.outlines
+        return [
+            outline
+            if isinstance(outline, Mapping)
+            else [np.reshape(polygon, (-1, 2)) / _extents(image) for polygon in outline]
+            for outline in image.outlines
+        ]
 
 
 def _extents(image: AnnotatedImage) -> Array:

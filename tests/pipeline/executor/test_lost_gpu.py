@@ -65,7 +65,7 @@ def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest
     device = SimpleNamespace(device_id=0, kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
-    with pytest.raises(ArgumentValueError, match="^fn.decoders.image: .*'dtype' must be one of"):
+    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: .*'dtype' must be one of"):
         Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 

@@ -55,13 +55,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def outputs(side: str, root: Path, name: str = "annotations.json", batch_size: int = 4, **arguments: Any) -> list[Any]:
+def outputs(
+    side: str, root: Path, name: str | None = "annotations.json", batch_size: int = 4, **arguments: Any
+) -> list[Any]:
+    if name is not None:
+        arguments["annotations_file"] = str(root / name)
     dali = pipeline if side == "ours" else pytest.importorskip("nvidia.dali")
     pipe = dali.Pipeline(batch_size=batch_size, num_threads=1, device_id=None, seed=1)
     with pipe:
-        pipe.set_outputs(
-            *dali.fn.readers.coco(file_root=str(root), annotations_file=str(root / name), name="R", **arguments)
-        )
+        pipe.set_outputs(*dali.fn.readers.coco(file_root=str(root), name="R", **arguments))
     pipe.build()
     try:
         made = [pipe.epoch_size("R")]
@@ -120,7 +122,6 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"images": ["z.jpg"]}, "has no image 'z.jpg'"),
         ({"polygon_masks": True, "pixelwise_masks": True}, "are mutually exclusive"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
         ({"name": "a.jpg"}, "isn't in COCO's format"),
@@ -140,31 +141,56 @@ def test_missing_arguments_are_refused() -> None:
         pipe.build()
 
 
-def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path: Path) -> None:
-    def read(**arguments: Any) -> Any:
-        with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
-            pipe.set_outputs(*pipeline.fn.readers.coco(file_root=root, polygon_masks=True, image_ids=True, **arguments))
-        outputs = [[np.array(sample) for sample in output] for output in pipe.run()]
-        pipe.close()
-        return outputs
+def test_unknown_images_are_skipped_with_a_warning(root: Path) -> None:
+    with pytest.warns(UserWarning, match="has no image 'z.jpg'"):
+        found = outputs("ours", root, batch_size=2, images=["b.jpg", "z.jpg", "c.jpg"], image_ids=True)
+    assert found[0] == 2
+    assert [number.item() for number in found[-1]] == [20, 40]
 
-    folder = tmp_path / "annotations"
-    saved = read(
-        annotations_file=root / "annotations.json",
-        skip_empty=True,
-        save_preprocessed_annotations=True,
-        save_preprocessed_annotations_dir=folder,
-    )
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ({"skip_empty": True}, {}),
+        ({"ltrb": True, "ratio": True, "image_ids": True}, {"image_ids": True}),
+        ({"polygon_masks": True, "ratio": True}, {"polygon_masks": True}),
+        ({"pixelwise_masks": True, "image_ids": True}, {"pixelwise_masks": True, "image_ids": True}),
+    ],
+)
+def test_preprocessed_annotations_are_exchanged_with_dali(
+    root: Path, tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any]
+) -> None:
+    folders = {}
+    for side in ("ours", "dali"):
+        folders[side] = tmp_path / side
+        folders[side].mkdir()
+        both = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": str(folders[side])}
+        found = outputs(side, root, **saved, **both)
     with pytest.warns(DeprecationWarning, match="`meta_files_path` is a deprecated alias"):
-        loaded = read(meta_files_path=folder)
-    for ours, theirs in zip(saved, loaded, strict=True):
-        for before, after in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(before, after)
+        again = outputs("ours", root, None, meta_files_path=str(folders["ours"]), **loaded)
+    assert_equal(again, found)
+    for side, other in (("ours", "dali"), ("dali", "ours")):
+        assert_equal(outputs(side, root, None, preprocessed_annotations=str(folders[other]), **loaded), found)
+
+
+def assert_equal(some: list[Any], others: list[Any]) -> None:
+    assert some[0] == others[0]
+    for ours, theirs in zip(some[1:], others[1:], strict=True):
+        for our, their in zip(ours, theirs, strict=True):
+            assert our.size == their.size
+            np.testing.assert_allclose(our.ravel(), their.ravel(), rtol=1e-6)
+
+
+def test_bad_preprocessed_annotations_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="can't read preprocessed_annotations"):
-        read(preprocessed_annotations=tmp_path)
-    (tmp_path / "annotations.json").write_text("[{}]")
-    with pytest.raises(PipelineError, match="weren't written by"):
-        read(preprocessed_annotations=tmp_path)
+        outputs("ours", root, None, preprocessed_annotations=str(tmp_path))
+    with pytest.raises(PipelineError, match='preprocessed annotation files, "ratio" is not supported'):
+        outputs("ours", root, None, preprocessed_annotations=str(tmp_path), ratio=True)
+    (tmp_path / "filenames.dat").write_text("a.jpg\n")
+    (tmp_path / "boxes.dat").write_bytes(bytes([7, 0, 0, 0]))
+    with pytest.raises(PipelineError, match="aren't in DALI's format"):
+        outputs("ours", root, None, preprocessed_annotations=str(tmp_path))
 
 
 def test_run_lengths_as_numbers_and_as_text() -> None:

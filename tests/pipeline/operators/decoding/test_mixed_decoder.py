@@ -17,9 +17,8 @@ import pytest
 
 from pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
 from pipeline._operators.decoding import image
-from pipeline.errors import DecodeError, OperatorError
-from pipeline.tensors.cpu import TensorListCPU
-from pipeline.types import BGR, FLOAT, GRAY, INT16, INT32, RGB, UINT16
+from pipeline.errors import OperatorError
+from pipeline.types import FLOAT, INT16, INT32, UINT16
 from tests import host_cupy
 from tests.pipeline.imaging.images import encodings, smooth, with_orientation
 from tests.pipeline.kernels import emulator
@@ -141,5 +140,3 @@ def test_batches_are_released_after_their_images() -> None:
         assert np.array_equal(output.as_cpu().at(0), expected[turn])
         assert np.array_equal(output.as_cpu().at((-turn) % 4), expected[0])
     pipe.close()
-
-

@@ -1,162 +1,169 @@
-"""Annotations of images in a folder, in DALI's format, which is read faster than COCO's.
+"""Annotations of images in a folder, in NVIDIA DALI's format: one binary file per attribute.
 
-Each file is a table: the number of its rows as uint32, then the rows. Tables of offsets and counts have a row for each
-image, with its rows in the next table.
+A file has the number of its items, uint32, and the items. Attributes that vary in number have two more files: the count
+and the offset of each image's items.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline._imaging.masks import runs_of_text
 from pipeline._readers.annotations import AnnotatedImage
 from pipeline.errors import BuildError
+from pipeline.tensors.cpu import Array
 
-__all__ = ["load_images", "save_images"]
-
-Array = npt.NDArray[Any]
-
-_SIZE = np.dtype("<u4")
-_INT = np.dtype("<i4")
-_LONG = np.dtype("<u8")
-_REAL = np.dtype("<f4")
+__all__ = ["SavedAnnotations"]
 
 
-def save_images(images: Sequence[AnnotatedImage], folder: str, *, ids: bool, polygons: bool, masks: bool) -> None:
-    """Write images and their objects to a folder, which is created if necessary.
-
-    Args:
-        images: the images.
-        folder: path of the folder.
-        ids: whether to write their ids.
-        polygons: whether to write the polygons of objects.
-        masks: whether to write the polygons and run lengths of objects, and the sizes of images.
-
-    Raises:
-        BuildError: the folder can't be written.
-    """
-    tables = {
-        **_rows("offsets", "counts", [len(image.labels) for image in images], _INT),
-        "boxes": np.array([value for image in images for box in image.boxes for value in box], _REAL),
-        "labels": np.array([label for image in images for label in image.labels], _INT),
-    }
-    if ids:
-        tables["original_ids"] = np.array([image.number for image in images], _INT)
-    if polygons or masks:
-        found = [image.polygons() for image in images]
-        tables |= _rows("polygon_offset", "polygons_count", [len(rows) for rows, _ in found], _LONG)
-        tables |= _rows("vertices_offset", "vertices_count", [len(vertices) for _, vertices in found], _LONG)
-        tables["polygon_data"] = np.concatenate([rows for rows, _ in found]).astype(_INT)
-        tables["vertices"] = np.concatenate([vertices for _, vertices in found]).astype(_REAL)
-    try:
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        if masks:
-            tables["heights"] = np.array([image.height for image in images], _INT)
-            tables["widths"] = np.array([image.width for image in images], _INT)
-            tables |= _save_runs(path / "masks_rles.dat", images)
-        for name, table in tables.items():
-            (path / f"{name}.dat").write_bytes(np.array(len(table), _SIZE).tobytes() + table.tobytes())
-        (path / "filenames.dat").write_text("".join(f"{image.path}\n" for image in images), encoding="utf-8")
-    except OSError as error:
-        raise BuildError(f"can't write annotations to {folder!r}: {error.strerror or error}") from error
-
-
-def load_images(folder: str, *, ids: bool, polygons: bool, masks: bool) -> list[AnnotatedImage]:
-    """Return the images that `save_images` or DALI wrote.
+@dataclass(frozen=True)
+class SavedAnnotations:
+    """A folder with the annotations of images.
 
     Args:
         folder: path of the folder.
-        ids: whether the ids of the images are needed.
-        polygons: whether the polygons of objects are needed.
-        masks: whether the masks of objects are needed.
-
-    Raises:
-        BuildError: the folder doesn't contain them.
+        polygons: whether to save or load the polygons of the objects.
+        masks: whether to save or load the polygons, the run lengths and the extents of the images.
+        ids: whether to save or load the ids of the images.
     """
-    try:
-        return _load_images(Path(folder), ids, polygons, masks)
-    except OSError as error:
-        raise BuildError(f"can't read preprocessed_annotations {folder!r}: {error.strerror or error}") from error
-    except (IndexError, ValueError) as error:
-        raise BuildError(f"preprocessed_annotations {folder!r} aren't in DALI's format: {error}") from error
 
+    folder: str
+    polygons: bool = False
+    masks: bool = False
+    ids: bool = False
 
-def _load_images(folder: Path, ids: bool, polygons: bool, masks: bool) -> list[AnnotatedImage]:
-    names = (folder / "filenames.dat").read_text(encoding="utf-8").splitlines()
-    numbers, heights, widths = (
-        _load(folder, name, _INT).tolist() if wanted else [0] * len(names)
-        for name, wanted in (("original_ids", ids), ("heights", masks), ("widths", masks))
-    )
-    images = [AnnotatedImage(*row) for row in zip(names, numbers, heights, widths, strict=True)]
-    boxes, labels = _load(folder, "boxes", _REAL).reshape(-1, 4), _load(folder, "labels", _INT)
-    for image, rows in zip(images, _slices(folder, "offsets", "counts", _INT), strict=True):
-        image.boxes, image.labels = boxes[rows].tolist(), labels[rows].tolist()
-        image.outlines = [[] for _ in image.labels]
-    if polygons or masks:
-        data, vertices = _load(folder, "polygon_data", _INT, 3), _load(folder, "vertices", _REAL, 2)
-        points = _slices(folder, "vertices_offset", "vertices_count")
-        for image, rows, corners in zip(
-            images, _slices(folder, "polygon_offset", "polygons_count"), points, strict=True
-        ):
-            for number, first, end in data[rows].tolist():
-                image.outlines[number].append(vertices[corners][first:end])
-    if masks:
-        runs, numbers = _load_runs(folder), _load(folder, "masks_rles_idx", _INT).tolist()
-        for image, rows in zip(images, _slices(folder, "masks_offset", "mask_count"), strict=True):
-            for number, counts in zip(numbers[rows], runs[rows], strict=True):
-                image.outlines[number] = {"counts": counts}
-    return images
+    def save(self, images: Sequence[AnnotatedImage], boxes: Sequence[Array], polygons: Sequence[Any]) -> None:
+        """Write the annotations; create the folder if necessary.
 
+        Args:
+            images: the images.
+            boxes: the boxes of each image, float32 of (M, 4), as the reader returns them.
+            polygons: the polygons and the vertices of each image, as the reader returns them.
 
-def _rows(offsets: str, counts: str, numbers: Sequence[int], dtype: np.dtype[Any]) -> dict[str, Array]:
-    """Return the two tables that describe each image's rows in another table."""
-    starts = list(accumulate(numbers, initial=0))[:-1]
-    return {offsets: np.array(starts, dtype), counts: np.array(numbers, dtype)}
+        Raises:
+            BuildError: the folder can't be written.
+        """
+        try:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            Path(self.folder, "filenames.dat").write_text("".join(f"{image.path}\n" for image in images))
+            self._write("boxes", np.concatenate(boxes).ravel())
+            self._write_parts("labels", "offsets", "counts", [np.array(image.labels) for image in images], np.int32)
+            if self.ids:
+                self._write("original_ids", np.array([image.number for image in images], np.int32))
+            if self.polygons or self.masks:
+                rows, vertices = zip(*polygons, strict=True)
+                self._write_parts("polygon_data", "polygon_offset", "polygons_count", rows, np.int32)
+                self._write_parts("vertices", "vertices_offset", "vertices_count", vertices, np.float32)
+            if self.masks:
+                self._write("heights", np.array([image.height for image in images], np.int32))
+                self._write("widths", np.array([image.width for image in images], np.int32))
+                self._write_runs(images)
+        except OSError as error:
+            raise BuildError(f"can't write annotations to {self.folder!r}: {error.strerror or error}") from error
 
+    def load(self) -> list[AnnotatedImage]:
+        """Return the images.
 
-def _slices(folder: Path, offsets: str, counts: str, dtype: np.dtype[Any] = _LONG) -> list[slice]:
-    starts, numbers = _load(folder, offsets, dtype).tolist(), _load(folder, counts, dtype).tolist()
-    return [slice(start, start + number) for start, number in zip(starts, numbers, strict=True)]
+        Raises:
+            BuildError: the folder doesn't contain the annotations.
+        """
+        try:
+            return self._images()
+        except OSError as error:
+            at = error.filename or self.folder
+            raise BuildError(f"can't read preprocessed_annotations {str(at)!r}: {error.strerror or error}") from error
+        except (IndexError, TypeError, ValueError) as error:
+            raise BuildError(
+                f"preprocessed_annotations {self.folder!r} weren't written by fn.readers.coco: {error}"
+            ) from error
 
+    def _images(self) -> list[AnnotatedImage]:
+        paths = Path(self.folder, "filenames.dat").read_text().splitlines()
+        labels = self._read_parts("labels", "offsets", "counts", len(paths), np.int32, np.int32)
+        boxes = self._read("boxes", np.dtype(np.float32)).reshape(-1, 4)
+        ends = list(itertools.accumulate(map(len, labels), initial=0))
+        images = [
+            AnnotatedImage(path, 0, 0, 0, list(boxes[begin:end]), each.tolist(), [[] for _ in each])
+            for path, each, begin, end in zip(paths, labels, ends, ends[1:], strict=False)
+        ]
+        if self.ids:
+            for image, number in zip(images, self._read("original_ids", np.dtype(np.int32)), strict=True):
+                image.number = int(number)
+        if (self.polygons or self.masks) and Path(self.folder, "polygon_data.dat").exists():
+            self._load_polygons(images)
+        if self.masks:
+            extents = (self._read(name, np.dtype(np.int32)) for name in ("heights", "widths"))
+            for image, height, width in zip(images, *extents, strict=True):
+                image.height, image.width = int(height), int(width)
+            self._load_runs(images)
+        return images
 
-def _load(folder: Path, name: str, dtype: np.dtype[Any], columns: int = 0) -> Array:
-    """Return a table; of two dimensions if it has columns."""
-    content = (folder / f"{name}.dat").read_bytes()
-    (count,) = np.frombuffer(content, _SIZE, 1).tolist()
-    table: Array = np.frombuffer(content, dtype, count * max(1, columns), _SIZE.itemsize)
-    return table.reshape(count, columns) if columns else table
+    def _load_polygons(self, images: Sequence[AnnotatedImage]) -> None:
+        count = len(images)
+        rows = self._read_parts("polygon_data", "polygon_offset", "polygons_count", count, np.int32, np.int64, 3)
+        vertices = self._read_parts("vertices", "vertices_offset", "vertices_count", count, np.float32, np.int64, 2)
+        for image, of_image, points in zip(images, rows, vertices, strict=True):
+            for number, begin, end in of_image.tolist():
+                image.outlines[number].append(points[begin:end])
 
+    def _load_runs(self, images: Sequence[AnnotatedImage]) -> None:
+        """Load run lengths: height, width, their number, all uint64, and the numbers, uint32."""
+        content = Path(self.folder, "masks_rles.dat").read_bytes()
+        runs, at = [], 4
+        for _ in range(int.from_bytes(content[:4], "little")):
+            count = int.from_bytes(content[at + 16 : at + 24], "little")
+            runs.append(np.frombuffer(content, np.uint32, count, at + 24))
+            at += 24 + 4 * count
+        objects = self._read("masks_rles_idx", np.dtype(np.int32))
+        offsets, counts = (self._read(name, np.dtype(np.int64)) for name in ("masks_offset", "mask_count"))
+        for image, begin, count in zip(images, offsets, counts, strict=True):
+            for number in range(begin, begin + count):
+                image.outlines[objects[number]] = {"counts": runs[number].tolist()}
 
-def _save_runs(path: Path, images: Sequence[AnnotatedImage]) -> dict[str, Array]:
-    """Write the run lengths of all objects; return the tables of their objects."""
-    found = [
-        [(number, outline["counts"]) for number, outline in enumerate(image.outlines) if isinstance(outline, Mapping)]
-        for image in images
-    ]
-    content = np.array(sum(map(len, found)), _SIZE).tobytes()
-    for image, masks in zip(images, found, strict=True):
-        for _, counts in masks:
-            runs = np.array(runs_of_text(counts) if isinstance(counts, str) else counts, _SIZE)
-            content += np.array([image.height, image.width, len(runs)], _LONG).tobytes() + runs.tobytes()
-    path.write_bytes(content)
-    objects = np.array([number for masks in found for number, _ in masks], _INT)
-    return {"masks_rles_idx": objects, **_rows("masks_offset", "mask_count", [len(masks) for masks in found], _LONG)}
+    def _write_runs(self, images: Sequence[AnnotatedImage]) -> None:
+        content, objects, counts = b"", [], []
+        for image in images:
+            found = [number for number, outline in enumerate(image.outlines) if isinstance(outline, Mapping)]
+            for number in found:
+                numbers = image.outlines[number]["counts"]
+                runs = np.array(runs_of_text(numbers) if isinstance(numbers, str) else numbers, np.uint32)
+                extents = np.array([image.height, image.width, len(runs)], np.uint64)
+                content += extents.tobytes() + runs.tobytes()
+            objects += found
+            counts.append(len(found))
+        Path(self.folder, "masks_rles.dat").write_bytes(np.uint32(len(objects)).tobytes() + content)
+        self._write("masks_rles_idx", np.array(objects, np.int32))
+        self._write("mask_count", np.array(counts, np.int64))
+        self._write("masks_offset", (np.cumsum(counts) - counts).astype(np.int64))
 
+    def _write(self, name: str, items: Array) -> None:
+        Path(self.folder, f"{name}.dat").write_bytes(np.uint32(len(items)).tobytes() + items.tobytes())
 
-def _load_runs(folder: Path) -> list[list[int]]:
-    content = (folder / "masks_rles.dat").read_bytes()
-    (count,) = np.frombuffer(content, _SIZE, 1).tolist()
-    runs, position = [], _SIZE.itemsize
-    for _ in range(count):
-        _, _, length = np.frombuffer(content, _LONG, 3, position).tolist()
-        position += 3 * _LONG.itemsize
-        runs.append(np.frombuffer(content, _SIZE, length, position).tolist())
-        position += length * _SIZE.itemsize
-    return runs
+    def _read(self, name: str, dtype: np.dtype[Any], width: int = 1) -> Array:
+        content = Path(self.folder, f"{name}.dat").read_bytes()
+        items = np.frombuffer(content[4:], dtype)
+        if len(items) != width * int.from_bytes(content[:4].ljust(4, b"?"), "little"):
+            raise ValueError(f"{name}.dat is incomplete")
+        return items if width == 1 else items.reshape(-1, width)
+
+    def _write_parts(self, name: str, offsets: str, counts: str, parts: Sequence[Array], dtype: Any) -> None:
+        """Write the items of all images, and where those of each image are."""
+        sizes = np.array([len(part) for part in parts], np.int32 if name == "labels" else np.int64)
+        self._write(name, np.concatenate(parts).astype(dtype))
+        self._write(counts, sizes)
+        self._write(offsets, (np.cumsum(sizes) - sizes).astype(sizes.dtype))
+
+    def _read_parts(
+        self, name: str, offsets: str, counts: str, images: int, dtype: Any, index: Any, width: int = 1
+    ) -> list[Array]:
+        items = self._read(name, np.dtype(dtype), width)
+        begins, sizes = (self._read(each, np.dtype(index)) for each in (offsets, counts))
+        if not len(begins) == len(sizes) == images:
+            raise ValueError(f"{offsets}.dat and {counts}.dat need {images} items")
+        return [items[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]

@@ -55,15 +55,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def outputs(
-    side: str, root: Path, name: str | None = "annotations.json", batch_size: int = 4, **arguments: Any
-) -> list[Any]:
-    if name is not None:
-        arguments["annotations_file"] = str(root / name)
+def outputs(side: str, root: Path, name: str = "annotations.json", batch_size: int = 4, **arguments: Any) -> list[Any]:
     dali = pipeline if side == "ours" else pytest.importorskip("nvidia.dali")
     pipe = dali.Pipeline(batch_size=batch_size, num_threads=1, device_id=None, seed=1)
     with pipe:
-        pipe.set_outputs(*dali.fn.readers.coco(file_root=str(root), name="R", **arguments))
+        pipe.set_outputs(
+            *dali.fn.readers.coco(
+                file_root=str(root), name="R", **({"annotations_file": str(root / name)} if name else {}), **arguments
+            )
+        )
     pipe.build()
     try:
         made = [pipe.epoch_size("R")]
@@ -122,6 +122,7 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
+        ({"images": []}, "name no images to read"),
         ({"polygon_masks": True, "pixelwise_masks": True}, "are mutually exclusive"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
         ({"name": "a.jpg"}, "isn't in COCO's format"),
@@ -141,56 +142,69 @@ def test_missing_arguments_are_refused() -> None:
         pipe.build()
 
 
-def test_unknown_images_are_skipped_with_a_warning(root: Path) -> None:
-    with pytest.warns(UserWarning, match="has no image 'z.jpg'"):
-        found = outputs("ours", root, batch_size=2, images=["b.jpg", "z.jpg", "c.jpg"], image_ids=True)
-    assert found[0] == 2
-    assert [number.item() for number in found[-1]] == [20, 40]
+def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path: Path) -> None:
+    def read(**arguments: Any) -> Any:
+        with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+            pipe.set_outputs(*pipeline.fn.readers.coco(file_root=root, polygon_masks=True, image_ids=True, **arguments))
+        outputs = [[np.array(sample) for sample in output] for output in pipe.run()]
+        pipe.close()
+        return outputs
+
+    folder = tmp_path / "annotations"
+    saved = read(
+        annotations_file=root / "annotations.json",
+        skip_empty=True,
+        save_preprocessed_annotations=True,
+        save_preprocessed_annotations_dir=folder,
+    )
+    with pytest.warns(DeprecationWarning, match="`meta_files_path` is a deprecated alias"):
+        loaded = read(meta_files_path=folder)
+    for ours, theirs in zip(saved, loaded, strict=True):
+        for before, after in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(before, after)
+    with pytest.raises(PipelineError, match="can't read preprocessed_annotations"):
+        read(preprocessed_annotations=tmp_path)
+    with pytest.raises(PipelineError, match='from preprocessed annotation files, "ltrb" is not supported'):
+        read(preprocessed_annotations=folder, ltrb=True)
+    (folder / "boxes.dat").write_bytes(b"")
+    with pytest.raises(PipelineError, match="weren't written by fn.readers.coco: boxes.dat is"):
+        read(preprocessed_annotations=folder)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize(
-    ("saved", "loaded"),
+    "arguments",
     [
-        ({"skip_empty": True}, {}),
-        ({"ltrb": True, "ratio": True, "image_ids": True}, {"image_ids": True}),
-        ({"polygon_masks": True, "ratio": True}, {"polygon_masks": True}),
-        ({"pixelwise_masks": True, "image_ids": True}, {"pixelwise_masks": True, "image_ids": True}),
+        {},
+        {"ltrb": True, "ratio": True, "image_ids": True},
+        {"polygon_masks": True, "ratio": True},
+        {"pixelwise_masks": True, "skip_empty": True},
     ],
 )
 def test_preprocessed_annotations_are_exchanged_with_dali(
-    root: Path, tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any]
+    root: Path, tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
-    folders = {}
-    for side in ("ours", "dali"):
-        folders[side] = tmp_path / side
-        folders[side].mkdir()
-        both = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": str(folders[side])}
-        found = outputs(side, root, **saved, **both)
-    with pytest.warns(DeprecationWarning, match="`meta_files_path` is a deprecated alias"):
-        again = outputs("ours", root, None, meta_files_path=str(folders["ours"]), **loaded)
-    assert_equal(again, found)
-    for side, other in (("ours", "dali"), ("dali", "ours")):
-        assert_equal(outputs(side, root, None, preprocessed_annotations=str(folders[other]), **loaded), found)
-
-
-def assert_equal(some: list[Any], others: list[Any]) -> None:
-    assert some[0] == others[0]
-    for ours, theirs in zip(some[1:], others[1:], strict=True):
+    folders = {side: tmp_path / side for side in ("ours", "dali")}
+    for side, folder in folders.items():
+        folder.mkdir()
+        saving = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": str(folder)}
+        outputs(side, root, **saving, **arguments)
+    files = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders.values()]
+    assert files[0] == files[1]
+    masks = {name: value for name, value in arguments.items() if name in ("polygon_masks", "pixelwise_masks")}
+    samples = [
+        outputs(side, root, name="", batch_size=2, preprocessed_annotations=str(folders["dali"]), **masks)
+        for side in folders
+    ]
+    for ours, theirs in zip(samples[0][1:], samples[1][1:], strict=True):
         for our, their in zip(ours, theirs, strict=True):
-            assert our.size == their.size
-            np.testing.assert_allclose(our.ravel(), their.ravel(), rtol=1e-6)
+            np.testing.assert_array_equal(our, their.reshape(our.shape))
 
 
-def test_bad_preprocessed_annotations_are_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="can't read preprocessed_annotations"):
-        outputs("ours", root, None, preprocessed_annotations=str(tmp_path))
-    with pytest.raises(PipelineError, match='preprocessed annotation files, "ratio" is not supported'):
-        outputs("ours", root, None, preprocessed_annotations=str(tmp_path), ratio=True)
-    (tmp_path / "filenames.dat").write_text("a.jpg\n")
-    (tmp_path / "boxes.dat").write_bytes(bytes([7, 0, 0, 0]))
-    with pytest.raises(PipelineError, match="aren't in DALI's format"):
-        outputs("ours", root, None, preprocessed_annotations=str(tmp_path))
+def test_missing_images_are_left_out_with_a_warning(root: Path) -> None:
+    with pytest.warns(UserWarning, match="doesn't have 1 of the images, such as 'x.jpg': they are left out"):
+        *_, ids = outputs("ours", root, images=["a.jpg", "x.jpg", "c.jpg"], image_ids=True, batch_size=2)
+    assert np.concatenate(ids).tolist() == [30, 40]
 
 
 def test_run_lengths_as_numbers_and_as_text() -> None:

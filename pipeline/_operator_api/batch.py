@@ -119,6 +119,13 @@ class Batch:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.random_stream, self.request.key)
 
+    def sample_seeds(self, node: GraphNode) -> Array:
+        """Return a seed for the generator of each sample, uint64.
+
+        The numbers of a sample then depend neither on threads nor on the size of the batch.
+        """
+        return self.generator(node).integers(0, 1 << 64, self.size, np.uint64)
+
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
         """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""

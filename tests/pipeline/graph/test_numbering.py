@@ -62,10 +62,7 @@ def test_merged_calls_return_the_same_batch() -> None:
     @pipeline_def(batch_size=4, num_threads=1, device_id=None, enable_conditionals=True)
     def conditional() -> Any:
         first, second = (fn.random.uniform(range=(0, 1), shape=(1,), seed=1) for _ in range(2))
-        if first[0] > 0.5:
-            chosen = first
-        else:
-            chosen = second
+        chosen = first if first[0] > 0.5 else second
         return first, second, chosen, first + second, second + first
 
     pipe = conditional()

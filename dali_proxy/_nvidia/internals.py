@@ -75,9 +75,8 @@ def group_inputs(inputs: Sequence[Any], edge_type: type = DataNode) -> tuple[lis
                 f"Expected scalar value of type 'bool', 'int' or 'float', got {type(operand).__name__}."
             )
         dtype = operand.dtype.name if isinstance(operand, types.ScalarConstant) else type(value).__name__
-        kind = (
-            "edge" if isinstance(operand, edge_type) else "real" if dtype.startswith(("float", "FLOAT")) else "integer"
-        )
+        number = "real" if dtype.lower().startswith("float") else "integer"
+        kind = "edge" if isinstance(operand, edge_type) else number
         kinds.append((kind, len(groups[kind])))
         groups[kind].append(operand)
     return kinds, groups["edge"], groups["integer"] or None, groups["real"] or None

@@ -205,6 +205,9 @@ COMMON_ARGUMENTS: tuple[Argument, ...] = (
     Argument("seed", Kind.INT, "Seed of the operator's random numbers; by default derived from the pipeline's.", -1),
 )
 
+#: An argument of the operators that draw random numbers, as in DALI: numbers that take the place of the seed.
+RANDOM_STATE = Argument("_random_state", Kind.INTS, "State of the random generator of each sample.", per_sample=True)
+
 
 @dataclass(frozen=True)
 class OperatorSchema:
@@ -268,7 +271,7 @@ class OperatorSchema:
         for argument in (*self.arguments, *COMMON_ARGUMENTS):
             if argument.name == name:
                 return argument
-        return None
+        return RANDOM_STATE if self.random and name == RANDOM_STATE.name else None
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
-__all__ = ["REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
+__all__ = ["RANDOM_STATE", "REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
 
 
 class Kind(Enum):
@@ -268,10 +269,12 @@ class OperatorSchema:
 
     def argument(self, name: str) -> Argument | None:
         """Return the declaration of an argument, or None."""
-        for argument in (*self.arguments, *COMMON_ARGUMENTS):
-            if argument.name == name:
-                return argument
-        return RANDOM_STATE if self.random and name == RANDOM_STATE.name else None
+        return self._declared.get(name)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, Argument]:
+        hidden = (RANDOM_STATE,) if self.random else ()
+        return {argument.name: argument for argument in (*hidden, *COMMON_ARGUMENTS, *self.arguments)}
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""

@@ -179,7 +179,7 @@ class Graph:
                 arguments=dict(call.arguments),
                 argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
                 location=call.location,
-                branch=tuple((edge(node), value) for node, value in call.branch),
+                branch=tuple((edge(node), value) for node, value in numbering.branches[index]),
                 twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
             )
             for index, call in enumerate(numbering.calls)

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline import Pipeline, fn, pipeline_def, types
 from pipeline._graph import Graph
+from pipeline._graph.selecting import select
 
 
 def nodes_of(*outputs: Any) -> list[int]:
@@ -62,7 +63,10 @@ def test_merged_calls_return_the_same_batch() -> None:
     @pipeline_def(batch_size=4, num_threads=1, device_id=None, enable_conditionals=True)
     def conditional() -> Any:
         first, second = (fn.random.uniform(range=(0, 1), shape=(1,), seed=1) for _ in range(2))
-        chosen = first if first[0] > 0.5 else second
+        if first[0] > 0.5:  # noqa: SIM108 - conditional execution needs the statement
+            chosen = first
+        else:
+            chosen = second
         return first, second, chosen, first + second, second + first
 
     pipe = conditional()
@@ -72,3 +76,15 @@ def test_merged_calls_return_the_same_batch() -> None:
     assert pointers[3] == pointers[4]
     np.testing.assert_array_equal(total.as_array(), 2 * first.as_array())
     pipe.close()
+
+
+def test_arithmetic_on_random_scalars_leaves_its_branch() -> None:
+    def describe(images: Any, sign: Any) -> list[Any]:
+        return [images + 1, sign * 31 + 9, sign // 2]
+
+    images, sign = fn.external_source(name="images"), fn.random.coin_flip()
+    results = select(fn.random.coin_flip(), [lambda: tuple(describe(images, sign)) for _ in range(2)])
+    graph = Graph.from_outputs(list(results))
+    inside = [node.arguments["operation"] for node in graph.find("arithmetic") if node.branch]
+    assert sorted(inside) == ["add", "add", "floordiv", "floordiv"]
+    assert [node.arguments["operation"] for node in graph.find("arithmetic") if not node.branch] == ["mul", "add"]

@@ -8,10 +8,11 @@ random numbers: as easy as 1, 2, 3", SC11).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["BatchKey", "batch_generator", "fresh_seed"]
+__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed"]
 
 _MASK = (1 << 64) - 1
 
@@ -29,6 +30,20 @@ class BatchKey:
     epoch: int = 0
     iteration: int = 0
     view: int = 0
+
+
+class RandomState(NamedTuple):
+    """The arguments of `batch_generator` for one call of an operator.
+
+    Attributes:
+        seed: seed.
+        stream: number of the stream of random numbers.
+        key: identity of the batch.
+    """
+
+    seed: int
+    stream: int
+    key: BatchKey
 
 
 def fresh_seed() -> int:

@@ -114,6 +114,9 @@ class Batch:
 
     def generator(self, node: GraphNode) -> np.random.Generator:
         """Return the random number generator of a node for this batch."""
+        state = self.request.random_states.get(node.index)
+        if state is not None:
+            return batch_generator(*state)
         own = node.argument("seed")
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)

@@ -128,6 +128,9 @@ _TABLE = {
         "pipeline.types", names={**_TYPES, "_DALIDataType": "pipeline.types:DALIDataType"}, values=_OLD_TYPES
     ),
     "data_node": Stand(names=_from("pipeline", "DataNode", "newaxis")),
+    "experimental": Stand(),
+    "experimental.dynamic": Stand("pipeline.dynamic"),
+    "experimental.dynamic._ops": Stand("dali_proxy._nvidia.dynamic_operators"),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
@@ -181,13 +184,14 @@ def find(name: str) -> Stand | None:
     """
     path = name[len(ROOT) + 1 :]
     stand = _TABLE.get(path)
-    if stand is None and path.startswith(("fn.", "ops.")):
-        module = f"pipeline.{path}"
+    if stand is None and path.startswith(("fn.", "ops.", "experimental.dynamic.")):
+        inner = path.removeprefix("experimental.")
+        module = f"pipeline.{inner}"
         try:
             import_ours(module)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition("pipeline.")[2]
-            if not missing or not f"{path}.".startswith(f"{missing}."):
+            if not missing or not f"{inner}.".startswith(f"{missing}."):
                 raise  # our module exists, but imports a missing one
             return None
         stand = Stand(module)

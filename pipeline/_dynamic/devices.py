@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Device", "as_device"]
+__all__ = ["Device", "as_device", "current_choice"]
 
 #: Types of devices of the DLPack protocol.
 _DLPACK = {1: "cpu", 2: "gpu", 3: "cpu", 13: "gpu"}
@@ -145,6 +145,11 @@ def _gpu_count() -> int:
         return int(cupy.cuda.runtime.getDeviceCount())
     except Exception:  # noqa: BLE001 - no CuPy, no driver or no GPU
         return 0
+
+
+def current_choice() -> str | None:
+    """Return the type of the device whose `with` block this thread is in; None outside of such blocks."""
+    return _STACK.devices[-1].device_type if _STACK.devices else None
 
 
 def as_device(value: Any) -> Device | None:

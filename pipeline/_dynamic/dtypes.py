@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class DType:
         return found
 
     def __call__(self, data: Any, **arguments: Any) -> Any:
-        from pipeline._dynamic.arrays import tensor
+        from pipeline._dynamic.creation import tensor
 
         return tensor(data, dtype=self, **arguments)
 
@@ -116,7 +116,20 @@ def _numeric(name: str) -> DType:
     return DType(kind, bits, to_dali_type(numpy_type), short, *(_FLOATS[bits] if kind is DType.Kind.float else ()))
 
 
-_NUMERIC = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+_NUMERIC = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
 _ENUMS: dict[type[Any], DType] = {
     DALIInterpType: DType(DType.Kind.enum, 32, DALIDataType.INTERP_TYPE, "InterpType"),
     DALIImageType: DType(DType.Kind.enum, 32, DALIDataType.IMAGE_TYPE, "ImageType"),
@@ -156,6 +169,3 @@ def type_id(dtype: Any) -> DALIDataType:
 def of_enum(value: Any) -> DType | None:
     """Return the type of a member of an enumeration, such as `types.INTERP_LINEAR`; None for other values."""
     return _ENUMS.get(type(value))
-
-
-_ = ClassVar

@@ -19,6 +19,7 @@ from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
+from pipeline._rng import RandomState
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -63,6 +64,7 @@ class OperatorCall:
         split: whether `fn._conditional.split` put it into this branch, and not the place of the call.
         twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
         builder: builder that was current, or None.
+        random_state: random state of the call in dynamic mode, or None.
         order: position among all calls of this process.
     """
 
@@ -77,6 +79,7 @@ class OperatorCall:
     split: bool = False
     twin: OperatorCall | None = None
     builder: weakref.ref[GraphBuilder] | None = None
+    random_state: RandomState | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property

@@ -23,7 +23,7 @@ from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Array", "Batch", "Tensor", "is_array"]
+__all__ = ["Array", "Batch", "Tensor", "is_array", "listed"]
 
 
 class Array(Expression):
@@ -91,7 +91,7 @@ class Array(Expression):
         assert target is not None
         kind = target.device_type
         if kind == "gpu" and self._value.device == "gpu" and target._device_id not in (None, self.device.device_id):
-            moved = self._value.data.as_cpu().as_gpu(target.device_id)
+            moved = self._value.data.as_cpu().as_gpu(target._device_id or 0)
             return type(self).from_value(Value("gpu", moved))
         if kind != self._value.device:
             return self._call("copy_to_gpu" if kind == "gpu" else "copy_to_cpu")
@@ -374,11 +374,7 @@ class Batch(Array):
 
     def _at(self, index: int) -> Tensor:
         data, source = self._value.data, self._value
-        sample: Any = data[index]
-        kind: Any = TensorListGPU if isinstance(data, TensorListGPU) else TensorListCPU
-        one = kind(sample.as_array()[None], data.layout())
-        if isinstance(data, TensorListGPU):
-            one.ready, one.owner, one.stream, one.lenders = data.ready, data.owner, data.stream, data.lenders
+        one = listed(data[index].as_array()[None], data.layout(), data)
         if data.sources:
             one.sources = (data.sources[index],)
         value = Value(source.device, one)
@@ -409,6 +405,23 @@ class _Slicer:
 
         result: Batch = subscript(self._batch, key)
         return result
+
+
+def listed(array: Any, layout: str, source: Any) -> TensorList:
+    """Return a batch over an array of NumPy or CuPy, whose first dimension is the batch dimension.
+
+    Args:
+        array: the array.
+        layout: layout of the samples.
+        source: object that has the data; a tensor or a batch on a GPU knows when it may be read.
+    """
+    if isinstance(array, np.ndarray):
+        return TensorListCPU(array, layout)
+    result = TensorListGPU(array, layout)
+    if isinstance(source, TensorGPU | TensorListGPU):
+        result.ready, result.owner = source.ready, source.owner
+        result.stream, result.lenders = source.stream, source.lenders
+    return result
 
 
 def is_array(value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array
+from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array, listed
 from pipeline._dynamic.devices import as_device
 from pipeline._dynamic.dtypes import DType, dtype, of_enum
 from pipeline._dynamic.values import Value, evaluation_error
@@ -122,11 +122,10 @@ def _from_samples(samples: list[Any], wanted: DType | None, layout: str | None) 
         raise ArgumentValueError(f"the tensors of a batch must have the same layout: {sorted(map(str, names))}")
     chosen = layout if layout is not None else first.layout
     if first._value.device == "gpu":
-        batch: TensorList = TensorListGPU([each.as_array() for each in arrays], chosen)
-        batch.ready = max((each.ready for each in arrays if each.ready is not None), key=id, default=None)
         for each in arrays:
-            if each.ready is not None and each.ready is not batch.ready:
+            if each.ready is not None:
                 each.ready.synchronize()
+        batch: TensorList = TensorListGPU([each.as_array() for each in arrays], chosen)
     else:
         batch = TensorListCPU([each.as_array() for each in arrays], chosen)
     value = Value(first._value.device, batch)
@@ -146,23 +145,19 @@ def _value_of(data: Any, layout: str | None, is_batch: bool) -> Value:
                 data if layout is None else data.with_layout(layout),
             )
     if isinstance(data, TensorCPU | TensorGPU):
-        inner = data.layout()
+        inner: str = data.layout()
         inner = inner[1:] if is_batch and inner[:1] == "N" else inner
-        chosen = layout if layout is not None else inner
-        ready = data.ready if isinstance(data, TensorGPU) else None
+        chosen: str | None = layout if layout is not None else inner
         array = data.as_array()
     elif _on_gpu(data):
-        array, chosen, ready = as_device_array(data), layout, None
+        array, chosen = as_device_array(data), layout
     else:
-        array, chosen, ready = _host_array(data), layout, None
+        array, chosen = _host_array(data), layout
     if is_batch and not array.ndim:
         raise ArgumentValueError("a batch needs a batch dimension in front; the data is a single number")
-    check_layout(chosen, array.ndim - is_batch, "Tensor")
-    array = array if is_batch else array[None]
-    if isinstance(array, np.ndarray):
-        value = Value("cpu", TensorListCPU(array, chosen))
-    else:
-        value = Value("gpu", TensorListGPU(array, chosen, ready=ready))
+    names = check_layout(chosen, array.ndim - is_batch, "Tensor")
+    made = listed(array if is_batch else array[None], names, data)
+    value = Value("gpu" if isinstance(made, TensorListGPU) else "cpu", made)
     value.enum = enum
     return value
 
@@ -183,7 +178,7 @@ def _host_array(data: Any) -> Any:
             return array.astype(np.int32)
         array = narrow(array) if not any(hasattr(each, "dtype") for each in data) else array
         return to_sample(array, "a list")
-    if isinstance(data, bool | int | float):
+    if type(data) in (bool, int, float):
         return narrow(np.asarray(data))
     return to_sample(data, "data")
 
@@ -229,18 +224,8 @@ def _stack(batch: Batch) -> Tensor:
     check_uniform(batch)
     data = batch._value.data
     array = data.as_array()
-    layout = "N" + data.layout() if data.layout() else None
-    if isinstance(data, TensorListGPU):
-        stacked: TensorList = TensorListGPU(array[None], layout)
-        if data.dense is not None:
-            stacked.ready, stacked.owner, stacked.stream, stacked.lenders = (
-                data.ready,
-                data.owner,
-                data.stream,
-                data.lenders,
-            )
-    else:
-        stacked = TensorListCPU(array[None], layout)
+    layout = "N" + data.layout() if data.layout() else ""
+    stacked = listed(array[None], layout, data)
     value = Value(batch._value.device, stacked)
     value.enum = batch._value.enum
     return Tensor.from_value(value)

@@ -99,7 +99,10 @@ class DType:
         return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"DType(kind={self.kind}, bits={self.bits})"
+        parts = ""
+        if self.exponent_bits is not None:
+            parts = f", exponent_bits={self.exponent_bits}, significand_bits={self.significand_bits}"
+        return f"DType(kind={self.kind}, bits={self.bits}{parts})"
 
     def __str__(self) -> str:
         return self.name

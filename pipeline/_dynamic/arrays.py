@@ -69,11 +69,11 @@ class Array(Expression):
         return self
 
     def cpu(self) -> Self:
-        """Return the data on the CPU: the object itself if it is there."""
+        """Return the data on the CPU: the object itself if no copy is needed."""
         return self.to_device(Device.CPU)
 
     def gpu(self, index: int | None = None) -> Self:
-        """Return the data on a GPU: the object itself if it is there.
+        """Return the data on a GPU: the object itself if no copy is needed.
 
         Args:
             index: number of the GPU; by default, CUDA's current device.
@@ -81,11 +81,11 @@ class Array(Expression):
         return self.to_device(Device("gpu", index))
 
     def to_device(self, device: Any, force_copy: bool = False) -> Self:
-        """Return the data on a device: the object itself if it is there.
+        """Return the data on a device: the object itself if no copy is needed.
 
         Args:
             device: a `Device`, its name or a torch device.
-            force_copy: whether to copy data that is already there.
+            force_copy: whether to copy data that is on the device already.
         """
         target = as_device(device)
         assert target is not None
@@ -430,7 +430,7 @@ def is_array(value: Any) -> bool:
 
 
 def _to_torch(data: Any, copy: bool) -> Any:
-    # The torch side is a package of its own, which this one never needs otherwise.
+    # The torch side is a separate package, which nothing else here needs.
     return importlib.import_module("dali_proxy._consumer.interop").to_torch_tensor(data, copy=copy)
 
 

@@ -97,7 +97,7 @@ class ThreadPool:
 
 
 class _DefaultPool:
-    """The threads of all contexts that have none of their own. They start when they are first needed."""
+    """The threads of all contexts without own ones. They start when they are first needed."""
 
     def __init__(self) -> None:
         self.number: int | None = None

@@ -16,7 +16,7 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
+from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -58,6 +58,9 @@ OnDone = Callable[[BatchResult], None]
 _CHEAP = 1_000_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
+# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+_UNMEASURED = Cost()
+_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -143,6 +146,8 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Indices of the nodes whose outputs on the CPU are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -315,8 +320,7 @@ class Executor:
             self._run_phase(run, phase)
             return
         run.on_caller = False
-        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
-        work_queue = queues[phase.device]
+        work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
         if work_queue is None:
             self._run_phase(run, phase)
             return
@@ -358,31 +362,43 @@ class Executor:
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
-        begun = already = spent() if weight else Cost()
+        begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
-            trace = batch.trace
-            mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin = time.perf_counter()
-            if not self._run_fused(batch, step):
-                self._run_apart(batch, step)
-            cost = Cost()
+            if batch.trace is None:
+                self._run_step(batch, step)
+            else:
+                self._run_traced(run, phase, step, batch.trace)
+            cost = _UNMEASURED
             if weight:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
-            name = self.statistics.end(step.nodes, cost, batch.costs)
-            if trace is not None:
-                if phase.on_gpu:
-                    assert self._device is not None
-                    self._device.kernels.flush()
-                trace.add(name, batch.number, begin, time.perf_counter())
-                if mark is not None:
-                    trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
+            self.statistics.end(step.nodes, cost, batch.costs)
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
         if weight and run.phase in self._costs:
             processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
+
+    def _run_step(self, batch: Batch, step: Step) -> None:
+        if not self._run_fused(batch, step):
+            self._run_apart(batch, step)
+
+    def _run_traced(self, run: _RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
+        """Run a step, and record its time, or the time of each operator if they don't run as one."""
+        batch = run.batch
+        parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
+        for part in parts:
+            name = " → ".join(node.schema.display for node in part.nodes)
+            mark = trace.mark(batch.stream) if phase.on_gpu else None
+            begin = time.perf_counter()
+            self._run_step(batch, part)
+            if phase.on_gpu:
+                assert self._device is not None
+                self._device.kernels.flush()
+            trace.add(name, batch.number, begin, time.perf_counter())
+            if mark is not None:
+                trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""
@@ -399,26 +415,37 @@ class Executor:
             self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
-        assert isinstance(operator, BatchOperator)
-        with error_context(node, batch):
-            branch = branch_batch(batch, node.branch)
+        if node.index in self._fed:
+            batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            return
+        operator: BatchOperator = self._operators[node.index]
+        branch = self._in_branch(batch, node)
         if branch is None:
             return
-        if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        on_gpu = node.device != "cpu"
+        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+        direct = self._device is not None and on_gpu and not operator.only_launches
         with (
-            self._device.kernels.unqueued() if direct and self._device else nullcontext(),
+            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
             error_context(node, branch),
             charged(batch.costs, node.index),
         ):
-            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            values = branch.values
+            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
+
+    @staticmethod
+    def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
+        """Return the batch that a node processes; None if no sample takes its branch."""
+        if not node.branch:
+            return batch
+        with error_context(node, batch):
+            return branch_batch(batch, node.branch)
 
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
@@ -487,7 +514,8 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)
-        for edge, output in zip(self.graph.outputs, outputs, strict=True):
-            output.sources = batch.reads.sources(edge) or output.sources
+        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        if batch.reads.by_reader:
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                output.sources = batch.reads.sources(edge) or output.sources
         return outputs

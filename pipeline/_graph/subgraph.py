@@ -1,4 +1,4 @@
-"""`Subgraph`: a few calls of operators as a graph of their own, which reads the data before them as inputs."""
+"""`Subgraph`: a few calls of operators as a separate graph, which reads the data before them as inputs."""
 
 from __future__ import annotations
 

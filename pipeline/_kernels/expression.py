@@ -66,10 +66,11 @@ class PixelExpression:
 
         Args:
             samples: the samples, with any strides.
-            layout: layout of the samples; empty for height, width and channels if they have three dimensions.
+            layout: layout of the samples; if it is empty, three dimensions are height, width and channels, and four are
+                frames of such images.
             owners: objects that keep the memory alive.
         """
-        order = layout or ("HWC" if samples.ndim == 3 else "")
+        order = layout or {3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
         axes = _axes(order)
         if axes is None or not len(samples):
             return None

@@ -209,7 +209,7 @@ def test_imread_decodes_files(jpeg_folder: Path) -> None:
     assert np.array_equal(image, images.select(0))
 
 
-def test_every_operator_is_a_function_with_documentation() -> None:
+def test_operators_are_functions_with_documentation() -> None:
     for name in ("resize", "decoders.image", "random.uniform", "experimental.dilate", "math.sin", "reductions.sum"):
         found = sys.modules["pipeline.dynamic"]
         for part in name.split("."):

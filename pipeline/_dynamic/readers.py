@@ -67,6 +67,10 @@ class Reader:
         self._epoch = 0
         self._shard: int | None = None
         self._finalizer: Finalizer | None = None
+        #: The positions and results of batches that were started and not returned yet.
+        self._started: deque[tuple[dict[str, ReaderPosition], queue.SimpleQueue[BatchResult]]] = deque()
+        self._left = 0  # batches of the present epoch that were not returned yet
+        self._resumed = False  # whether the next epoch is the rest of one
 
     def next_epoch(
         self, batch_size: int | None = None, ctx: EvalContext | None = None, capture: bool = False
@@ -106,8 +110,16 @@ class Reader:
             cuda_stream: accepted for compatibility.
         """
         positions = self._positions if self._executor is None else self._executor.readers.positions
-        readers = {name: asdict(position) for name, position in positions.items()}
-        return json.dumps({"readers": readers, "epoch": self._epoch, "shard": self._shard, "seed": self._seed})
+        if self._started:
+            positions = self._started[0][0]
+        state = {
+            "readers": {name: asdict(position) for name, position in positions.items()},
+            "epoch": self._epoch,
+            "shard": self._shard,
+            "seed": self._seed,
+            "left": self._left,
+        }
+        return json.dumps(state)
 
     def set_state(self, state: str) -> None:
         """Resume at a position.
@@ -120,24 +132,31 @@ class Reader:
             self._close()
             self._positions = {name: ReaderPosition(**each) for name, each in loaded["readers"].items()}
             self._epoch, self._shard, self._seed = loaded["epoch"], loaded["shard"], loaded["seed"]
+            self._left = loaded["left"]
+            self._resumed = self._left > 0
+            self._started.clear()
         except (KeyError, TypeError, ValueError) as error:
             raise SerializationError(f"this isn't the state of a reader: {error}") from error
 
     def _batches(self, size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
         executor = self._open(size or 1, ctx)
-        started: deque[queue.SimpleQueue[BatchResult]] = deque()
-        left = -(-self._shard_size(self._meta(executor)) // (size or 1))
-        while left or started:
-            while left and len(started) < _AHEAD:
+        self._started = started = deque()
+        resumed, self._resumed = self._resumed, False
+        if not resumed:
+            self._left = -(-self._shard_size(self._meta(executor)) // (size or 1))
+        while self._left:
+            while len(started) < min(_AHEAD, self._left):
                 done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+                positions = executor.readers.positions
                 executor.submit(self._request(size or 1), done.put)
-                started.append(done)
-                left -= 1
-            result = started.popleft().get()
+                started.append((positions, done))
+            result = started.popleft()[1].get()
+            self._left -= 1
             if result.error is not None:
                 raise evaluation_error(result.error)
+            if not self._left:
+                self._epoch += 1
             yield self._results(result.outputs, size)
-        self._epoch += 1
 
     def _results(self, outputs: tuple[TensorList, ...], size: int | None) -> Any:
         kind = Tensor if size is None else Batch

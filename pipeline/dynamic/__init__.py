@@ -32,7 +32,7 @@ from pipeline._dynamic.functions import imread, is_function, make_dynamic_functi
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng, set_seed
 from pipeline._dynamic.readers import make_reader
 from pipeline._dynamic.streams import Stream, get_default_stream, set_default_stream, stream
-from pipeline.dynamic import math
+from pipeline.dynamic import math, pytorch
 
 
 def _graph_function(path: str) -> Any:
@@ -81,6 +81,7 @@ __all__ = [
     "get_num_threads",
     "imread",
     "math",
+    "pytorch",
     "set_current_stream",
     "set_default_stream",
     "set_num_threads",

@@ -196,6 +196,13 @@ def test_readers_iterate_over_epochs(tmp_path: Path) -> None:
     other = dynamic.readers.File(file_root=tmp_path)
     other.set_state(state)
     assert [data.numpy()[0] for data, _ in other.next_epoch()] == expected
+    rest = iter(reader.next_epoch())
+    first = next(rest)
+    other.set_state(reader.get_state())
+    expected = [data.numpy()[0] for data, _ in rest]
+    assert [data.numpy()[0] for data, _ in other.next_epoch()] == expected
+    assert len(expected) == 4
+    assert first[0].device == dynamic.Device.CPU
     with pytest.raises(TypeError, match="file_roots"):
         dynamic.readers.File(file_roots=tmp_path)
     reader.close()

@@ -113,12 +113,15 @@ class Array(Expression):
     def _converted(self, dtype: Any, device: Any, layout: str | None) -> Self:
         """Return the data in a type, on a device and with a layout, without a copy if possible."""
         result = self if device is None else self.to_device(device)
-        if dtype is not None and result.dtype != dtype:
+        traced = tracing.active() and not result._value.known  # its properties are unknown
+        if dtype is not None and (traced or result.dtype != dtype):
             if dtype.kind is DType.Kind.enum:
                 result = result._call("cast", dtype=DType.parse("int32"))
                 result._value.enum = dtype
             else:
                 result = result._call("cast", dtype=dtype)
+        if layout is not None and traced:
+            return result._call("reshape", layout=layout)
         if layout is not None and layout != (result.layout or ""):
             relabelled = Value(result._value.device, result._value.data.with_layout(layout))
             relabelled.enum = result._value.enum

@@ -15,11 +15,11 @@ from pipeline._dynamic.creation import as_tensor
 from pipeline._dynamic.devices import as_device, current_choice
 from pipeline._dynamic.dtypes import DType, type_id
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng
-from pipeline._dynamic.values import Value, finish, tracing
+from pipeline._dynamic.values import Value, finish, trace_error, tracing
 from pipeline._graph.constants import is_constant
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation
-from pipeline._graph.nodes import check_call
+from pipeline._graph.nodes import check_call, constant_node
 from pipeline._rng import RandomState
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIDataType, ScalarConstant
@@ -60,7 +60,13 @@ def call(
     values = [_input(schema, position, value) for position, value in enumerate(inputs)]
     size = _batch_size([*values, *keywords.values()], batch_size, schema)
     state, single = None, size is None
+    if tracing.active() and not single:
+        raise trace_error(f"{schema.display} is called for a batch; a traced function works on one sample")
     if schema.random:
+        if tracing.active() and rng is not None:
+            raise trace_error(
+                f"{schema.display} is called with rng, whose state isn't part of a graph: use the default"
+            )
         generator = rng or get_default_rng()
         state = generator.draw()
         if isinstance(generator, SampleRNG) and single and generator.sample and not tracing.active():
@@ -161,6 +167,8 @@ def _batch_size(values: Sequence[Any], batch_size: int | None, schema: OperatorS
 
 def _node(value: Any, size: int | None) -> Any:
     """Return the node of a tensor or batch; a tensor is repeated if the operator has a batch."""
+    if isinstance(value, Tensor) and tracing.active() and value._value.known:
+        return constant_node(value.cpu().numpy(), layout=value.layout)
     if isinstance(value, Tensor) and size is not None:
         return Batch.broadcast(value, size)._value
     return value._value if is_array(value) else value

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._rng import BatchKey, RandomState, fresh_seed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["RNG", "SampleRNG", "get_default_rng", "set_default_rng", "set_seed"]
+__all__ = ["RNG", "SampleRNG", "get_default_rng", "set_seed"]
 
 _MASK = (1 << 64) - 1
 
@@ -19,7 +19,8 @@ _MASK = (1 << 64) - 1
 class RNG:
     """A random number generator for operators. Each random operator that is called with it takes one draw.
 
-    The numbers depend on the seed and the number of earlier draws only, so results are reproducible in all modes.
+    The numbers depend on the seed and the number of earlier draws only, so results are reproducible in all modes. In
+    its `with` block, a generator is the default of the thread.
 
     Args:
         seed: seed, truncated to 64 bits; by default drawn from the operating system.
@@ -101,6 +102,14 @@ class RNG:
         philox = np.random.Philox(key=[self._seed, 0], counter=[0, key.iteration, 0, 0])
         return int(philox.random_raw() >> 32)
 
+    def __enter__(self) -> RNG:
+        _DEFAULT.before.append(_DEFAULT.rng)
+        _DEFAULT.rng = self
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        _DEFAULT.rng = _DEFAULT.before.pop()
+
     def __repr__(self) -> str:
         return f"RNG(state={self.state!r})"
 
@@ -133,6 +142,7 @@ class SampleRNG(RNG):
 class _Default(threading.local):
     def __init__(self) -> None:
         self.rng = RNG()
+        self.before: list[RNG] = []  # of the `with` blocks around
 
 
 _DEFAULT = _Default()
@@ -141,12 +151,6 @@ _DEFAULT = _Default()
 def get_default_rng() -> RNG:
     """Return the generator of this thread, which operators use unless they are called with `rng`."""
     return _DEFAULT.rng
-
-
-def set_default_rng(rng: RNG) -> RNG:
-    """Set the generator of this thread, and return the one before."""
-    before, _DEFAULT.rng = _DEFAULT.rng, rng
-    return before
 
 
 def set_seed(seed: int) -> None:

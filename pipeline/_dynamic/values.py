@@ -116,9 +116,9 @@ def trace_error(what: str) -> TracingError:
         what: what the code does.
     """
     return TracingError(
-        f"{what}, but the function is traced: the tensor has no data yet. Express it with operators (such as a "
-        "comparison, which selects by multiplication), compute it before the function, or put the code into "
-        f"dynamic.python_function\n  at {SourceLocation.from_caller()}"
+        f"{what}, but the function is traced, so its tensors have no data yet. Use operators instead (such as "
+        "dynamic.shapes, or a comparison and a multiplication for a choice), compute the value in the dataset and pass "
+        f"it as an input, or call the code with dynamic.python_function\n  at {SourceLocation.from_caller()}"
     )
 
 

@@ -32,6 +32,8 @@ from pipeline._dynamic.functions import imread, is_function, make_dynamic_functi
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng, set_seed
 from pipeline._dynamic.readers import make_reader
 from pipeline._dynamic.streams import Stream, get_default_stream, set_default_stream, stream
+from pipeline._dynamic.trace import trace
+from pipeline._dynamic.values import TracingError
 from pipeline.dynamic import math, pytorch
 
 
@@ -71,6 +73,7 @@ __all__ = [
     "Stream",
     "Tensor",
     "ThreadPool",
+    "TracingError",
     "as_batch",
     "as_tensor",
     "batch",
@@ -87,6 +90,7 @@ __all__ = [
     "set_num_threads",
     "stream",
     "tensor",
+    "trace",
     "type_id",
 ]
 __all__ += sorted({*_operators, *TYPES})

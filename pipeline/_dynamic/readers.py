@@ -140,7 +140,8 @@ class Reader:
 
     def _batches(self, size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
         executor = self._open(size or 1, ctx)
-        self._started = started = deque()
+        self._started.clear()
+        started = self._started
         resumed, self._resumed = self._resumed, False
         if not resumed:
             self._left = -(-self._shard_size(self._meta(executor)) // (size or 1))

@@ -91,8 +91,8 @@ def _outputs(returned: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
         if not isinstance(result, Tensor):
             hint = ": it must work on one sample" if isinstance(result, Batch) else ""
             raise ArgumentTypeError(
-                f"{_name(function)} returned {type(result).__name__}, but a traced function returns a Tensor or a tuple "
-                f"of tensors{hint}"
+                f"{_name(function)} returned {type(result).__name__}, but a traced function returns a Tensor, or "
+                f"several in a tuple{hint}"
             )
         value = result._value
         nodes.append(constant_node(value.data.as_cpu()[0].as_array(), layout=result.layout) if value.known else value)

@@ -212,7 +212,7 @@ class TensorListCPU(TensorListBase):
             return None
         try:  # a tenth of the time of `np.array`
             joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
-        except (ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
+        except (TypeError, ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
             return np.array(samples)
         return joined.reshape(len(samples), *samples[0].shape)
 

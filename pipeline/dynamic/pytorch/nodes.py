@@ -135,7 +135,9 @@ class ToTorch(_Node):
         if output_stream is None and torch.cuda.is_available():
             output_stream = torch.cuda.current_stream()
         handle = getattr(output_stream, "handle", output_stream)
-        self._stream = torch.cuda.ExternalStream(handle) if isinstance(handle, int) else handle
+        if isinstance(handle, int):
+            handle = torch.cuda.ExternalStream(handle)  # type: ignore[no-untyped-call]
+        self._stream = handle
 
     def next(self) -> tuple[torch.Tensor, ...]:
         """Return the next tensors. The stream waits for the operators that compute them."""

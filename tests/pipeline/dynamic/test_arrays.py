@@ -128,6 +128,11 @@ def test_arithmetic_mixes_tensors_batches_arrays_and_numbers() -> None:
     assert dynamic.math.clamp(tensor, 0, 15).numpy().tolist() == [10, 15]
 
 
+def test_arithmetic_accepts_samples_that_are_not_contiguous() -> None:
+    batch = dynamic.batch([[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
+    assert (batch.slice[:, 1:] - batch.slice[:, :1]).torch().flatten().tolist() == [1] * 4
+
+
 def test_sizes_of_batches_must_agree() -> None:
     with pytest.raises(ValueError, match=r"Inconsistent batch size: 2 != 3\n  at .*test_arrays\.py"):
         _ = dynamic.batch([1, 2, 3]) + dynamic.batch([1, 2])

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 from pipeline._concurrency.thread_pool import ThreadPool as Threads
+from pipeline._dynamic.devices import current_gpu
 from pipeline._dynamic.streams import Stream, set_thread_stream, stream, stream_of
 from pipeline._executor.executor import Executor
 from pipeline._executor.shared import SharedResources
@@ -211,9 +212,7 @@ class EvalContext:
         if self._device_id is not None:
             return self._device_id
         try:
-            import cupy
-
-            return int(cupy.cuda.runtime.getDevice())
+            return current_gpu()
         except Exception:  # noqa: BLE001 - no CuPy, no driver or no GPU
             return None
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Device", "as_device", "current_choice"]
+__all__ = ["Device", "as_device", "current_choice", "current_gpu"]
 
 #: Types of devices of the DLPack protocol.
 _DLPACK = {1: "cpu", 2: "gpu", 3: "cpu", 13: "gpu"}
@@ -70,11 +70,7 @@ class Device:
     @staticmethod
     def default_device_id(device_type: str) -> int | None:
         """Return the number of CUDA's current device; None for "cpu"."""
-        if device_type == "cpu":
-            return None
-        import cupy
-
-        return int(cupy.cuda.runtime.getDevice())
+        return None if device_type == "cpu" else current_gpu()
 
     @staticmethod
     def current() -> Device:
@@ -103,7 +99,7 @@ class Device:
         if self.device_type == "gpu":
             import cupy
 
-            entered = int(cupy.cuda.runtime.getDevice())
+            entered = current_gpu()
             cupy.cuda.Device(self.device_id).use()
         _STACK.devices.append(self)
         _STACK.entered.append(entered)
@@ -136,6 +132,13 @@ class Device:
 
 
 Device.CPU = Device("cpu")
+
+
+def current_gpu() -> int:
+    """Return the number of CUDA's current device."""
+    import cupy
+
+    return int(cupy.cuda.Device().id)
 
 
 def _gpu_count() -> int:

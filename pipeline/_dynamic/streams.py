@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from pipeline._dynamic.devices import current_gpu
 from pipeline._kernels.streams import existing_stream, new_stream
 from pipeline.errors import ArgumentValueError
 
@@ -30,7 +31,7 @@ class Stream:
     def __init__(self, *, stream: Any = _CREATE, device_id: int | None = None) -> None:
         import cupy
 
-        current = int(cupy.cuda.runtime.getDevice())
+        current = current_gpu()
         if stream is _CREATE:
             self._device_id = current if device_id is None else device_id
             with cupy.cuda.Device(self._device_id):
@@ -89,11 +90,7 @@ def stream(*, stream: Any = _CREATE, device_id: int | None = None) -> Stream | N
 
 
 def _device(device_id: int | None) -> int:
-    if device_id is not None:
-        return device_id
-    import cupy
-
-    return int(cupy.cuda.runtime.getDevice())
+    return current_gpu() if device_id is None else device_id
 
 
 def get_default_stream(device_id: int | None = None) -> Stream | None:

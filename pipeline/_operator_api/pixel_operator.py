@@ -107,6 +107,7 @@ def _merged(samples: Samples, outer: int) -> Samples:
     shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
     return Samples.contiguous(samples.pointers, shapes, samples.dtype)
 
+
 def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
     """Return one channel of each sample."""
     shapes = samples.shapes.copy()

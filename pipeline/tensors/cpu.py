@@ -258,8 +258,12 @@ class TensorListCPU(TensorListBase):
             return None
         try:  # a tenth of the time of `np.array`
             joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
-        except (ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
-            return np.array(samples)
+        except (
+            TypeError,
+            ValueError,
+            BufferError,
+        ):
+            return np.array(samples)  # they aren't contiguous, or their dtype has no buffer format
         return joined.reshape(len(samples), *samples[0].shape)
 
     @property

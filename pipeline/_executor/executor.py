@@ -56,8 +56,13 @@ OnDone = Callable[[BatchResult], None]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
+# The same for phases on the GPU: their launches wait for the driver, too.
+_CHEAP_ON_GPU = 600_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
+# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+_UNMEASURED = Cost()
+_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -138,6 +143,8 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Indices of the nodes whose outputs on the CPU are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -155,13 +162,17 @@ class Executor:
             graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
         }
         self._reserve(self.config)
-        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
-            number: _CHEAP
-            for number, phase in enumerate(self._plan.phases)
-            if phase.device == "cpu"
-            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+            number: _CHEAP for number, phase in enumerate(self._plan.phases) if not self._may_wait(phase)
         }
+
+    def _may_wait(self, phase: Phase) -> bool:
+        """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+        nodes = [node for step in phase.steps for node in step.nodes]
+        if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
+            return True
+        return any(node.operator == "copy_to_cpu" or self._operators[node.index].waits for node in nodes)
 
     def _start_threads(self) -> None:
         config = self.config
@@ -302,13 +313,13 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
         if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
         run.on_caller = False
-        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
-        work_queue = queues[phase.device]
+        work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
@@ -316,14 +327,8 @@ class Executor:
         try:
             if phase.on_gpu:
                 assert self._device is not None
-                self._device.make_current()
-                if run.stream is None:
-                    run.stream = self._device.acquire()
-                    run.batch.stream = run.stream.stream
-                stream = run.stream.stream
-                with stream, self._device.kernels.queued(stream):
-                    self._run_steps(run, phase)
-                    run.batch.outputs.compute(phase.results)
+                with self._device.current():
+                    self._run_on_gpu(run, phase, self._device)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -335,6 +340,15 @@ class Executor:
         else:
             run.phase += 1
             self._advance(run)
+
+    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+        if run.stream is None:
+            run.stream = device.acquire()
+            run.batch.stream = run.stream.stream
+        stream = run.stream.stream
+        with stream, device.kernels.queued(stream):
+            self._run_steps(run, phase)
+            run.batch.outputs.compute(phase.results)
 
     def _weight(self, run: _RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
@@ -348,14 +362,14 @@ class Executor:
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
-        begun = already = spent() if weight else Cost()
+        begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
             batch.costs = self.statistics.begin(step.nodes)
             if batch.trace is None:
                 self._run_step(batch, step)
             else:
                 self._run_traced(run, phase, step, batch.trace)
-            cost = Cost()
+            cost = _UNMEASURED
             if weight:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
@@ -401,22 +415,26 @@ class Executor:
             self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
-        assert isinstance(operator, BatchOperator)
+        if node.index in self._fed:
+            batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            return
+        operator: BatchOperator = self._operators[node.index]
         branch = self._in_branch(batch, node)
         if branch is None:
             return
-        if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        on_gpu = node.device != "cpu"
+        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+        direct = self._device is not None and on_gpu and not operator.only_launches
         with (
-            self._device.kernels.unqueued() if direct and self._device else nullcontext(),
+            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
             error_context(node, branch),
             charged(batch.costs, node.index),
         ):
-            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            values = branch.values
+            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
@@ -496,7 +514,8 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)
-        for edge, output in zip(self.graph.outputs, outputs, strict=True):
-            output.sources = batch.reads.sources(edge) or output.sources
+        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        if batch.reads.by_reader:
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                output.sources = batch.reads.sources(edge) or output.sources
         return outputs

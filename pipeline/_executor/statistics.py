@@ -127,7 +127,8 @@ class Statistics:
             step.ended += 1
             if costs is not None:
                 step.measure(costs)
-            step.undivided = step.undivided.plus(cost)
+            if cost.elapsed:
+                step.undivided = step.undivided.plus(cost)
 
     def batch(self, failed: bool) -> None:
         """Count one finished batch."""

@@ -206,6 +206,40 @@ template <typename T, class In> struct Resize {
     }
 };
 
+// Reflects a position at any distance from the axis: -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0.
+__device__ __forceinline__ int reflected(int position, int extent) {
+    if (position >= 0 && position < extent) return position;
+    if (extent == 1) return 0;
+    const int period = 2 * (extent - 1);
+    int rest = position % period;
+    if (rest < 0) rest += period;
+    return rest < extent ? rest : period - rest;
+}
+
+// Weighted sum, in the floating-point type Number, of neighbours along AXIS: 0 frames or slices, 1 rows, 2 columns.
+template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    int radius, extent;  // number of weights on each side, and the extent of the axis
+    float weights[WIDTH];
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        Number sums[channels] = {};
+        for (int k = -radius; k <= radius; ++k) {
+            const int from = reflected((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
+            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+            const Number weight = static_cast<Number>(weights[k + radius]);
+#pragma unroll
+            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+        }
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
+        return pixel;
+    }
+};
+
 __device__ __forceinline__ int whole_position(double position) {
     const double low = floor(position);
     return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : static_cast<int>(low);

@@ -33,6 +33,7 @@ EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16"
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
 _MOST_BLOCKS = 1 << 16
 _COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
+_STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
 _MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
 #: Largest windows whose pixels a thread keeps in registers to find their median.
 _KEPT = (9, 25)
@@ -54,6 +55,7 @@ class PixelExpression:
         order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
+        is_image: whether `order` tells what the dimensions are; otherwise it only counts up to three.
     """
 
     kind: str
@@ -65,6 +67,7 @@ class PixelExpression:
     order: str
     owners: tuple[Any, ...]
     reads: int = 1
+    is_image: bool = True
 
     @classmethod
     def from_samples(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
@@ -77,7 +80,7 @@ class PixelExpression:
         """
         order = layout or UNNAMED.get(samples.ndim, "")
         axes = _axes(order)
-        if axes is None or not len(samples):
+        if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
         shapes = samples.shapes
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
@@ -91,6 +94,22 @@ class PixelExpression:
         extents = extents[:, :3]
         kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
+
+    @classmethod
+    def from_elements(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
+        """Return the expression that reads samples with up to three dimensions of any meaning; None for others.
+
+        Only operators that treat all elements alike may read it.
+        """
+        if samples.ndim > 3 or not len(samples):
+            return None
+        outer = 3 - samples.ndim
+        extents, rows = np.ones((len(samples), 3), np.int64), np.zeros(len(samples), _MEMORY)
+        extents[:, outer:] = samples.shapes
+        rows["data"] = samples.pointers
+        rows["strides"][:, outer:3] = samples.strides
+        kind = f"Memory<{ctype(samples.dtype)}, 1>"
+        return cls(kind, rows, extents, 1, samples.dtype, layout, "DHW"[outer:], owners, is_image=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -124,6 +143,28 @@ class PixelExpression:
             if letter != "C":
                 columns[:, _COLUMNS[letter]] = values[:, axis]
         return columns
+
+    def broadcast(self, like: PixelExpression) -> PixelExpression | None:
+        """Return these elements with the shapes of other pixels, by NumPy's rules.
+
+        Returns:
+            The elements; None if the shapes differ too much, or if they differ and the elements aren't in memory.
+        """
+        if (self.order, self.channels) == (like.order, like.channels) and (self.extents == like.extents).all():
+            return self
+        missing, shapes = like.ndim - self.ndim, self.shapes
+        if not self.in_memory or missing < 0:
+            return None
+        repeated = shapes == 1
+        if not (repeated | (shapes == like.shapes[:, missing:])).all():
+            return None
+        rows = np.zeros(len(self), _MEMORY)
+        rows["data"] = self.rows["data"]
+        for axis, letter in enumerate(self.order):
+            strides = self.rows["strides"][:, _STRIDES[letter]]
+            rows["strides"][:, _STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
+        kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
+        return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
@@ -213,6 +254,18 @@ class PixelExpression:
         kinds = {"matrix": ("f4", (rows, columns)), "offset": ("f4", (rows,))}
         fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
         return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
+
+    def combine(self, operation: str, other: PixelExpression, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return ``operation(self, other)`` for each element.
+
+        Args:
+            operation: name of a struct with a function `of` in expressions.cuh.
+            other: pixels of the same shapes.
+            dtype: element type of the result, to which both operands are converted first.
+        """
+        options, fields = f"{operation}, {ctype(dtype)}, {other.kind}, ", {"other": other.rows}
+        result = self._node("Combine", options, {"other": other.rows.dtype}, fields, dtype=dtype)
+        return result._with(owners=self.owners + other.owners, reads=self.reads + other.reads)
 
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
@@ -372,7 +425,10 @@ class PixelExpression:
     ) -> PixelExpression:
         rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
-            rows[field] = values
+            if isinstance(kinds[field], np.dtype):
+                _store(values, field, rows)
+            else:
+                rows[field] = values
         return PixelExpression(
             f"{name}<{options}{self.kind}>",
             rows,
@@ -383,6 +439,7 @@ class PixelExpression:
             self.order,
             self.owners,
             self.reads * reads,
+            self.is_image,
         )
 
 
@@ -423,11 +480,16 @@ def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return structs of a kind, with rows as one of the members, and zeros as the others."""
-    assert kind.fields is not None
-    begin = kind.fields[member][1]
     result = _zeros(len(rows), kind)
-    _as_bytes(result)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
+    _store(rows, member, result)
     return result
+
+
+def _store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
+    """Store structs as a member of larger structs."""
+    assert target.dtype.fields is not None
+    begin = target.dtype.fields[member][1]
+    _as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
 
 
 @cache
@@ -448,21 +510,17 @@ def _image(value: np.dtype[Any]) -> np.dtype[Any]:
 def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] | None:
     """Return the axes of depth (or frames), height, width and channels; None for other layouts."""
     letters = set(layout)
-    if len(letters) < len(layout) or not {"H", "W"} <= letters <= set("FDHWC") or {"F", "D"} <= letters:
+    if len(letters) < len(layout) or not letters <= set("FDHWC") or {"F", "D"} <= letters:
         return None
-    depth = layout.find("F") if "F" in letters else layout.find("D")
-    return (
-        None if depth < 0 else depth,
-        layout.index("H"),
-        layout.index("W"),
-        layout.index("C") if "C" in letters else None,
-    )
+    depth, *others = (layout.find(letter) for letter in ("F" if "F" in letters else "D", "H", "W", "C"))
+    axes = [None if axis < 0 else axis for axis in (depth, *others)]
+    return axes[0], axes[1], axes[2], axes[3]
 
 
 @cache
 def _columns(layout: str) -> slice | list[int]:
     """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
-    columns = ["DHWC".index("D" if letter == "F" else letter) for letter in layout]
-    first = columns[0]
+    columns = [_STRIDES[letter] for letter in layout]
+    first = min(columns, default=0)
     is_range = columns == list(range(first, first + len(columns)))
     return slice(first, first + len(columns)) if is_range else columns

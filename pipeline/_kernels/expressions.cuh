@@ -111,6 +111,56 @@ template <typename T, int N, class In> struct Matrix {
     }
 };
 
+// Operations on two elements. Floats are rounded after each, so that a chain has the bits of its separate operators.
+#ifdef EMULATED
+#define ROUNDED(NAME, SIGN)                                                                  \
+    __device__ __forceinline__ float NAME(float a, float b) { return a SIGN b; }             \
+    __device__ __forceinline__ double NAME(double a, double b) { return a SIGN b; }
+#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN) ROUNDED(NAME, SIGN)
+#else
+#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN)                                                \
+    __device__ __forceinline__ float NAME(float a, float b) { return FLOAT(a, b); }          \
+    __device__ __forceinline__ double NAME(double a, double b) { return DOUBLE(a, b); }
+#endif
+ROUNDED_BY(__fadd_rn, __dadd_rn, sum_of, +)
+ROUNDED_BY(__fsub_rn, __dsub_rn, difference_of, -)
+ROUNDED_BY(__fmul_rn, __dmul_rn, product_of, *)
+ROUNDED_BY(__fdiv_rn, __ddiv_rn, quotient_of, /)
+
+#define OPERATION(NAME, FLOATS, INTEGERS)                                                    \
+    struct NAME {                                                                            \
+        template <typename T> static __device__ __forceinline__ T of(T a, T b) {             \
+            if constexpr (Limits<T>::kind == 2) return FLOATS;                               \
+            else return static_cast<T>(INTEGERS);                                            \
+        }                                                                                    \
+    };
+// Integers wrap around.
+OPERATION(Add, sum_of(a, b), static_cast<uint64>(a) + static_cast<uint64>(b))
+OPERATION(Subtract, difference_of(a, b), static_cast<uint64>(a) - static_cast<uint64>(b))
+OPERATION(Multiply, product_of(a, b), static_cast<uint64>(a) * static_cast<uint64>(b))
+OPERATION(Divide, quotient_of(a, b), 0)
+// NaN wins.
+OPERATION(Minimum, a < b || a != a ? a : b, a < b ? a : b)
+OPERATION(Maximum, a > b || a != a ? a : b, a > b ? a : b)
+
+// An operation on the pixels of two expressions, converted to T.
+template <class Operation, typename T, class Other, class In> struct Combine {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    Other other;
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        const auto left = in.at(z, y, x);
+        const auto right = other.at(z, y, x);
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c)
+            pixel.values[c] = Operation::of(convert<T>(left.values[c]), convert<T>(right.values[c]));
+        return pixel;
+    }
+};
+
 // The entry of a table for each byte.
 template <class In> struct Lookup {
     using Type = uint8;

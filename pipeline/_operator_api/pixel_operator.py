@@ -30,6 +30,8 @@ class PixelOperator(GpuOperator):
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False
+    #: Whether it treats all elements alike, so that its inputs needn't be images.
+    elementwise: ClassVar[bool] = False
     #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
     #: them. `run` then supports any number of channels.
     planewise: ClassVar[bool] = False
@@ -104,6 +106,7 @@ def _merged(samples: Samples, outer: int) -> Samples:
     shapes = samples.shapes[:, outer:].copy()
     shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
     return Samples.contiguous(samples.pointers, shapes, samples.dtype)
+
 
 def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
     """Return one channel of each sample."""

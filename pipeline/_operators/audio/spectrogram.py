@@ -95,7 +95,7 @@ class _Windows:
             ArgumentValueError: there are none.
         """
         if not length:
-            raise ArgumentValueError("a sample without elements has no spectrogram")
+            raise ArgumentValueError("Spectogram does not support empty (0-volume) samples")
         count = window_count(length, len(self.factors), self.step, centered=self.centered)
         if not count:
             raise ArgumentValueError(

@@ -118,7 +118,7 @@ class _Sizes:
             factor = high[axes] if self._relative else np.float32(1)
             low[axes], high[axes] = self._start[sample] * factor, self._end[sample] * factor
         lengths = np.abs(high - low)
-        exact = self._exact(np.abs(requested), lengths)
+        exact = self._exact(np.abs(requested), lengths) if requested.any() else lengths  # as in `resize`
         size = [max(1, self._round(float(extent))) for extent in exact]
         starts, ends = low.tolist(), high.tolist()
         for axis, (unrounded, count) in enumerate(zip(exact.tolist(), size, strict=True)):

@@ -70,7 +70,8 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         True
     """
     counter = np.array([0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter))
+    philox = np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter)  # type: ignore[arg-type]
+    return np.random.Generator(philox)
 
 
 class _Key(ISeedSequence):

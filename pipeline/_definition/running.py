@@ -325,6 +325,7 @@ class Runner:
         inputs = self.inputs.take()
         if len(self._sources):
             size = len(next(iter(inputs.values()))) if inputs else self._arguments.batch_size
-            inputs |= self._sources.next_batch(BatchInfo(self._iteration, self._epoch), size)
+            info = BatchInfo(self._iteration, self._epoch)
+            inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
         size = check_sizes(inputs) if inputs else self._arguments.batch_size
         return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration))

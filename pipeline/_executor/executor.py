@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._bulk.gather import gathered
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -46,8 +47,9 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.trace import Trace
+from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import InputError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
@@ -56,6 +58,8 @@ OnDone = Callable[[BatchResult], None]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
+# The same for phases on the GPU: their launches wait for the driver, too.
+_CHEAP_ON_GPU = 600_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured, and the context of an operator whose launches are queued.
@@ -158,14 +162,24 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
-        self._reserve(self.config)
-        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
-        self._costs: dict[int, float] = {
-            number: _CHEAP
-            for number, phase in enumerate(self._plan.phases)
-            if phase.device == "cpu"
-            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+        device_id = None if self._device is None else self._device.device_id
+        self._pinned_buffers = BufferPool(pin_for=device_id)
+        #: Fed inputs that are copied to the GPU.
+        self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
+            graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
         }
+        self._reserve(self.config)
+        #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
+        self._costs: dict[int, float] = {
+            number: _CHEAP for number, phase in enumerate(self._plan.phases) if not self._may_wait(phase)
+        }
+
+    def _may_wait(self, phase: Phase) -> bool:
+        """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+        nodes = [node for step in phase.steps for node in step.nodes]
+        if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
+            return True
+        return any(node.operator == "copy_to_cpu" or self._operators[node.index].waits for node in nodes)
 
     def _start_threads(self) -> None:
         config = self.config
@@ -214,6 +228,15 @@ class Executor:
         run = _RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
+
+    def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
+        """Copy fed data, on the threads of the CPU stage; to pinned memory if the GPU reads the data.
+
+        Args:
+            batch: the data.
+            node: the input.
+        """
+        return gathered(batch, self._pinned_buffers if node.name in self._uploaded else self._buffers, self._pool)
 
     def run(self, request: BatchRequest) -> tuple[TensorList, ...]:
         """Run a batch and return its outputs. Those on the GPU may still be computed.
@@ -315,7 +338,8 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
         if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
@@ -330,14 +354,8 @@ class Executor:
         try:
             if phase.on_gpu:
                 assert self._device is not None
-                self._device.make_current()
-                if run.stream is None:
-                    run.stream = self._device.acquire()
-                    run.batch.stream = run.stream.stream
-                stream = run.stream.stream
-                with stream, self._device.kernels.queued(stream):
-                    self._run_steps(run, phase)
-                    run.batch.outputs.compute(phase.results)
+                with self._device.current():
+                    self._run_on_gpu(run, phase, self._device)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -349,6 +367,15 @@ class Executor:
         else:
             run.phase += 1
             self._advance(run)
+
+    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+        if run.stream is None:
+            run.stream = device.acquire()
+            run.batch.stream = run.stream.stream
+        stream = run.stream.stream
+        with stream, device.kernels.queued(stream):
+            self._run_steps(run, phase)
+            run.batch.outputs.compute(phase.results)
 
     def _weight(self, run: _RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
@@ -450,7 +477,7 @@ class Executor:
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy

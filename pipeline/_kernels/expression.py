@@ -10,7 +10,7 @@ This module needs neither CuPy nor a GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -19,24 +19,31 @@ import numpy.typing as npt
 
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
+from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "evaluation_defines", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
+#: Order of the dimensions of samples without a layout, by their number.
+UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
 _MOST_BLOCKS = 1 << 16
 _COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
+_STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
 _MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+#: Largest windows whose pixels a thread keeps in registers to find their median.
+_KEPT = (9, 25)
+_GRAY = 2
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PixelExpression:
-    """The pixels of a batch of images, sequences or volumes, not computed yet.
+    """The pixels of a batch of images, sequences or volumes, not computed yet. Its attributes don't change.
 
     Attributes:
         kind: C++ type in expressions.cuh.
@@ -48,6 +55,7 @@ class PixelExpression:
         order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
+        is_image: whether `order` tells what the dimensions are; otherwise it only counts up to three.
     """
 
     kind: str
@@ -59,6 +67,7 @@ class PixelExpression:
     order: str
     owners: tuple[Any, ...]
     reads: int = 1
+    is_image: bool = True
 
     @classmethod
     def from_samples(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
@@ -66,28 +75,41 @@ class PixelExpression:
 
         Args:
             samples: the samples, with any strides.
-            layout: layout of the samples; if it is empty, three dimensions are height, width and channels, and four are
-                frames of such images.
+            layout: layout of the samples; if it is empty, the dimensions are those of `UNNAMED`.
             owners: objects that keep the memory alive.
         """
-        order = layout or {3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
+        order = layout or UNNAMED.get(samples.ndim, "")
         axes = _axes(order)
-        if axes is None or not len(samples):
+        if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
         shapes = samples.shapes
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
         if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
             return None
-        rows = np.zeros(len(samples), _MEMORY)
+        rows = _zeros(len(samples), _MEMORY)
         rows["data"] = samples.pointers
-        extents = np.ones((len(samples), 3), np.int64)
-        for number, axis in enumerate(axes):
-            if axis is not None:
-                rows["strides"][:, number] = samples.strides[:, axis]
-                if number < 3:
-                    extents[:, number] = shapes[:, axis]
+        rows["strides"][:, _columns(order)] = samples.strides
+        extents = np.ones((len(samples), 4), np.int64)
+        extents[:, _columns(order)] = shapes
+        extents = extents[:, :3]
         kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
+
+    @classmethod
+    def from_elements(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
+        """Return the expression that reads samples with up to three dimensions of any meaning; None for others.
+
+        Only operators that treat all elements alike may read it.
+        """
+        if samples.ndim > 3 or not len(samples):
+            return None
+        outer = 3 - samples.ndim
+        extents, rows = np.ones((len(samples), 3), np.int64), np.zeros(len(samples), _MEMORY)
+        extents[:, outer:] = samples.shapes
+        rows["data"] = samples.pointers
+        rows["strides"][:, outer:3] = samples.strides
+        kind = f"Memory<{ctype(samples.dtype)}, 1>"
+        return cls(kind, rows, extents, 1, samples.dtype, layout, "DHW"[outer:], owners, is_image=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -122,19 +144,51 @@ class PixelExpression:
                 columns[:, _COLUMNS[letter]] = values[:, axis]
         return columns
 
+    def broadcast(self, like: PixelExpression) -> PixelExpression | None:
+        """Return these elements with the shapes of other pixels, by NumPy's rules.
+
+        Returns:
+            The elements; None if the shapes differ too much, or if they differ and the elements aren't in memory.
+        """
+        if (self.order, self.channels) == (like.order, like.channels) and (self.extents == like.extents).all():
+            return self
+        missing, shapes = like.ndim - self.ndim, self.shapes
+        if not self.in_memory or missing < 0:
+            return None
+        repeated = shapes == 1
+        if not (repeated | (shapes == like.shapes[:, missing:])).all():
+            return None
+        rows = np.zeros(len(self), _MEMORY)
+        rows["data"] = self.rows["data"]
+        for axis, letter in enumerate(self.order):
+            strides = self.rows["strides"][:, _STRIDES[letter]]
+            rows["strides"][:, _STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
+        kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
+        return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
+
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
-        return replace(self, rows=self.rows[indices], extents=self.extents[indices])
+        return self._with(rows=self.rows[indices], extents=self.extents[indices])
+
+    def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
+        """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
+        rows = self.rows.copy()
+        member = rows
+        while member.dtype != _MEMORY:
+            member = member["in"]
+        member["data"] += offsets
+        return self._with(rows=rows)
 
     @classmethod
     def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
         """Return the samples of several expressions of one kind, one after the other."""
-        return replace(
-            parts[0],
-            rows=np.concatenate([part.rows for part in parts]),
-            extents=np.concatenate([part.extents for part in parts]),
-            owners=tuple(owner for part in parts for owner in part.owners),
-        )
+        if len(parts) == 1:
+            return parts[0]
+        kind = parts[0].rows.dtype
+        rows = np.concatenate([_as_bytes(part.rows) for part in parts]).view(kind).reshape(-1)
+        extents = np.concatenate([part.extents for part in parts])
+        owners = tuple([owner for part in parts for owner in part.owners])
+        return parts[0]._with(rows=rows, extents=extents, owners=owners)
 
     def transposed(self, layout: str) -> PixelExpression:
         """Return the same pixels with the dimensions in a different order.
@@ -142,11 +196,11 @@ class PixelExpression:
         Args:
             layout: the same letters as in `order`.
         """
-        return replace(self, layout=layout, order=layout)
+        return self._with(layout=layout, order=layout)
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
-        return replace(self, layout=layout, order=layout)
+        return self._with(layout=layout, order=layout)
 
     def window(
         self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
@@ -165,7 +219,7 @@ class PixelExpression:
             rows = self.rows.copy()
             rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
             rows["strides"][:, :3] *= step
-            return replace(self, rows=rows, extents=extents)
+            return self._with(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
@@ -201,6 +255,18 @@ class PixelExpression:
         fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
         return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
 
+    def combine(self, operation: str, other: PixelExpression, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return ``operation(self, other)`` for each element.
+
+        Args:
+            operation: name of a struct with a function `of` in expressions.cuh.
+            other: pixels of the same shapes.
+            dtype: element type of the result, to which both operands are converted first.
+        """
+        options, fields = f"{operation}, {ctype(dtype)}, {other.kind}, ", {"other": other.rows}
+        result = self._node("Combine", options, {"other": other.rows.dtype}, fields, dtype=dtype)
+        return result._with(owners=self.owners + other.owners, reads=self.reads + other.reads)
+
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
@@ -225,28 +291,101 @@ class PixelExpression:
 
     def warp(
         self,
-        matrices: npt.NDArray[np.float64],
+        points: PointMap,
         size: npt.NDArray[np.int64],
         dtype: np.dtype[Any],
         *,
-        nearest: bool,
-        fill: float | None,
+        taps: int,
+        border: int,
+        fill: npt.ArrayLike = 0.0,
     ) -> PixelExpression:
-        """Return images warped by matrices (N, 2, 3) from the output to the source, with height and width (N, 2).
+        """Return images that show the source at other positions.
 
         Args:
-            matrices: rows and columns are x, y.
-            size: height and width of the results.
+            points: positions in the source.
+            size: height and width of the results, (N, 2).
             dtype: element type of the result.
-            nearest: whether to take the nearest pixel instead of interpolating.
-            fill: value outside the source, from `prepare_fill`; None repeats the border.
+            taps: 1 for the nearest pixel, 2 to interpolate linearly, 4 and 8 for OpenCV's cubic and Lanczos filters.
+            border: a `pipeline._imaging.filter2d.Border`.
+            fill: values outside of the source for a constant border, one or one for each channel; in the dtype of the
+                result for the nearest pixel, otherwise in that of the source.
         """
         extents = self.extents.copy()
         extents[:, 1:] = size
-        kinds = {"matrix": ("f8", (2, 3)), "fill": ("f8", ()), "extent": ("i4", (2,))}
-        fields = {"matrix": matrices, "fill": fill or 0.0, "extent": self.extents[:, 1:]}
-        options = f"{ctype(dtype)}, {int(not nearest)}, {int(fill is not None)}, "
-        return self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=1 if nearest else 4)
+        kinds = {"points": points.rows.dtype, "fill": ("f8", (self.channels,)), "extent": ("i4", (2,))}
+        fields = {"points": points.rows, "fill": fill, "extent": self.extents[:, 1:]}
+        options = f"{ctype(dtype)}, {taps}, {int(border)}, {points.kind}, "
+        warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
+        return warped._with(owners=(*self.owners, *points.owners))
+
+    def grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
+        """Return the pixels without those in the first corner of each tile of a grid, which become 0.
+
+        Args:
+            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
+                y and x, (N, 6).
+        """
+        names = ("tile", "ratio", "sine", "cosine")
+        fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
+        return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
+
+    def extreme(
+        self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool
+    ) -> PixelExpression:
+        """Return the largest or smallest values of rectangles around the pixels.
+
+        Args:
+            sizes: height and width of each sample's rectangle, (N, 2).
+            anchors: row and column of the rectangle that are aligned with the pixel, (N, 2).
+            border: a `pipeline._imaging.filter2d.Border`; a constant border ignores pixels outside.
+            largest: whether to return the largest values.
+        """
+        pair = ("i4", (2,))
+        fields = {"size": sizes, "anchor": anchors, "extent": self.extents[:, 1:]}
+        kinds = dict.fromkeys(fields, pair)
+        return self._node("Extreme", f"{int(largest)}, {int(border)}, ", kinds, fields, reads=_most_pixels(sizes))
+
+    def median(self, sizes: npt.NDArray[Any]) -> PixelExpression:
+        """Return the medians of rectangles around the pixels, of odd heights and widths (N, 2); borders repeat."""
+        fields, most = {"size": sizes, "extent": self.extents[:, 1:]}, _most_pixels(sizes)
+        kept = next((limit for limit in _KEPT if most <= limit), 0)
+        return self._node("Median", f"{kept}, ", dict.fromkeys(fields, ("i4", (2,))), fields, reads=most)
+
+    def debayer(self, blue: npt.NDArray[Any], algorithm: int) -> PixelExpression:
+        """Return the colours of mosaics.
+
+        Args:
+            blue: row and column of the blue pixels, modulo 2, (N, 2).
+            algorithm: enum Debayering of neighborhoods.cuh; the last one returns grey images.
+        """
+        fields = {"blue": blue, "extent": self.extents[:, 1:]}
+        channels = 1 if algorithm == _GRAY else 3
+        kinds = dict.fromkeys(fields, ("i4", (2,)))
+        colors = self._node("Debayer", f"{algorithm}, ", kinds, fields, channels=channels, reads=9)
+        return colors if "C" in self.order else colors.named(self.order + "C")
+
+    def lightness(self) -> PixelExpression:
+        """Return RGB images of bytes as CIE L*a*b* in bytes, as OpenCV does."""
+        return self._node("ToLab", "", {}, {})
+
+    def colors(self) -> PixelExpression:
+        """Return images of `lightness` as RGB; values may differ from OpenCV's by 2."""
+        return self._node("FromLab", "", {}, {})
+
+    def tiles(
+        self, tables: npt.NDArray[np.int64], tiles: npt.ArrayLike, sizes: npt.NDArray[np.int64], channels: int
+    ) -> PixelExpression:
+        """Return the entries of tables of bytes that belong to tiles, interpolated between the centers of tiles.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (rows, columns, channels, 256) bytes.
+            tiles: number of tiles along height and width.
+            sizes: height and width of the tiles of each image, (N, 2).
+            channels: number of channels with tables; the others stay the same.
+        """
+        inverse = 1 / np.maximum(1, sizes).astype(np.float32)
+        kinds = {"tables": "i8", "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
+        return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
 
     def launch(self, target: Samples) -> Launch:
         """Return the launch that writes the pixels to memory.
@@ -254,19 +393,23 @@ class PixelExpression:
         Args:
             target: samples of the same shapes and dtype, with any strides.
         """
-        axes = _axes(self.order)
-        assert axes is not None
-        table = np.zeros(len(self), _image(self.rows.dtype))
+        table = _containing(self.rows, "value", _image(self.rows.dtype))
         table["target"] = target.pointers
-        for number, axis in enumerate(axes):
-            if axis is not None:
-                table["strides"][:, number] = target.strides[:, axis]
-        table["depth"], table["height"], table["width"] = self.extents.T
-        table["value"] = self.rows
-        tiles = self.extents[:, 0] * -(-self.extents[:, 1] // _TILE_HEIGHT) * -(-self.extents[:, 2] // _TILE_WIDTH)
-        blocks = min(max(1, int(tiles.max())), _MOST_BLOCKS)
+        table["strides"][:, _columns(self.order)] = target.strides
+        table["extents"] = self.extents
+        depth, height, width = self.extents.max(axis=0).tolist()
+        tiles = depth * -(-height // _TILE_HEIGHT) * -(-width // _TILE_WIDTH)
+        blocks = min(max(1, tiles), _MOST_BLOCKS)
         defines = evaluation_defines(self.kind, table.dtype.itemsize)
         return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
+
+    def _with(self, **changes: Any) -> PixelExpression:
+        """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
+        result = object.__new__(PixelExpression)
+        result.__dict__.update(self.__dict__)
+        result.__dict__.pop("shapes", None)
+        result.__dict__.update(changes)
+        return result
 
     def _node(
         self,
@@ -280,10 +423,12 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = np.zeros(len(self), _struct(self.rows.dtype, tuple(kinds.items())))
-        rows["in"] = self.rows
+        rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
-            rows[field] = values
+            if isinstance(kinds[field], np.dtype):
+                _store(values, field, rows)
+            else:
+                rows[field] = values
         return PixelExpression(
             f"{name}<{options}{self.kind}>",
             rows,
@@ -294,6 +439,7 @@ class PixelExpression:
             self.order,
             self.owners,
             self.reads * reads,
+            self.is_image,
         )
 
 
@@ -318,17 +464,45 @@ def source_offset(table: np.dtype[Any]) -> int:
     return int(offset)
 
 
+def _most_pixels(sizes: npt.NDArray[Any]) -> int:
+    """Return the number of pixels of the largest window."""
+    return int(np.prod(sizes, axis=1, dtype=np.int64).max())
+
+
+def _as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
+    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+
+
+def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.zeros(count * kind.itemsize, np.uint8).view(kind)
+
+
+def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return structs of a kind, with rows as one of the members, and zeros as the others."""
+    result = _zeros(len(rows), kind)
+    _store(rows, member, result)
+    return result
+
+
+def _store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
+    """Store structs as a member of larger structs."""
+    assert target.dtype.fields is not None
+    begin = target.dtype.fields[member][1]
+    _as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
+
+
 @cache
 def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
     """Return the dtype of a struct with the expression `in` and further members."""
-    members = [(name, kind) if isinstance(kind, np.dtype) else (name, *kind) for name, kind in fields]
+    members = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
     return np.dtype([("in", inner), *members], align=True)
 
 
 @cache
 def _image(value: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of struct Image of evaluate.cu."""
-    head = [("target", "i8"), ("strides", "i8", (4,)), ("depth", "u4"), ("height", "u4"), ("width", "u4")]
+    head = [("target", "i8"), ("strides", "i8", (4,)), ("extents", "u4", (3,))]
     return np.dtype([*head, ("value", value)], align=True)
 
 
@@ -336,12 +510,17 @@ def _image(value: np.dtype[Any]) -> np.dtype[Any]:
 def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] | None:
     """Return the axes of depth (or frames), height, width and channels; None for other layouts."""
     letters = set(layout)
-    if len(letters) < len(layout) or not {"H", "W"} <= letters <= set("FDHWC") or {"F", "D"} <= letters:
+    if len(letters) < len(layout) or not letters <= set("FDHWC") or {"F", "D"} <= letters:
         return None
-    depth = layout.find("F") if "F" in letters else layout.find("D")
-    return (
-        None if depth < 0 else depth,
-        layout.index("H"),
-        layout.index("W"),
-        layout.index("C") if "C" in letters else None,
-    )
+    depth, *others = (layout.find(letter) for letter in ("F" if "F" in letters else "D", "H", "W", "C"))
+    axes = [None if axis < 0 else axis for axis in (depth, *others)]
+    return axes[0], axes[1], axes[2], axes[3]
+
+
+@cache
+def _columns(layout: str) -> slice | list[int]:
+    """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
+    columns = [_STRIDES[letter] for letter in layout]
+    first = min(columns, default=0)
+    is_range = columns == list(range(first, first + len(columns)))
+    return slice(first, first + len(columns)) if is_range else columns

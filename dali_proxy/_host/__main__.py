@@ -24,6 +24,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
+_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one
 
 
 def main() -> int:
@@ -33,6 +34,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)

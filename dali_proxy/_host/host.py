@@ -19,6 +19,7 @@ from dali_proxy._host.runner import Runner
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import (
     CODEC,
+    Advance,
     AttachSegment,
     CloseSession,
     DetachSegment,
@@ -89,6 +90,7 @@ class Host:
                 Fetch: runner.fetch,
                 Release: runner.release,
                 OpenSession: runner.open_session,
+                Advance: runner.advance,
                 CloseSession: runner.close_session,
                 StatsRequest: self._report,
             },

@@ -18,13 +18,12 @@ from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._host.store import Store
 from dali_proxy._host.totals import Totals
 from dali_proxy._transport.failures import describe
-from dali_proxy._transport.fetch_ahead import AHEAD
-from dali_proxy._transport.origin import pack_keys
-from dali_proxy._transport.protocol import CloseSession, Fetch, OpenSession, Release, Submit
+from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline._bulk.gather import gathered
 from pipeline._definition import Pipeline
+from pipeline._executor.executor import CHEAP
 from pipeline._external_source.data import check_batch, declares_data
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
@@ -33,13 +32,18 @@ from pipeline.errors import PipelineError
 
 __all__ = ["Runner"]
 
+# Processor time in nanoseconds, and bytes of inputs and outputs, up to which this thread runs a phase of a batch itself:
+# waking another one would take as long, and the other clients hardly wait.
+_OWN_TIME = CHEAP // 4
+_OWN_BYTES = 1 << 18
+
 
 class Runner:
     """Handles the messages about batches.
 
     A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done`;
-    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`. `release`,
-    `close_session` and the limit on unclaimed results end it earlier.
+    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`, or that allowed it
+    with `advance`. `release`, `close_session` and the limit on unclaimed results end it earlier.
 
     Args:
         pipeline: pipeline to run; it is built.
@@ -74,6 +78,8 @@ class Runner:
         self._scheduler = Scheduler(self._executor.concurrency)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
+        self._sessions: dict[int, Consumer] = {}  # open iterators, by number
+        self._bytes_out = _OWN_BYTES  # size of the last result
 
     # Submission -------------------------------------------------------------------------------------------------
 
@@ -132,8 +138,10 @@ class Runner:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)
             batch = BatchRequest(request.size, inputs, request.key, complete)
+            nbytes = self._bytes_out + sum([each.nbytes for each in inputs.values()])
+            on_caller = _OWN_TIME if nbytes < _OWN_BYTES else 0
             try:
-                self._pipeline.submit(batch, partial(self._done, request))
+                self._pipeline.submit(batch, partial(self._done, request), on_caller=on_caller)
             except PipelineError as error:
                 complete()
                 self._done(request, BatchResult(error=error))
@@ -144,7 +152,8 @@ class Runner:
         return self._publisher.allocate(output, nbytes)
 
     def _done(self, request: Request, result: BatchResult) -> None:
-        # On a thread of the executor. Its stream, if it has one, is current: copies to slots follow the batch.
+        # On a thread of the executor, or on this one if the batch takes little time. Its stream, if it has one, is
+        # current: copies to slots follow the batch.
         staged: StagedResult | None = None
         error: Exception | None = result.error
         if error is None:
@@ -159,6 +168,7 @@ class Runner:
         self._call_soon(partial(self._finish_run, request, staged, error))
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
+        self._bytes_out = 0 if staged is None else staged.nbytes
         self._scheduler.finish()
         self._start_queued()
         try:
@@ -189,8 +199,9 @@ class Runner:
                 request.names,
             )
         self._totals.count(request)
-        if request.waiter is not None:
-            self._deliver(request, request.waiter)
+        consumer = request.waiter or self._receiver(request)
+        if consumer is not None:
+            self._deliver(request, consumer)
         elif worker.gone and not request.session:
             self._drop(self._store.add_unclaimed(request))
 
@@ -212,6 +223,23 @@ class Runner:
         else:
             request.waiter = consumer
 
+    def advance(self, consumer: Consumer, message: Advance) -> None:
+        """Send the results of a session up to a batch, now or when they are done."""
+        session = message.session
+        if message.through <= consumer.sessions.get(session, message.through):
+            return  # the session is closed
+        consumer.sessions[session] = message.through
+        for request in self._store.of_session(session):
+            if request.state is State.DONE and self._receiver(request) is consumer:
+                self._deliver(request, consumer)
+
+    def _receiver(self, request: Request) -> Consumer | None:
+        """Return the consumer that gets a result without asking. Failures are sent only to a consumer that asks."""
+        consumer = self._sessions.get(request.session)
+        if consumer is None or request.staged is None or request.key.iteration > consumer.sessions[request.session]:
+            return None
+        return consumer
+
     def _deliver(self, request: Request, consumer: Consumer) -> None:
         self._store.remove(request)
         request.state = State.GONE
@@ -221,7 +249,6 @@ class Runner:
             return
         worker = request.worker
         try:
-            following = self._store.following(request, 2 * AHEAD)
             result, fds = self._publisher.publish(
                 consumer.account,
                 worker.client,
@@ -229,7 +256,6 @@ class Runner:
                 staged,
                 origin=request.origin(samples=staged.prepared is None) if self._sends_origin else None,
                 session=request.session,
-                following=pack_keys([(each.worker.client, each.seq) for each in following]),
                 indices=request.labels,
                 names=request.name_labels,
             )
@@ -257,13 +283,15 @@ class Runner:
         """Add an iterator of a consumer."""
         if not message.session:
             raise ProtocolError("0 isn't a session")  # all requests without a session have 0
-        consumer.sessions.add(message.session)
+        consumer.sessions[message.session] = -1
+        self._sessions[message.session] = consumer
         check_count(len(consumer.sessions), "iterators of one process")
 
     def close_session(self, consumer: Consumer, message: CloseSession) -> None:
         """Drop the requests of an iterator, and those that will come for it."""
         if message.session in consumer.sessions:  # else it is closed already, or belongs to another consumer
-            consumer.sessions.remove(message.session)
+            del consumer.sessions[message.session]
+            self._sessions.pop(message.session, None)
             self._drop(self._store.close_session(message.session))
 
     def forget_worker(self, worker: Worker) -> None:
@@ -284,6 +312,7 @@ class Runner:
         for worker in self.workers.values():
             worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not consumer}
         for session in consumer.sessions:
+            self._sessions.pop(session, None)
             self._drop(self._store.close_session(session))
         for request in self._store:
             if request.waiter is consumer:

@@ -295,6 +295,7 @@ class LoaderIterator(Iterator[Any]):
             arrived = self._arrived
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
+            consumer.advance(self._session, arrived.numbered.batch)
             try:
                 batch = self._rescue.outcome(arrived, self._produced, self._revive)
             except LeftOut:

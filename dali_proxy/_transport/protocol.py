@@ -202,6 +202,18 @@ class OpenSession(Message, frozen=True):
     session: U64
 
 
+class Advance(Message, frozen=True):
+    """Consumer to server: send results of a session without being asked.
+
+    Attributes:
+        session: the session.
+        through: number of the last batch to send; those of earlier messages stay allowed.
+    """
+
+    session: U64
+    through: U64
+
+
 class CloseSession(Message, frozen=True):
     """Consumer to server: an iterator has ended, and its requests can be dropped."""
 
@@ -253,7 +265,7 @@ class OutputBatch(Message, frozen=True):
 
 
 class Result(Message, frozen=True):
-    """Server to consumer: the result of a fetched request.
+    """Server to consumer: the result of a request, which was fetched or which `Advance` allows.
 
     Attributes:
         client: client that submitted the request.
@@ -263,7 +275,6 @@ class Result(Message, frozen=True):
         origin: metadata for a consumer that runs the device stage, else None.
         prepared: GPU work that turns the outputs into the pipeline's outputs; None if they are the pipeline's outputs.
         session: the request's session; 0 for none.
-        following: the next requests of the session that weren't fetched, from `pack_keys`.
         indices, names: see `Submit`; only if an output isn't dense.
     """
 
@@ -274,7 +285,6 @@ class Result(Message, frozen=True):
     origin: Origin | None = None
     prepared: Prepared | None = None
     session: U64 = 0
-    following: Table = b""
     indices: Labels = ""
     names: Labels = ""
 
@@ -361,6 +371,7 @@ CODEC = Codec(
         13: Stats,
         14: Goodbye,
         15: OpenSession,
+        16: Advance,
     }
 )
 

@@ -15,7 +15,7 @@ from pipeline._definition.inputs import FedInputs
 from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.sources import SourceGroup
 from pipeline._definition.submitting import Submitter
-from pipeline._executor.executor import Executor
+from pipeline._executor.executor import CHEAP, Executor
 from pipeline._external_source.reader import EndOfData
 from pipeline._graph import Graph
 from pipeline._graph.reasons import reason_of
@@ -136,19 +136,22 @@ class Runner:
         self._ended = False  # the data has ended; no batch starts before reset()
         self._end = Position()  # position of that end
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+    def submit(
+        self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: int = 0
+    ) -> None:
         """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
 
         Another thread adds the data of the sources, in the order of the calls.
 
         Args:
             request: the batch.
-            on_done: called once with the result, on another thread. It must be quick and must not raise.
+            on_done: called once with the result. It must be quick and must not raise.
+            on_caller: see `Executor.submit`; with 0, all of the batch runs on other threads.
 
         Raises:
             PipelineError: the batch was not started, and `on_done` will not be called.
         """
-        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)))
+        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)), on_caller)
 
     def schedule(self) -> None:
         """Request one more batch. Start it, and later ones if their data exists.
@@ -282,7 +285,7 @@ class Runner:
             failure = error
         else:
             try:
-                self.executor.submit(request, started.finish, on_caller=True)
+                self.executor.submit(request, started.finish, on_caller=CHEAP)
             except BaseException as error:  # noqa: BLE001 - errors of a reader, and of unsuitable inputs, do too
                 failure = error
         self._iteration += 1

@@ -48,12 +48,12 @@ from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Executor"]
+__all__ = ["CHEAP", "Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
-# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
-_CHEAP = 1_000_000
+#: Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+CHEAP = 1_000_000
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 
@@ -67,7 +67,7 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
+        self.on_caller = 0  # while the thread that submitted it runs it: largest cost of another phase there, in ns
 
 
 class Executor:
@@ -149,7 +149,7 @@ class Executor:
         self._reserve(self.config)
         #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
-            number: _CHEAP
+            number: CHEAP
             for number, phase in enumerate(self._plan.phases)
             if phase.device == "cpu"
             and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
@@ -174,15 +174,15 @@ class Executor:
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
+    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: int = 0) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
             on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
                 raise.
-            on_caller: whether the calling thread may run phases that take less time than to wake another thread, and
-                call `on_done`.
+            on_caller: processor time in nanoseconds, at most `CHEAP`: the calling thread may run phases that take less,
+                and call `on_done`.
 
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
@@ -285,11 +285,11 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < _CHEAP
+        is_cheap = self._costs.get(run.phase, CHEAP) < run.on_caller
         if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
-        run.on_caller = False
+        run.on_caller = 0
         queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
         work_queue = queues[phase.device]
         assert work_queue is not None
@@ -324,7 +324,7 @@ class Executor:
 
         The clock of a thread costs a system call, which can take longer than a cheap operator.
         """
-        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
+        if self._costs.get(run.phase, CHEAP) >= CHEAP:
             return 1
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 
@@ -354,7 +354,7 @@ class Executor:
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
         if weight and run.phase in self._costs:
-            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
+            processor = min(already.minus(begun).processor, 2 * CHEAP)  # a busy machine causes outliers
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:

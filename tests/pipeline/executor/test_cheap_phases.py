@@ -23,11 +23,11 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every phase cheap, however busy the machine is."""
-    for module in ("executor", "chain"):
-        monkeypatch.setattr(f"pipeline._executor.{module}._CHEAP", 10**15)
+    for name in ("_executor.executor.CHEAP", "_executor.chain._CHEAP", "_definition.running.CHEAP"):
+        monkeypatch.setattr(f"pipeline.{name}", 10**15)
 
 
-def finishers(outputs: list[Any], on_caller: bool, count: int = 4) -> list[str]:
+def finishers(outputs: list[Any], on_caller: int, count: int = 4) -> list[str]:
     """Run batches one after another, and return the names of the threads that finish them."""
     names: list[str] = []
     done = threading.Semaphore(0)
@@ -45,13 +45,13 @@ def finishers(outputs: list[Any], on_caller: bool, count: int = 4) -> list[str]:
 
 
 def test_cheap_phase_runs_on_the_caller_after_its_first_batch(patient: None) -> None:
-    first, *others = finishers([fn.random.uniform(shape=4) * 2 + 1], on_caller=True)
+    first, *others = finishers([fn.random.uniform(shape=4) * 2 + 1], on_caller=10**15)
     assert first != threading.current_thread().name
     assert set(others) == {threading.current_thread().name}
 
 
 def test_cheap_phase_does_not_run_on_a_caller_that_does_not_allow_it(patient: None) -> None:
-    assert threading.current_thread().name not in finishers([fn.random.uniform(shape=4)], on_caller=False)
+    assert threading.current_thread().name not in finishers([fn.random.uniform(shape=4)], on_caller=0)
 
 
 def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
@@ -73,8 +73,8 @@ def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
 
 
 def test_expensive_phase_does_not_run_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._executor.executor._CHEAP", 1)
-    assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=True)
+    monkeypatch.setattr("pipeline._executor.executor.CHEAP", 1)
+    assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=1)
 
 
 def test_statistics_count_all_batches_of_a_cheap_phase(patient: None) -> None:

@@ -1,0 +1,57 @@
+"""The number of batches in a chunk: it follows from what a batch costs, and bounds the batches in flight."""
+
+from __future__ import annotations
+
+from dali_proxy._loader.batches import CollatedBatch
+
+__all__ = ["Flight"]
+
+_LARGEST = 16  # batches; more would hardly save anything
+_SECONDS = 0.008  # of a worker's time: the first batch of a chunk waits for the last one
+_SAMPLES = 1024
+_MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
+_NBYTES = 64 << 20  # samples of all batches in flight
+_WEIGHT = 0.2  # of a batch in the moving average of its cost
+
+
+class Flight:
+    """Chooses the size of chunks from the cost of the batches that arrive.
+
+    `prefetch_factor` chunks of each worker are in flight, so small batches have more in flight than large ones.
+
+    Args:
+        workers: number of workers.
+        prefetch_factor: number of chunks of each worker in flight.
+
+    Attributes:
+        chunk: number of batches in a chunk.
+        reason: bound that limits it, as text for users.
+    """
+
+    def __init__(self, workers: int, prefetch_factor: int) -> None:
+        self.chunk = 1
+        self.reason = "the first batches"
+        self._in_flight = workers * prefetch_factor
+        self._seconds = self._nbytes = self._message = 0.0
+
+    def observe(self, batch: CollatedBatch) -> int:
+        """Record the cost of a batch. Return the size of the next chunks."""
+        if batch.cost is None:
+            return self.chunk
+        seconds, nbytes, message = batch.cost
+        if not self._seconds:
+            self._seconds, self._nbytes, self._message = seconds, float(nbytes), float(message)
+        self._seconds += _WEIGHT * (min(seconds, 2 * self._seconds) - self._seconds)
+        self._nbytes += _WEIGHT * (nbytes - self._nbytes)
+        self._message = max(self._message, message)
+        samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
+        bounds = {
+            "batches": float(_LARGEST),
+            "time": _SECONDS / max(self._seconds, 1e-9),
+            "samples": _SAMPLES / max(samples, 1),
+            "message": _MESSAGE / max(self._message, 1.0),
+            "memory": _NBYTES / max(self._nbytes * self._in_flight, 1.0),
+        }
+        self.reason = min(bounds, key=lambda name: bounds[name])
+        self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))
+        return self.chunk

@@ -7,7 +7,7 @@ from dali_proxy._loader.batches import CollatedBatch
 __all__ = ["Flight"]
 
 _LARGEST = 16  # batches; more would hardly save anything
-_SECONDS = 0.008  # of a worker's time: the first batch of a chunk waits for the last one
+_SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one
 _SAMPLES = 1024
 _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
 _NBYTES = 64 << 20  # samples of all batches in flight
@@ -33,6 +33,11 @@ class Flight:
         self.reason = "the first batches"
         self._in_flight = workers * prefetch_factor
         self._seconds = self._nbytes = self._message = 0.0
+
+    def restart(self) -> int:
+        """Return the size of the first chunks of an epoch: its first batch waits for no other."""
+        self.chunk = 1
+        return self.chunk
 
     def observe(self, batch: CollatedBatch) -> int:
         """Record the cost of a batch. Return the size of the next chunks."""

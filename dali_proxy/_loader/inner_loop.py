@@ -81,6 +81,8 @@ class InnerLoop:
         self._held = self._interrupted = None
         self._round = None
         if self._sampler is not None:
+            if self._flight is not None:
+                self._sampler.chunk = self._flight.restart()
             self._sampler.workers = max(self._loader.num_workers, 1)
             self._sampler.epoch = start.epoch
             self._sampler.start = self._sampler_state.start(start, resumes)

@@ -53,6 +53,7 @@ class Outgoing:
         self._peer_pid = peer_pid
         self._limit = limit
         self._waiting: deque[_Frame] = deque()
+        self._nbytes = 0  # those that wait
 
     def __len__(self) -> int:
         return sum([frame.count for frame in self._waiting])
@@ -68,7 +69,7 @@ class Outgoing:
             ChannelClosedError: the peer is gone.
             ChannelOverflowError: too much waits already.
         """
-        nbytes = sum([len(frame.data) for frame in self._waiting]) if self._waiting else 0
+        nbytes = self._nbytes
         if nbytes and nbytes + len(data) > self._limit:
             raise ChannelOverflowError(f"process {self._peer_pid} doesn't read: {nbytes} bytes wait for it")
         frame = _Frame(data, fds)
@@ -83,6 +84,7 @@ class Outgoing:
             raise
         self._duplicate(frame)
         self._waiting.append(frame)
+        self._nbytes += len(frame.data)
         return self.written + len(self)
 
     def flush(self) -> bool:
@@ -94,8 +96,13 @@ class Outgoing:
         while self._waiting:
             if len(self._waiting) > 1:
                 self._merge()
-            if not self._push(self._waiting[0]):
-                return False
+            frame = self._waiting[0]
+            left = len(frame.data)
+            try:
+                if not self._push(frame):
+                    return False
+            finally:
+                self._nbytes -= left - len(frame.data)
             self.written += self._waiting.popleft().count
         return True
 
@@ -114,6 +121,7 @@ class Outgoing:
         for frame in self._waiting:
             frame.close()
         self._waiting.clear()
+        self._nbytes = 0
 
     def _push(self, frame: _Frame) -> bool:
         """Write a frame until the socket is full. Return whether all of it is written."""

@@ -26,7 +26,7 @@ from dali_proxy._server.placement import (
     idle_cores,
     usable_cores,
 )
-from dali_proxy._transport.fetch_ahead import AHEAD, Lookahead
+from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
 from pipeline._graph import Graph
@@ -289,36 +289,36 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
         assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
-def test_batches_are_computed_before_they_are_requested() -> None:
+@pytest.fixture
+def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._MOST", AHEAD)
+
+
+def test_batches_are_computed_before_they_are_requested(two_ahead: None) -> None:
     def made_by_device_stage() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
     with halved() as server:
         iterator = iter(DataLoader(server, Images(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
-        wait_until(lambda: server.stats().batches == 9)  # the batches that the worker prepares ahead
-        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
-            next(iterator)
-        wait_until(lambda: made_by_device_stage() == 1 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 1 + AHEAD)
         next(iterator)  # takes one of them, so that another one is computed
-        wait_until(lambda: made_by_device_stage() == 2 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 2 + AHEAD)
         del iterator  # which discards unused batches
         wait_until(lambda: not server.consumer._requests)
         check_first = next(iter(DataLoader(server, Images(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
 
 
-def test_results_are_fetched_before_they_are_requested() -> None:
+def test_results_are_sent_before_they_are_requested(two_ahead: None) -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)
         next(iterator)
         wait_until(lambda: server.stats().batches == 8)  # all batches
-        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
-            next(iterator)
-        wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
-        next(iterator)  # takes one of them, so that another one is fetched
-        wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
+        wait_until(lambda: server.stats().waiting_results == 8 - 1 - AHEAD)
+        next(iterator)  # takes one of them, so that another one is sent
+        wait_until(lambda: server.stats().waiting_results == 8 - 2 - AHEAD)
         del iterator  # which discards unused results
         wait_until(lambda: not server.consumer._requests)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
@@ -331,18 +331,20 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_early_fetches() -> None:
-    ahead = Lookahead(limit=2)
-    one, two, three, four = [(1, seq) for seq in range(4)]
-    assert ahead.note(7, [one]) == [], "no such session"
+def test_early_results_are_limited_by_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._NBYTES", 1000)
+    ahead = FetchAhead()
+    assert ahead.advance(7, 0) is None, "no such session"
     ahead.open(7)
-    assert ahead.note(7, [one, two, three]) == [one, two]
-    assert ahead.note(7, [three, four]) == []
-    assert ahead.ask(one) == [three]
-    assert ahead.ask(four) == [], "it was requested before there was room"
-    ahead.forget(two)
-    assert ahead.note(7, [(2, 0)]) == [(2, 0)]
-    assert ahead.ask((9, 9)) == []
-    assert ahead.close(7) == {three, (2, 0)}
+    assert ahead.advance(7, 0) == AHEAD
+    assert ahead.arrive(7, (1, 0), 100)
+    assert ahead.depth(7) == 10
+    assert ahead.advance(7, 1) == 11
+    assert ahead.advance(7, 2) is None, "the server may send enough for now"
+    assert ahead.advance(7, 4) == 14
+    assert ahead.arrive(7, (1, 1), 10_000)
+    assert ahead.depth(7) == AHEAD
+    ahead.forget((1, 0))
+    assert ahead.close(7) == {(1, 1)}
     assert ahead.close(7) == set()
-    assert ahead.ask(three) == []
+    assert not ahead.arrive(7, (1, 2), 100)

@@ -58,8 +58,8 @@ class ConsumerClient:
 
     Waiting threads take turns at the socket: one receives for all, and the others wait until it has received their
     answers. The server sends the next batches of a session early, so that they have arrived when a thread requests
-    them. If an executor runs the device stage, this object starts a receiving thread, so that batches progress while no thread
-    waits.
+    them. If an executor runs the device stage, this object starts a receiving thread, so that batches progress while
+    no thread waits.
 
     Args:
         endpoint: address of the server.
@@ -184,6 +184,10 @@ class ConsumerClient:
             if through is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
+
+    def depth(self, session: int) -> int:
+        """Return how many batches of a session the server may send before a thread requests them."""
+        return self._ahead.depth(session)
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""

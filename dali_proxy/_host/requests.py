@@ -44,6 +44,7 @@ class Request:
         name_labels: names of the samples, packed.
         paths: paths of the samples' files, if an input has paths; else None.
         inputs: one batch for each input of the pipeline; empty once the executor has them.
+        bytes_in: size of the inputs.
         state: its stage.
         staged: the executor's result, when it is DONE and succeeded.
         failure: description of the error, when it is DONE and failed.
@@ -59,6 +60,7 @@ class Request:
     name_labels: str = ""
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
+    bytes_in: int = 0
     state: State = State.QUEUED
     staged: StagedResult | None = None
     failure: Failure | None = None

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
+from dali_proxy._host.depth import Depth
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.planning import Planning
 from dali_proxy._host.requests import Request, State
@@ -32,8 +33,8 @@ from pipeline.errors import PipelineError
 
 __all__ = ["Runner"]
 
-# Processor time in nanoseconds, and bytes of inputs and outputs, up to which this thread runs a phase of a batch itself:
-# waking another one would take as long, and the other clients hardly wait.
+# Processor time in nanoseconds, and bytes of inputs and outputs, up to which this thread runs a phase of a batch
+# itself: waking another one would take as long, and the other clients hardly wait.
 _OWN_TIME = CHEAP // 4
 _OWN_BYTES = 1 << 18
 
@@ -76,6 +77,7 @@ class Runner:
         self._sends_origin = options.host_stage_only
         self._call_soon = call_soon
         self._scheduler = Scheduler(self._executor.concurrency)
+        self._depth = Depth(self._scheduler.depth, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
@@ -111,7 +113,8 @@ class Runner:
             if isinstance(error, ProtocolError) or not isinstance(error, PipelineError):
                 raise
             return
-        self._totals.bytes_in += sum(batch.nbytes for batch in request.inputs.values())
+        request.bytes_in = sum([batch.nbytes for batch in request.inputs.values()])
+        self._totals.bytes_in += request.bytes_in
         self._scheduler.add(request)
         self._start_queued()
 
@@ -138,13 +141,16 @@ class Runner:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)
             batch = BatchRequest(request.size, inputs, request.key, complete)
-            nbytes = self._bytes_out + sum([each.nbytes for each in inputs.values()])
-            on_caller = _OWN_TIME if nbytes < _OWN_BYTES else 0
+            on_caller = _OWN_TIME if self._bytes_out + request.bytes_in < _OWN_BYTES else 0
             try:
                 self._pipeline.submit(batch, partial(self._done, request), on_caller=on_caller)
             except PipelineError as error:
                 complete()
                 self._done(request, BatchResult(error=error))
+
+    def _set_depth(self, depth: int) -> None:
+        self._scheduler.depth = depth
+        self._executor.widen(depth)
 
     def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
         if self._planning is not None and output not in self._planning.forwarded:
@@ -169,6 +175,8 @@ class Runner:
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
+        unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued
+        self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         try:
@@ -342,6 +350,7 @@ class Runner:
         return {
             **self._totals.report(self._scheduler, self.workers.values()),
             "waiting_results": len(self._store),
+            "depth_reason": self._depth.reason,
             "operators": {
                 times.name: times.report()
                 for times in [

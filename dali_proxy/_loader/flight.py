@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import CollatedBatch
 
 __all__ = ["Flight"]
@@ -31,8 +32,14 @@ class Flight:
     def __init__(self, workers: int, prefetch_factor: int) -> None:
         self.chunk = 1
         self.reason = "the first batches"
-        self._in_flight = workers * prefetch_factor
+        self._tasks = workers * prefetch_factor
         self._seconds = self._nbytes = self._message = 0.0
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        reason = "prefetch_factor" if self.chunk == 1 else f"prefetch_factor, {self.chunk} at once"
+        return InFlight(self._tasks * self.chunk, f"{reason}; limit: {self.reason}")
 
     def restart(self) -> int:
         """Return the size of the first chunks of an epoch: its first batch waits for no other."""
@@ -51,11 +58,11 @@ class Flight:
         self._message = max(self._message, message)
         samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
         bounds = {
-            "batches": float(_LARGEST),
-            "time": _SECONDS / max(self._seconds, 1e-9),
+            "more would save nothing": float(_LARGEST),
+            "time of a worker for a batch": _SECONDS / max(self._seconds, 1e-9),
             "samples": _SAMPLES / max(samples, 1),
-            "message": _MESSAGE / max(self._message, 1.0),
-            "memory": _NBYTES / max(self._nbytes * self._in_flight, 1.0),
+            "size of a worker's message": _MESSAGE / max(self._message, 1.0),
+            "memory": _NBYTES / max(self._nbytes * self._tasks, 1.0),
         }
         self.reason = min(bounds, key=lambda name: bounds[name])
         self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))

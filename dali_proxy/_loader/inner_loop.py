@@ -10,6 +10,7 @@ from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.flight import Flight
 from dali_proxy._loader.generators import copy_of
@@ -76,6 +77,19 @@ class InnerLoop:
         workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
         return workers
 
+    @property
+    def chunk(self) -> int:
+        """Number of batches that a worker gets at once."""
+        return 1 if self._flight is None else self._flight.chunk
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        if self._flight is not None:
+            return self._flight.in_flight
+        each = self._loader.prefetch_factor or 1
+        return InFlight(max(self._loader.num_workers, 1) * each, "prefetch_factor")
+
     def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
         self._held = self._interrupted = None
@@ -134,7 +148,8 @@ class InnerLoop:
             if self._round is None:
                 arrived = self._next()
                 if not isinstance(arrived, list):
-                    return arrived
+                    single: CollatedBatch | FailedBatch | Pause = arrived
+                    return single
                 assert self._items is not None  # only its sampler makes chunks
                 self._round = _Round(self._items.rounds.popleft(), arrived)
             batch = self._round.next(self._next)
@@ -220,9 +235,10 @@ class _Round:
                     raise
             self._position += 1
             if number < len(self._arrived[worker]):
-                batch, self._arrived[worker][number] = self._arrived[worker][number], None
+                batch: CollatedBatch | FailedBatch | Pause = self._arrived[worker][number]
+                self._arrived[worker][number] = None
                 if isinstance(batch, CollatedBatch):
-                    batch = batch._replace(numbered=self._chunks[worker].numbered[number])
+                    return batch._replace(numbered=self._chunks[worker].numbered[number])
                 return batch
 
 

@@ -390,6 +390,7 @@ class DALIServer:
             worker_wait=self.loop_times.worker_wait,
             start_wait=self.loop_times.start_wait,
             training=self.loop_times.training,
+            in_flight=dict(self.loop_times.in_flight),
         )
 
     @property

@@ -136,9 +136,7 @@ class Runner:
         self._ended = False  # the data has ended; no batch starts before reset()
         self._end = Position()  # position of that end
 
-    def submit(
-        self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: int = 0
-    ) -> None:
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: int = 0) -> None:
         """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
 
         Another thread adds the data of the sources, in the order of the calls.

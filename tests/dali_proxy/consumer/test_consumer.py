@@ -15,7 +15,7 @@ from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._transport.deferred import OutputFunctions
 from dali_proxy._transport.fetch_ahead import FetchAhead
 from dali_proxy._transport.opener import ResultOpener
-from dali_proxy._transport.protocol import Fetch
+from dali_proxy._transport.protocol import Advance
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.checked_lock import as_interruption
 from pipeline._ipc.channel import Channel
@@ -159,16 +159,16 @@ def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest
 def test_posted_messages_continue_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer that waits for a prefetched result sends nothing to the server."""
+    """A consumer that waits for an early result sends nothing to the server."""
     post, push = Channel.post, Outgoing._push
     busy = []
 
-    def post_to_busy(channel: Channel, message: Any, *more: Any) -> None:
-        if not isinstance(message, Fetch):
-            return post(channel, message, *more)
+    def post_to_busy(channel: Channel, message: Any, *more: Any, **options: Any) -> None:
+        if not isinstance(message, Advance):
+            return post(channel, message, *more, **options)
         with monkeypatch.context() as patched:
             patched.setattr(Outgoing, "_push", lambda out, *more: out is not channel._outgoing and push(out, *more))
-            post(channel, message, *more)
+            post(channel, message, *more, **options)
         busy.append(channel.backlog)
         return None
 

@@ -32,7 +32,9 @@ from dali_proxy._transport.protocol import (
     Failure,
     Fetch,
     Goodbye,
+    NotPlaced,
     OpenSession,
+    Place,
     Result,
     SlotsDetached,
     Stats,
@@ -74,6 +76,8 @@ class ConsumerClient:
     Attributes:
         server: token that identifies one start of the server.
         waited: seconds that threads have waited for results.
+        variant: form of the pipeline that computed the last batch that was taken; see `place`.
+        refused: for forms of the pipeline that can't run, the reason.
     """
 
     def __init__(
@@ -96,6 +100,8 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
+        self.variant = 0
+        self.refused: dict[int, str] = {}
         self._requests = PendingRequests()
         self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
         self._taking = new_rlock(Level.DELIVERY, "delivery")
@@ -146,7 +152,9 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    ticket.samples, ticket.outputs = self._requests.get(key, PendingRequest()).samples, answer.tensors()
+                    request = self._requests.get(key, PendingRequest())
+                    ticket.samples, ticket.outputs = request.samples, answer.tensors()
+                    self.variant = request.variant
             self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
@@ -184,6 +192,14 @@ class ConsumerClient:
             if through is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
+
+    def place(self, variant: int) -> None:
+        """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
+
+        It may take seconds until the server has built it. `variant` shows when its batches arrive.
+        """
+        with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
+            self._channel.post(Place(variant))
 
     def depth(self, session: int) -> int:
         """Return how many batches of a session the server may send before a thread requests them."""
@@ -318,6 +334,8 @@ class ConsumerClient:
             self._requests.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
             self._opener.detach(message.slots)
+        elif isinstance(message, NotPlaced):
+            self.refused[message.variant] = message.reason
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 
@@ -330,8 +348,8 @@ class ConsumerClient:
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
             if request is not None:
-                request.note(result, continues=self._device_stage is not None)
-        if self._device_stage is None:
+                request.note(result, continues=result.origin is not None)
+        if self._device_stage is None or result.origin is None:
             self._requests.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared

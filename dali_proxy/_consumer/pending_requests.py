@@ -24,17 +24,19 @@ Key = tuple[Any, ...]
 class PendingRequest:
     """A pending request to the server, shared by all threads that wait for its answer."""
 
-    __slots__ = ("answer", "coming", "samples", "sent")
+    __slots__ = ("answer", "coming", "samples", "sent", "variant")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process continues the batch
         self.samples = ("", "")  # packed dataset indices and names of the batch's samples; usually unknown
+        self.variant = 0  # form of the pipeline that computed the batch; see `Place`
         self.sent = False  # a request may be sent twice: the server refuses the second one
 
     def note(self, result: Result, continues: bool) -> None:
         """Record that a result has arrived, and whether this process continues the batch."""
         self.coming = continues
+        self.variant = result.variant
         source = result.origin or result
         self.samples = (source.indices, source.names)
 

@@ -15,6 +15,7 @@ from pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker
+    from dali_proxy._host.variant import Variant
     from dali_proxy._transport.protocol import Failure
     from dali_proxy._transport.publisher import StagedResult
 
@@ -36,6 +37,7 @@ class Request:
 
     Attributes:
         worker: the worker that submitted it.
+        variant: form of the pipeline that computes it.
         seq: the worker's number for it.
         session: the iterator that it belongs to; 0 for none.
         key: key of its random numbers.
@@ -52,6 +54,7 @@ class Request:
     """
 
     worker: Worker
+    variant: Variant
     seq: int
     session: int
     key: BatchKey

@@ -13,21 +13,19 @@ from typing import Any
 from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.depth import Depth
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.planning import Planning
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._host.store import Store
 from dali_proxy._host.totals import Totals
+from dali_proxy._host.variant import Variant
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
-from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
+from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline._bulk.gather import gathered
-from pipeline._definition import Pipeline
 from pipeline._executor.executor import CHEAP
-from pipeline._external_source.data import check_batch, declares_data
+from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._operator_api.request import BatchRequest, BatchResult
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
@@ -47,36 +45,28 @@ class Runner:
     with `advance`. `release`, `close_session` and the limit on unclaimed results end it earlier.
 
     Args:
-        pipeline: pipeline to run; it is built.
+        variant: form of the pipeline that runs first.
         publisher: destination of the results.
         options: the host's settings.
         call_soon: schedules a function on the host's thread; the executor's threads call it.
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
+        variant: form of the pipeline that runs the requests that arrive from now on; the host changes it.
     """
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        variant: Variant,
         publisher: ResultPublisher,
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        internals = pipeline._internals
         self.workers: dict[int, Worker] = {}
-        self._pipeline = internals.runner
-        self._max_batch_size = internals.arguments.batch_size
-        self._inputs = tuple(internals.graph.fed_inputs.values())
-        self._declared = {node.index for node in self._inputs if declares_data(node)}
-        self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
-        self._executor = self._pipeline.executor
-        self._executor.output_allocator = self._allocate
+        self.variant = variant
         self._publisher = publisher
-        self._planning = Planning(options.device_stage) if options.device_stage else None
-        self._sends_origin = options.host_stage_only
         self._call_soon = call_soon
-        self._scheduler = Scheduler(self._executor.concurrency)
+        self._scheduler = Scheduler(variant.executor.concurrency)
         self._depth = Depth(self._scheduler.depth, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
@@ -96,7 +86,9 @@ class Runner:
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
         key = BatchKey(message.epoch, message.batch, message.view)
-        request = Request(worker, seq, message.session, key, message.batch_size, message.indices, message.names)
+        request = Request(
+            worker, self.variant, seq, message.session, key, message.batch_size, message.indices, message.names
+        )
         request.waiter = worker.awaited.pop(seq, None)
         if self._store.is_closed(request.session) or seq in worker.released:
             worker.released.discard(seq)
@@ -106,7 +98,7 @@ class Runner:
             return
         self._store.add(request)
         try:
-            request.inputs = self._read_inputs(worker, message, request)
+            request.inputs = request.variant.read_inputs(message, request)
         except Exception as error:
             worker.completions.complete(seq)
             self._finish(request, None, error)
@@ -118,21 +110,6 @@ class Runner:
         self._scheduler.add(request)
         self._start_queued()
 
-    def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
-        if len(message.inputs) != len(self._inputs):
-            raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
-        inputs: dict[str, TensorList] = {}
-        for node, packed in zip(self._inputs, message.inputs, strict=True):
-            dtype, table = packed.unpack()
-            batch = worker.arena.batch(table, dtype)
-            if len(batch) != message.batch_size:
-                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
-            if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
-                request.paths = gathered(batch)
-            checked = node.index in self._declared
-            inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
-        return inputs
-
     # Execution --------------------------------------------------------------------------------------------------
 
     def _start_queued(self) -> None:
@@ -143,19 +120,14 @@ class Runner:
             batch = BatchRequest(request.size, inputs, request.key, complete)
             on_caller = _OWN_TIME if self._bytes_out + request.bytes_in < _OWN_BYTES else 0
             try:
-                self._pipeline.submit(batch, partial(self._done, request), on_caller=on_caller)
+                request.variant.submit(batch, partial(self._done, request), on_caller)
             except PipelineError as error:
                 complete()
                 self._done(request, BatchResult(error=error))
 
     def _set_depth(self, depth: int) -> None:
         self._scheduler.depth = depth
-        self._executor.widen(depth)
-
-    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
-        if self._planning is not None and output not in self._planning.forwarded:
-            return None  # `stage_planned` puts all data for the GPU into one slot
-        return self._publisher.allocate(output, nbytes)
+        self.variant.executor.widen(depth)
 
     def _done(self, request: Request, result: BatchResult) -> None:
         # On a thread of the executor, or on this one if the batch takes little time. Its stream, if it has one, is
@@ -164,11 +136,7 @@ class Runner:
         error: Exception | None = result.error
         if error is None:
             try:
-                planned = None if self._planning is None else self._planning.plan(result.outputs, request.key)
-                if planned is None:
-                    staged = self._publisher.stage(result.outputs)
-                else:
-                    staged = self._publisher.stage_planned(planned)
+                staged = request.variant.stage(result.outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
         self._call_soon(partial(self._finish_run, request, staged, error))
@@ -262,8 +230,9 @@ class Runner:
                 worker.client,
                 request.seq,
                 staged,
-                origin=request.origin(samples=staged.prepared is None) if self._sends_origin else None,
+                origin=request.origin(samples=staged.prepared is None) if request.variant.sends_origin else None,
                 session=request.session,
+                variant=request.variant.number,
                 indices=request.labels,
                 names=request.name_labels,
             )
@@ -344,20 +313,24 @@ class Runner:
 
     # Statistics -------------------------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
-        """Return the counters."""
+    def report(self, operators: Iterable[StepTimes]) -> dict[str, Any]:
+        """Return the counters.
+
+        Args:
+            operators: times of the operators of all variants.
+        """
+        by_name: dict[str, StepTimes] = {}
+        for times in operators:
+            known = by_name.setdefault(times.name, StepTimes(times.name, device=times.device))
+            known.batches += times.batches
+            known.seconds += times.seconds
+            known.wall += times.wall
         self._scheduler.measure()
         return {
             **self._totals.report(self._scheduler, self.workers.values()),
             "waiting_results": len(self._store),
             "depth_reason": self._depth.reason,
-            "operators": {
-                times.name: times.report()
-                for times in [
-                    *self._executor.statistics.operators(),
-                    *(self._planning.times() if self._planning else ()),
-                ]
-            },
+            "operators": {name: times.report() for name, times in by_name.items()},
         }
 
 

@@ -265,7 +265,7 @@ class LoaderIterator(Iterator[Any]):
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         self._yielding: tuple[Any, int, bytes | None] | None = None  # finished batch, its number, the worker's state
-        self._server.loop_times.pause()
+        self._server.note_pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
         """Set the sampler's epoch, unless `epoch` is None. Return the sampler's current epoch."""
@@ -319,6 +319,7 @@ class LoaderIterator(Iterator[Any]):
             self._arrived = None
             result_wait += consumer.waited - waited
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
+            self._server.note_batch(consumer.variant)
             self._is_first = False
             return batch, arrived.numbered.batch, arrived.position
 
@@ -418,7 +419,7 @@ class LoaderIterator(Iterator[Any]):
 
     def close(self) -> None:
         """End the epoch. Drop its unused batches."""
-        self._server.loop_times.pause()
+        self._server.note_pause()
         if not self._persistent:
             self._loop.end()
             self._close_session()

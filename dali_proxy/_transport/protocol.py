@@ -276,6 +276,7 @@ class Result(Message, frozen=True):
         prepared: GPU work that turns the outputs into the pipeline's outputs; None if they are the pipeline's outputs.
         session: the request's session; 0 for none.
         indices, names: see `Submit`; only if an output isn't dense.
+        variant: form of the pipeline that computed it; see `Place`.
     """
 
     client: U64
@@ -287,6 +288,29 @@ class Result(Message, frozen=True):
     session: U64 = 0
     indices: Labels = ""
     names: Labels = ""
+    variant: U8 = 0
+
+
+class Place(Message, frozen=True):
+    """Consumer to server: run requests that are submitted from now on with another form of the pipeline.
+
+    Attributes:
+        variant: 0 for the pipeline of the start, n for the n-th alternative.
+    """
+
+    variant: U8
+
+
+class NotPlaced(Message, frozen=True):
+    """Server to consumer: a form of the pipeline can't run.
+
+    Attributes:
+        variant: see `Place`.
+        reason: the error.
+    """
+
+    variant: U8
+    reason: Text
 
 
 class SlotsDetached(Message, frozen=True):
@@ -372,6 +396,8 @@ CODEC = Codec(
         14: Goodbye,
         15: OpenSession,
         16: Advance,
+        17: Place,
+        18: NotPlaced,
     }
 )
 

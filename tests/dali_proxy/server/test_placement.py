@@ -26,6 +26,7 @@ from dali_proxy._server.placement import (
     idle_cores,
     usable_cores,
 )
+from dali_proxy._server.trial import Trial
 from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
@@ -274,13 +275,93 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert placing.placement in ("server", "consumer")
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
-    assert (placing.device_stage is None) == (placing.placement == "server")
+    assert placing.device_stage is not None, "it is a candidate"
     assert decodes_images(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()
     placing.settle()
     assert not caplog.records
     assert pickle.loads(pickle.dumps(placing)).placement == placing.placement
+
+
+class Clock:
+    """A loop in which a batch takes a time that depends on where it is computed."""
+
+    def __init__(self, seconds: list[float], refused: int = -1) -> None:
+        self.seconds = seconds
+        self.now = 1.0
+        self.refuses = refused
+        self.trial = Trial(("a", "b", "c"), lambda number: None, self.refused, clock=lambda: self.now)
+
+    def refused(self, number: int) -> str:
+        return "broken" if number == self.refuses else ""
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            candidate = 0 if self.trial.current == self.refuses else self.trial.current
+            self.now += self.seconds[candidate]
+            self.trial.take(candidate)
+
+
+def test_trial_chooses_the_fastest_and_repeats_itself_after_a_change() -> None:
+    clock = Clock([0.05, 0.03, 0.04])
+    clock.run(20)
+    assert not clock.trial.is_deciding
+    assert clock.trial.current == 1
+    assert clock.trial.reason == "batches/s of the loop: a 20.0, b 33.3, c 25.0"
+    clock.seconds = [0.05, 0.06, 0.04]
+    clock.run(30)
+    assert clock.trial.current == 1, "two trials have some time between them"
+    clock.run(60)
+    assert clock.trial.current == 2
+
+
+def test_trial_ignores_small_changes_and_pauses() -> None:
+    clock = Clock([0.05, 0.0501, 0.0502])
+    clock.run(20)
+    assert clock.trial.current == 0
+    reason = clock.trial.reason
+    for _ in range(50):
+        clock.now += 5.0
+        clock.trial.pause()
+        clock.run(5)
+    assert clock.trial.reason is reason
+
+
+def test_trial_leaves_out_what_cannot_run() -> None:
+    clock = Clock([0.05, 0.03, 0.04], refused=1)
+    clock.run(20)
+    assert clock.trial.current == 2
+    assert "b not measured (broken)" in clock.trial.reason
+
+
+def test_auto_measures_all_placements_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loader(server: DALIServer) -> Any:
+        return DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 20, num_workers=1)
+
+    with DALIServer(sample_images(device_id=None)) as server:
+        expected = tensors(list(loader(server)))
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    monkeypatch.setattr("dali_proxy._loader.flight._LARGEST", 1)
+    for name, value in {"_SECONDS": 0.0, "_SETTLE": 0.0, "_BATCHES": 1}.items():
+        monkeypatch.setattr(f"dali_proxy._server.trial.{name}", value)
+    caplog.set_level(logging.INFO, "dali_proxy")
+    with Halved(sample_images(device_id=0), placement="auto") as server:
+        variants = set()
+        found = []
+        for batch in loader(server):
+            found += tensors([batch])
+            variants.add(server.consumer.variant)
+        check_same(found, expected)
+        assert variants == {0, 1, 2}
+        stats = server.stats()
+        assert stats.placement in ("server", "cores", "consumer")
+        assert stats.placement_reason.startswith("batches/s of the loop: ")
+        assert "not measured" not in stats.placement_reason
+        assert f"placement={stats.placement!r}: {stats.placement_reason}" in caplog.messages
 
 
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
 
-FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_video")
+FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_kernels", "_video")
 """The folders of this package that have a C module."""
 
 OUT_OF_DATE: set[str] = set()

@@ -8,8 +8,11 @@ random numbers: as easy as 1, 2, 3", SC11).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 __all__ = ["BatchKey", "batch_generator", "fresh_seed"]
 
@@ -53,5 +56,14 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         True
     """
     counter = np.array([0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
-    philox = np.random.Philox(key=np.array([seed & _MASK, stream & _MASK], dtype=np.uint64), counter=counter)
-    return np.random.Generator(philox)
+    return np.random.Generator(np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter))
+
+
+class _Key(ISeedSequence):
+    """A key for Philox. It passes for a seed, because ``Philox(key=...)`` also draws a seed from the system, slowly."""
+
+    def __init__(self, *words: int) -> None:
+        self._words = np.array(words, dtype=np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = None) -> npt.NDArray[np.uint64]:
+        return self._words

@@ -22,7 +22,6 @@ from dali_proxy._transport.failures import describe
 from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline._executor.executor import CHEAP
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult
@@ -31,9 +30,8 @@ from pipeline.errors import PipelineError
 
 __all__ = ["Runner"]
 
-# Processor time in nanoseconds, and bytes of inputs and outputs, up to which this thread runs a phase of a batch
-# itself: waking another one would take as long, and the other clients hardly wait.
-_OWN_TIME = CHEAP // 4
+# Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
+# take as long, and the other clients hardly wait.
 _OWN_BYTES = 1 << 18
 
 
@@ -118,7 +116,7 @@ class Runner:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)
             batch = BatchRequest(request.size, inputs, request.key, complete)
-            on_caller = _OWN_TIME if self._bytes_out + request.bytes_in < _OWN_BYTES else 0
+            on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
                 request.variant.submit(batch, partial(self._done, request), on_caller)
             except PipelineError as error:

@@ -83,7 +83,7 @@ class Variant:
             inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
         return inputs
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: int) -> None:
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool) -> None:
         """Start a batch; see `pipeline._definition.running.Runner.submit`."""
         self._runner.submit(request, on_done, on_caller=on_caller)
 

@@ -31,9 +31,11 @@ def explain(graph: Graph) -> str:
             lines += [f"  {line}" for line in _gpu_lines(nodes, graph, plan.readers)]
             continue
         for step in phase.steps:
-            names = " -> ".join(_name(node) for node in step.nodes)
-            together = "; sample by sample on the threads" if isinstance(step, SampleStep) else ""
-            lines.append(f"  {names}{together}")
+            names = [_name(node) for node in step.nodes]
+            if isinstance(step, SampleStep):
+                lines.append(f"  {' -> '.join(names)}; sample by sample on the threads")
+            else:
+                lines += [f"  {name}" for name in names]
     return "\n".join(lines)
 
 

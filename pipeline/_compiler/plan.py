@@ -16,14 +16,13 @@ __all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "ope
 
 @dataclass(frozen=True)
 class BatchStep:
-    """One operator that processes a whole batch."""
+    """Operators that process a whole batch, one after the other.
 
-    node: GraphNode
+    Attributes:
+        nodes: operators in order of execution.
+    """
 
-    @property
-    def nodes(self) -> tuple[GraphNode, ...]:
-        """The operator as a tuple, like `nodes` of other steps."""
-        return (self.node,)
+    nodes: tuple[GraphNode, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Phase:
     @property
     def takes_inputs_only(self) -> bool:
         """Whether it only takes fed inputs: the current thread can do that without waking another one."""
-        return self.device == "cpu" and all(isinstance(each, BatchStep) and each.node.schema.fed for each in self.steps)
+        return self.device == "cpu" and all(node.schema.fed for step in self.steps for node in step.nodes)
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ def make_plan(graph: Graph) -> Plan:
     for level in range(max(levels, default=0) + 1):
         nodes = [node for node in graph.nodes if levels[node.index] == level]
         device = _KINDS[level % len(_KINDS)]
-        steps = _cpu_steps(nodes, graph) if device == "cpu" else tuple(BatchStep(node) for node in nodes)
-        if steps:
+        if nodes:
+            steps = _cpu_steps(nodes, graph) if device == "cpu" else (BatchStep(tuple(nodes)),)
             phases.append(Phase(device, steps, _results(nodes, graph)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
@@ -138,7 +137,7 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
             if not _is_sample_operator(node, graph) and not any(edge.node in pending for edge in node.sources)
         ]
         if ready:
-            steps += [BatchStep(node) for node in ready]
+            steps.append(BatchStep(tuple(ready)))
             chosen = ready
         else:
             chosen = _chain(waiting, pending, graph)

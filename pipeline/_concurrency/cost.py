@@ -49,6 +49,7 @@ class _Charged(threading.local):
 
 
 _charged = _Charged()
+_UNMEASURED = nullcontext()
 
 
 def spent() -> Cost:
@@ -110,4 +111,4 @@ class Costs:
 
 def charged(costs: Costs | None, index: int) -> AbstractContextManager[None]:
     """Return ``costs.charge(index)``, or a context that measures nothing when `costs` is None."""
-    return nullcontext() if costs is None else costs.charge(index)
+    return _UNMEASURED if costs is None else costs.charge(index)

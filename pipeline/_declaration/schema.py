@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -265,10 +266,11 @@ class OperatorSchema:
 
     def argument(self, name: str) -> Argument | None:
         """Return the declaration of an argument, or None."""
-        for argument in (*self.arguments, *COMMON_ARGUMENTS):
-            if argument.name == name:
-                return argument
-        return None
+        return self._declared.get(name)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, Argument]:
+        return {argument.name: argument for argument in (*COMMON_ARGUMENTS, *self.arguments)}
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""

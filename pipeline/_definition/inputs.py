@@ -12,7 +12,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, MissingInputError, PipelineError
 
-__all__ = ["FedInputs"]
+__all__ = ["FedInputs", "check_sizes"]
 
 
 class FedInputs:
@@ -93,9 +93,8 @@ class FedInputs:
             if self._empty():
                 raise self.missing()
             batches = {name: self._next(name, queue) for name, queue in self._queues.items()}
-        sizes = {name: len(batch) for name, batch in batches.items()}
-        if len(set(sizes.values())) > 1:
-            raise InputError(f"the inputs have batches of different sizes: {sizes}")
+        if batches:
+            check_sizes(batches)
         return batches
 
     def missing(self) -> MissingInputError:
@@ -123,3 +122,16 @@ class FedInputs:
         if name in self._last:
             self._last[name] = batch
         return batch
+
+
+def check_sizes(batches: Mapping[str, TensorList]) -> int:
+    """Return the size of the batches of a graph's inputs, at least one.
+
+    Raises:
+        InputError: their sizes differ.
+    """
+    sizes = {len(batch) for batch in batches.values()}
+    if len(sizes) > 1:
+        by_name = {name: len(batch) for name, batch in batches.items()}
+        raise InputError(f"the inputs have batches of different sizes: {by_name}")
+    return sizes.pop()

@@ -237,7 +237,7 @@ class Pipeline(PipelineProperties):
             for name, data in inputs.items():
                 self.feed_input(name, data)
 
-        return waited_by(cuda_stream, self._internals.runner.run(feed))
+        return waited_by(cuda_stream, self._internals.runner.run(feed if inputs else None))
 
     def schedule_run(self) -> None:
         """Start one batch, and later ones if their data exists. Take the outputs with `share_outputs` or `outputs`.

@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._definition.arguments import PipelineArguments
-from pipeline._definition.inputs import FedInputs
+from pipeline._definition.inputs import FedInputs, check_sizes
 from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.sources import SourceGroup
 from pipeline._definition.submitting import Submitter
-from pipeline._executor.executor import CHEAP, Executor
+from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
 from pipeline._graph import Graph
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
-from pipeline.errors import InputError, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BatchInfo
 
@@ -54,33 +55,38 @@ class Position:
 class _StartedBatch:
     """A batch in flight, or one that failed before it was submitted."""
 
-    def __init__(self, position: Position, declared: OutputDeclarations) -> None:
+    def __init__(self, position: Position, declared: OutputDeclarations, changed: threading.Condition) -> None:
         self.position = position
         self._declared = declared
-        self._done = threading.Event()
-        self._result = BatchResult()
+        self._changed = changed  # notified of finished batches
+        self._result: BatchResult | None = None
         self._error: BaseException | None = None
 
     def finish(self, result: BatchResult) -> None:
-        self._result = self._declared.checked(result)
-        self._done.set()
+        result = self._declared.checked(result)
+        with self._changed:
+            self._result = result
+            self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
-        self._done.set()
+        self._result = BatchResult()
 
     def outputs(self) -> Outputs:
         self.wait()
         error, self._error = self._error, None  # the frames in its traceback reference this object
         if error is not None:
             raise error
+        assert self._result is not None
         if self._result.error is not None:
             raise self._result.error
         return self._result.outputs
 
     def wait(self) -> None:
-        while not self._done.wait(_SIGNAL_INTERVAL):
-            pass
+        if self._result is None:
+            with self._changed:
+                while self._result is None:
+                    self._changed.wait(_SIGNAL_INTERVAL)
 
 
 def _without_frames(error: BaseException) -> BaseException:
@@ -130,13 +136,14 @@ class Runner:
         self._arguments = arguments
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
+        self._changed = threading.Condition(new_lock(Level.LEAF, "started batches"))
         self._scheduled = 0  # batches that were scheduled and not taken
         self._epoch = 0
         self._iteration = 0
         self._ended = False  # the data has ended; no batch starts before reset()
         self._end = Position()  # position of that end
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: int = 0) -> None:
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: bool = False) -> None:
         """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
 
         Another thread adds the data of the sources, in the order of the calls.
@@ -144,7 +151,7 @@ class Runner:
         Args:
             request: the batch.
             on_done: called once with the result. It must be quick and must not raise.
-            on_caller: see `Executor.submit`; with 0, all of the batch runs on other threads.
+            on_caller: see `Executor.submit`.
 
         Raises:
             PipelineError: the batch was not started, and `on_done` will not be called.
@@ -170,13 +177,13 @@ class Runner:
             for started in self._started:
                 started.wait()
 
-    def run(self, feed: Callable[[], None]) -> Outputs:
+    def run(self, feed: Callable[[], None] | None) -> Outputs:
         """Feed inputs, schedule a batch and take it.
 
         An interrupted batch is dropped with the data that was fed for it, so that the next call gets its own batch.
 
         Args:
-            feed: feeds inputs.
+            feed: feeds inputs; None if nothing is fed.
 
         Raises:
             MissingInputError: an input has no data; the data that was fed stays.
@@ -185,9 +192,13 @@ class Runner:
         """
         scheduled = self._scheduled
         try:
-            with self.inputs.feeding():
-                feed()
+            if feed is None and self._iter_setup is None:
                 self.schedule()
+            else:
+                with self.inputs.feeding():
+                    if feed is not None:
+                        feed()
+                    self.schedule()
             return self.take()
         except BaseException:
             if self._scheduled > scheduled:  # the batch was scheduled and not taken
@@ -214,8 +225,11 @@ class Runner:
             if not self._started:
                 raise StopIteration
         outputs = self._started.popleft().outputs()
-        streams = (output.stream for output in outputs if isinstance(output, TensorListGPU))
-        self.output_stream = next(streams, None)
+        self.output_stream = None
+        for output in outputs:
+            if isinstance(output, TensorListGPU):
+                self.output_stream = output.stream
+                break
         return outputs
 
     @property
@@ -268,7 +282,7 @@ class Runner:
             ahead: whether the batch isn't needed yet. Its error is kept without frames: the frames of callers reference
                 the pipeline, so a pipeline that is dropped before the error is raised would never end.
         """
-        started = _StartedBatch(self._next_position(), self._declared)
+        started = _StartedBatch(self._next_position(), self._declared, self._changed)
         failure: BaseException | None = None
         try:
             if self._iter_setup is not None:
@@ -283,7 +297,7 @@ class Runner:
             failure = error
         else:
             try:
-                self.executor.submit(request, started.finish, on_caller=CHEAP)
+                self.executor.submit(request, started.finish, on_caller=True)
             except BaseException as error:  # noqa: BLE001 - errors of a reader, and of unsuitable inputs, do too
                 failure = error
         self._iteration += 1
@@ -309,15 +323,9 @@ class Runner:
                 raise PipelineError(f"iter_setup() failed: {reason_of(error)}") from error
 
     def _collect(self) -> BatchRequest:
-        fed = self.inputs.take()
-        size = len(next(iter(fed.values()))) if fed else self._arguments.batch_size
-        info = BatchInfo(self._iteration, self._epoch)
-        inputs = {**fed, **self._sources.next_batch(info, size)}
-        sizes = {name: len(batch) for name, batch in inputs.items()}
-        if len(set(sizes.values())) > 1:
-            raise InputError(f"the inputs have batches of different sizes: {sizes}")
-        return BatchRequest(
-            batch_size=next(iter(sizes.values()), self._arguments.batch_size),
-            inputs=inputs,
-            key=BatchKey(info.epoch_idx, info.iteration),
-        )
+        inputs = self.inputs.take()
+        if len(self._sources):
+            size = len(next(iter(inputs.values()))) if inputs else self._arguments.batch_size
+            inputs |= self._sources.next_batch(BatchInfo(self._iteration, self._epoch), size)
+        size = check_sizes(inputs) if inputs else self._arguments.batch_size
+        return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration))

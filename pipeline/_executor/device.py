@@ -104,9 +104,9 @@ class Device:
                 blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._streams)))]
                 del blocks  # the pool keeps them
 
-    def make_current(self) -> None:
-        """Make this GPU the current device of the calling thread."""
-        self._cupy.cuda.Device(self.device_id).use()
+    def current(self) -> Any:
+        """Return a context in which this GPU is the current device of the calling thread."""
+        return self._cupy.cuda.Device(self.device_id)
 
     def acquire(self) -> BatchStream:
         """Return the next stream in turn. This never waits: a stream executes its batches one after another."""
@@ -124,7 +124,7 @@ class Device:
 
     def _reap(self) -> None:
         with suppress(Exception):  # the GPU is in an error state, as below
-            self.make_current()
+            self.current().use()
         while (entry := self._pending.get()) is not None:
             event, keep_alive, callback = entry
             with suppress(Exception):  # a GPU in an error state reads no memory any more; the batches report the error

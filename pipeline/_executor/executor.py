@@ -15,7 +15,7 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
+from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -48,16 +48,21 @@ from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["CHEAP", "Executor"]
+__all__ = ["Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
-#: Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
-CHEAP = 1_000_000
+# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
+_CHEAP = 1_000_000
+# The same for phases on the GPU: their launches wait for the driver, too.
+_CHEAP_ON_GPU = 600_000
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
+# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+_UNMEASURED = Cost()
+_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -69,7 +74,7 @@ class _RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.on_caller = 0  # while the thread that submitted it runs it: largest cost of another phase there, in ns
+        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -138,6 +143,8 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Indices of the nodes whose outputs on the CPU are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -149,13 +156,17 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._reserve(self.config)
-        #: By number, for phases on the CPU that don't wait: moving average of the processor time, in nanoseconds.
+        #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
-            number: CHEAP
-            for number, phase in enumerate(self._plan.phases)
-            if phase.device == "cpu"
-            and not any(self._operators[node.index].waits for step in phase.steps for node in step.nodes)
+            number: _CHEAP for number, phase in enumerate(self._plan.phases) if not self._may_wait(phase)
         }
+
+    def _may_wait(self, phase: Phase) -> bool:
+        """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
+        nodes = [node for step in phase.steps for node in step.nodes]
+        if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
+            return True
+        return any(node.operator == "copy_to_cpu" or self._operators[node.index].waits for node in nodes)
 
     def _start_threads(self) -> None:
         config = self.config
@@ -185,15 +196,15 @@ class Executor:
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: int = 0) -> None:
+    def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
             on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
                 raise.
-            on_caller: processor time in nanoseconds, at most `CHEAP`: the calling thread may run phases that take less,
-                and call `on_done`.
+            on_caller: whether the calling thread may run phases that take less time than to wake another thread, and
+                call `on_done`.
 
         Raises:
             InputError: inputs are missing or don't fit; nothing was started.
@@ -296,13 +307,13 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
-        is_cheap = self._costs.get(run.phase, CHEAP) < run.on_caller
+        limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
+        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
         if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
             self._run_phase(run, phase)
             return
-        run.on_caller = 0
-        queues = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}
-        work_queue = queues[phase.device]
+        run.on_caller = False
+        work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
@@ -310,14 +321,8 @@ class Executor:
         try:
             if phase.on_gpu:
                 assert self._device is not None
-                self._device.make_current()
-                if run.stream is None:
-                    run.stream = self._device.acquire()
-                    run.batch.stream = run.stream.stream
-                stream = run.stream.stream
-                with stream, self._device.kernels.queued(stream):
-                    self._run_steps(run, phase)
-                    run.batch.outputs.compute(phase.results)
+                with self._device.current():
+                    self._run_on_gpu(run, phase, self._device)
             else:
                 if run.stream is not None:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
@@ -330,43 +335,64 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
+    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+        if run.stream is None:
+            run.stream = device.acquire()
+            run.batch.stream = run.stream.stream
+        stream = run.stream.stream
+        with stream, device.kernels.queued(stream):
+            self._run_steps(run, phase)
+            run.batch.outputs.compute(phase.results)
+
     def _weight(self, run: _RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
 
         The clock of a thread costs a system call, which can take longer than a cheap operator.
         """
-        if self._costs.get(run.phase, CHEAP) >= CHEAP:
+        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
             return 1
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 
     def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
-        begun = already = spent() if weight else Cost()
+        begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
-            trace = batch.trace
-            mark = trace.mark(batch.stream) if trace is not None and phase.on_gpu else None
             batch.costs = self.statistics.begin(step.nodes)
-            begin = time.perf_counter()
-            if not self._run_fused(batch, step):
-                self._run_apart(batch, step)
-            cost = Cost()
+            if batch.trace is None:
+                self._run_step(batch, step)
+            else:
+                self._run_traced(run, phase, step, batch.trace)
+            cost = _UNMEASURED
             if weight:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
-            name = self.statistics.end(step.nodes, cost, batch.costs)
-            if trace is not None:
-                if phase.on_gpu:
-                    assert self._device is not None
-                    self._device.kernels.flush()
-                trace.add(name, batch.number, begin, time.perf_counter())
-                if mark is not None:
-                    trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
+            self.statistics.end(step.nodes, cost, batch.costs)
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
         if weight and run.phase in self._costs:
-            processor = min(already.minus(begun).processor, 2 * CHEAP)  # a busy machine causes outliers
+            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
+
+    def _run_step(self, batch: Batch, step: Step) -> None:
+        if not self._run_fused(batch, step):
+            self._run_apart(batch, step)
+
+    def _run_traced(self, run: _RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
+        """Run a step, and record its time, or the time of each operator if they don't run as one."""
+        batch = run.batch
+        parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
+        for part in parts:
+            name = " → ".join(node.schema.display for node in part.nodes)
+            mark = trace.mark(batch.stream) if phase.on_gpu else None
+            begin = time.perf_counter()
+            self._run_step(batch, part)
+            if phase.on_gpu:
+                assert self._device is not None
+                self._device.kernels.flush()
+            trace.add(name, batch.number, begin, time.perf_counter())
+            if mark is not None:
+                trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""
@@ -383,26 +409,37 @@ class Executor:
             self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator = self._operators[node.index]
-        assert isinstance(operator, BatchOperator)
-        with error_context(node, batch):
-            branch = branch_batch(batch, node.branch)
+        if node.index in self._fed:
+            batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            return
+        operator: BatchOperator = self._operators[node.index]
+        branch = self._in_branch(batch, node)
         if branch is None:
             return
-        if self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        on_gpu = node.device != "cpu"
+        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._device is not None and node.device != "cpu" and not operator.only_launches
+        direct = self._device is not None and on_gpu and not operator.only_launches
         with (
-            self._device.kernels.unqueued() if direct and self._device else nullcontext(),
+            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
             error_context(node, branch),
             charged(batch.costs, node.index),
         ):
-            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            values = branch.values
+            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
             outputs = check_batches(node, operator.run(branch, inputs), branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
+
+    @staticmethod
+    def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
+        """Return the batch that a node processes; None if no sample takes its branch."""
+        if not node.branch:
+            return batch
+        with error_context(node, batch):
+            return branch_batch(batch, node.branch)
 
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
@@ -471,7 +508,8 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)
-        for edge, output in zip(self.graph.outputs, outputs, strict=True):
-            output.sources = batch.reads.sources(edge) or output.sources
+        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        if batch.reads.by_reader:
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                output.sources = batch.reads.sources(edge) or output.sources
         return outputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["check_batches", "check_count", "check_sample"]
+
+_BATCHES = (TensorListCPU, TensorListGPU)
 
 
 def check_count(node: GraphNode, returned: Any, what: str) -> None:
@@ -40,10 +41,10 @@ def check_batches(node: GraphNode, returned: Any, size: int) -> list[TensorList]
     Raises:
         PipelineError: the results aren't one batch of that size for each output.
     """
-    batches: Any = list(returned) if isinstance(returned, Iterable) else returned
+    batches: Any = list(returned) if hasattr(returned, "__iter__") else returned
     check_count(node, batches, "run() returned")
     for number, batch in enumerate(batches):
-        if not isinstance(batch, TensorListCPU | TensorListGPU):
+        if not isinstance(batch, _BATCHES):
             raise PipelineError(f"the operator's run() returned {type(batch).__name__} as output {number}, not a batch")
         if len(batch) != size:
             raise PipelineError(

@@ -114,8 +114,8 @@ class Statistics:
         is_early = 0 < number < _MEASURED and number.bit_count() == 1
         return Costs() if is_early or (number and number % _MEASURED == 0) else None
 
-    def end(self, nodes: tuple[GraphNode, ...], cost: Cost, costs: Costs | None) -> str:
-        """Count one run of a step, and return the step's name.
+    def end(self, nodes: tuple[GraphNode, ...], cost: Cost, costs: Costs | None) -> None:
+        """Count one run of a step.
 
         Args:
             nodes: the step's operators.
@@ -127,8 +127,8 @@ class Statistics:
             step.ended += 1
             if costs is not None:
                 step.measure(costs)
-            step.undivided = step.undivided.plus(cost)
-            return step.name
+            if cost.elapsed:
+                step.undivided = step.undivided.plus(cost)
 
     def batch(self, failed: bool) -> None:
         """Count one finished batch."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline._graph.constants import is_constant
 from pipeline._graph.current import pop_builder, push_builder
-from pipeline._graph.graph import Graph, calls_behind, check_pipelines
+from pipeline._graph.graph import Graph, check_pipelines
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall, as_node
+from pipeline._graph.numbering import Numbering
 from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputsError, UnknownInputError
 
 if TYPE_CHECKING:
@@ -126,10 +127,10 @@ class GraphBuilder:
             if self._fault is not None:
                 raise self._fault
             assert self._outputs is not None
-            calls = calls_behind(self._outputs, self._preserved)
-            check_pipelines(calls, self)
-            self.graph = Graph.from_outputs(self._outputs, self._preserved)
-            self._names = {call.order: node.name for call, node in zip(calls, self.graph.nodes, strict=True)}
+            numbering = Numbering(self._outputs, self._preserved)
+            check_pipelines(numbering.calls, self)
+            self.graph = Graph.from_numbering(numbering, self._outputs)
+            self._names = {order: self.graph.nodes[number].name for order, number in numbering.numbers.items()}
         return self.graph
 
     def name_of(self, data_node: DataNode | str) -> str:

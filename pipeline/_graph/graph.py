@@ -11,6 +11,7 @@ from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline._graph.numbering import Numbering
 from pipeline.errors import GraphError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = [
     "Edge",
     "Graph",
     "GraphNode",
-    "calls_behind",
     "check_branches",
     "check_names",
     "check_pipelines",
@@ -156,14 +156,18 @@ class Graph:
         Raises:
             GraphError: two operators have the same name.
         """
-        calls = calls_behind(outputs, preserved)
-        numbers = {id(call): index for index, call in enumerate(calls)}
+        numbering = Numbering(outputs, preserved)
+        return cls.from_numbering(numbering, outputs)
+
+    @classmethod
+    def from_numbering(cls, numbering: Numbering, outputs: Sequence[DataNode]) -> Graph:
+        """Freeze the operators that are numbered. Has the errors of `from_outputs`."""
         firsts: dict[int, int] = {}  # the first call that wasn't pruned, of those that share random numbers
-        for call in calls:
-            firsts.setdefault(id(call.twin or call), numbers[id(call)])
+        for number, call in enumerate(numbering.calls):
+            firsts.setdefault(id(call.twin or call), number)
 
         def edge(node: DataNode) -> Edge:
-            return Edge(numbers[id(_source(node))], node.index)
+            return Edge(*numbering.edge(node))
 
         nodes = tuple(
             GraphNode(
@@ -175,39 +179,15 @@ class Graph:
                 arguments=dict(call.arguments),
                 argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
                 location=call.location,
-                branch=tuple((edge(node), value) for node, value in call.branch),
+                branch=tuple((edge(node), value) for node, value in numbering.branches[index]),
                 twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
             )
-            for index, call in enumerate(calls)
+            for index, call in enumerate(numbering.calls)
         )
         check_names(nodes)
         edges = tuple(edge(node) for node in outputs)
         check_branches(nodes, edges)
         return cls(nodes, edges)
-
-
-def calls_behind(outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
-    """Return the operator calls of a graph, in the order of its nodes."""
-    return _reachable([*(_source(node) for node in outputs), *preserved])
-
-
-def _source(node: DataNode) -> OperatorCall:
-    if node.source is None:
-        raise GraphError(f"{node!r} isn't the output of an operator")
-    return node.source
-
-
-def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
-    seen: dict[int, OperatorCall] = {}
-    pending = list(roots)
-    while pending:
-        call = pending.pop()
-        if id(call) not in seen:
-            seen[id(call)] = call
-            selectors = (node for node, _ in call.branch)
-            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values(), *selectors))
-    # Inputs are called before the operators that read them, so the order of the calls is topological.
-    return sorted(seen.values(), key=lambda call: call.order)
 
 
 def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:

@@ -19,12 +19,14 @@ def translation(offset: Array) -> Array:
         >>> translation(np.array([2.0, 3.0])).tolist()
         [[1.0, 0.0, 2.0], [0.0, 1.0, 3.0]]
     """
-    return _with_offset(np.broadcast_to(np.eye(offset.shape[-1]), (*offset.shape, offset.shape[-1])), offset)
+    result = _diagonal(offset.shape, 1)
+    result[..., -1] = offset
+    return result
 
 
 def scaling(factors: Array) -> Array:
     """Return the matrices that multiply coordinates by factors of shape (..., n)."""
-    return _linear(factors[..., None] * np.eye(factors.shape[-1]))
+    return _diagonal(factors.shape, factors)
 
 
 def rotation(angle: Array, axis: Array | None = None) -> Array:
@@ -37,7 +39,10 @@ def rotation(angle: Array, axis: Array | None = None) -> Array:
     radians = np.deg2rad(angle)
     cos, sin = np.cos(radians), np.sin(radians)
     if axis is None:
-        return _linear(np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2))
+        result = np.zeros((*cos.shape, 2, 3))
+        result[..., 0, 0] = result[..., 1, 1] = cos
+        result[..., 0, 1], result[..., 1, 0] = -sin, sin
+        return result
     unit = axis / np.linalg.norm(axis, axis=-1, keepdims=True)
     x, y, z = np.moveaxis(unit, -1, 0)
     zero = np.zeros_like(x)
@@ -49,17 +54,17 @@ def rotation(angle: Array, axis: Array | None = None) -> Array:
 
 def shearing(factors: Array, ndim: int) -> Array:
     """Return the matrices that shear; factors (..., n (n - 1)) fill the rows of the matrix outside its diagonal."""
-    linear = np.broadcast_to(np.eye(ndim), (*factors.shape[:-1], ndim, ndim)).copy()
-    linear[..., ~np.eye(ndim, dtype=bool)] = factors
-    return _linear(linear)
+    result = _diagonal((*factors.shape[:-1], ndim), 1)
+    result[..., :-1][..., ~np.eye(ndim, dtype=bool)] = factors
+    return result
 
 
 def mapping(from_start: Array, from_end: Array, to_start: Array, to_end: Array) -> Array:
     """Return the matrices that map one box to another; corners have shape (..., n). An empty box gives infinities."""
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = (to_end - to_start) / (from_end - from_start)
-        linear = np.where(np.eye(factors.shape[-1], dtype=bool), factors[..., None], 0)
-        result: Array = _with_offset(linear, to_start - factors * from_start)
+        result = _diagonal(factors.shape, factors)
+        result[..., -1] = to_start - factors * from_start
         return result
 
 
@@ -90,6 +95,14 @@ def invert(matrix: Array) -> Array:
     """
     linear: Array = np.linalg.inv(matrix[..., :-1])
     return _with_offset(linear, -(linear @ matrix[..., -1:])[..., 0])
+
+
+def _diagonal(shape: tuple[int, ...], values: Array | float) -> Array:
+    """Return the matrices, for offsets of shape (..., n), with values on the diagonal, and zeros elsewhere."""
+    *batch, ndim = shape
+    result = np.zeros((*batch, ndim, ndim + 1))
+    result.reshape(*batch, -1)[..., :: ndim + 2] = values
+    return result
 
 
 def _linear(linear: Array) -> Array:

@@ -5,17 +5,30 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
 
-__all__ = ["OPTIONS", "get_kernel", "macro_options", "read_source"]
+__all__ = ["OPTIONS", "Kernel", "get_kernel", "macro_options", "read_source"]
 
 #: Options of every compilation; CuPy adds the architecture and -ftz=true.
 OPTIONS = ("-std=c++17",)
 
-_kernels: dict[tuple[str, str, tuple[tuple[str, str], ...], int], Any] = {}
+
+class Kernel(NamedTuple):
+    """A compiled kernel.
+
+    Attributes:
+        launch: the `cupy.RawKernel`, a function of grid, block and arguments.
+        handle: the driver's handle of the function; 0 if it is unknown.
+    """
+
+    launch: Any
+    handle: int
+
+
+_kernels: dict[tuple[str, str, tuple[tuple[str, str], ...], int], Kernel] = {}
 _lock = new_lock(Level.LEAF, "kernel compiler")
 
 
@@ -30,8 +43,8 @@ def read_source(file: str) -> str:
     return re.sub(r'^#include "(.+)"$', lambda match: read_source(match[1]), text, flags=re.MULTILINE)
 
 
-def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Any:
-    """Return a `cupy.RawKernel` compiled for the device.
+def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Kernel:
+    """Return a kernel compiled for the device.
 
     The first call takes about 0.2 s in NVRTC, or a few ms if CuPy's disk cache has the kernel.
 
@@ -55,10 +68,11 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
             try:
                 with cuda_call(call), cupy.cuda.Device(device_id):
                     module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
-                    loaded = module.get_function(kernel)
+                    function = module.get_function(kernel)
+                    handle = int(getattr(getattr(function, "kernel", None), "ptr", 0))
             except cupy.cuda.compiler.CompileException as error:
                 raise KernelCompileError(call, str(error)) from error
-            _kernels[key] = loaded
+            _kernels[key] = Kernel(function, handle)
         return _kernels[key]
 
 

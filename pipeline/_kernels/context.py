@@ -9,13 +9,16 @@ from types import TracebackType
 from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.compiler import get_kernel
-from pipeline._kernels.errors import cuda_call, load_cupy, require_device
-from pipeline._kernels.launch import THREADS, Launch
+from pipeline._kernels.compiler import Kernel, get_kernel
+from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
+from pipeline._kernels.launch import THREADS, Launch, pack_scalars
 from pipeline._kernels.launch_queue import LaunchQueue
-from pipeline._kernels.staging import StagingPool
+from pipeline._kernels.staging import StagingPool, padded_size
+from pipeline._native import find_compiled
 
 __all__ = ["KernelContext"]
+
+native = find_compiled("_kernels")
 
 
 class KernelContext:
@@ -35,7 +38,7 @@ class KernelContext:
     def __init__(self, device_id: int) -> None:
         require_device(device_id)
         self.device_id = device_id
-        self._staging = StagingPool()
+        self._staging = StagingPool(device_id)
         self._scratch: dict[int, Any] = {}
         self._current = threading.local()  # `queue`: the thread's `LaunchQueue`, or None
         self._lock = new_lock(Level.LEAF, "scratch memory")
@@ -106,13 +109,30 @@ class KernelContext:
     def _issue(self, launches: Sequence[Launch], stream: Any) -> None:
         """Copy the tables of launches to the device in one copy, and enqueue the launches."""
         kernels = [get_kernel(each.file, each.kernel, each.defines, self.device_id) for each in launches]
+        if native is not None and all(kernel.handle for kernel in kernels):
+            self._issue_at_once(launches, kernels, stream)
+            return
         tables = [table for each in launches for table in each.tables]
         with self._device(), stream, self._staging.upload(tables, stream) as pointers:
             addresses = iter(pointers)
             for kernel, launch in zip(kernels, launches, strict=True):
                 arguments = [next(addresses) for _ in launch.tables]
                 with cuda_call(f"launch of {launch.kernel}"):
-                    kernel((*launch.grid, 1), (THREADS, 1, 1), (*arguments, *launch.scalars))
+                    kernel.launch((*launch.grid, 1), (THREADS, 1, 1), (*arguments, *launch.scalars))
+
+    def _issue_at_once(self, launches: Sequence[Launch], kernels: Sequence[Kernel], stream: Any) -> None:
+        """Do the same in one call, which releases the GIL once."""
+        assert native is not None
+        items = [
+            (kernel.handle, *launch.grid, launch.tables, pack_scalars(launch.scalars) if launch.scalars else b"")
+            for kernel, launch in zip(kernels, launches, strict=True)
+        ]
+        size = padded_size([table for each in launches for table in each.tables])
+        with self._staging.buffer(size) as buffer:
+            failure = native.issue(stream.ptr, buffer.free.ptr, buffer.device.ptr, buffer.address, buffer.size, items)
+        if failure is not None:
+            index, reason = failure
+            raise CudaError("staging a launch's tables" if index < 0 else f"launch of {launches[index].kernel}", reason)
 
     def launch(
         self,
@@ -139,7 +159,7 @@ class KernelContext:
         """
         found = get_kernel(file, kernel, defines, self.device_id)
         with self._device(), stream, cuda_call(f"launch of {kernel}"):
-            found((*grid, 1), (THREADS, 1, 1), tuple(pointers))
+            found.launch((*grid, 1), (THREADS, 1, 1), tuple(pointers))
 
     def scratch(self, nbytes: int, stream: Any) -> int:
         """Return the address of device memory for intermediate results on `stream`.

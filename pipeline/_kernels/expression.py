@@ -10,7 +10,7 @@ This module needs neither CuPy nor a GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -34,9 +34,9 @@ _MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PixelExpression:
-    """The pixels of a batch of images, sequences or volumes, not computed yet.
+    """The pixels of a batch of images, sequences or volumes, not computed yet. Its attributes don't change.
 
     Attributes:
         kind: C++ type in expressions.cuh.
@@ -66,10 +66,11 @@ class PixelExpression:
 
         Args:
             samples: the samples, with any strides.
-            layout: layout of the samples; empty for height, width and channels if they have three dimensions.
+            layout: layout of the samples; if it is empty, three dimensions are height, width and channels, and four are
+                frames of such images.
             owners: objects that keep the memory alive.
         """
-        order = layout or ("HWC" if samples.ndim == 3 else "")
+        order = layout or {3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
         axes = _axes(order)
         if axes is None or not len(samples):
             return None
@@ -77,14 +78,12 @@ class PixelExpression:
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
         if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
             return None
-        rows = np.zeros(len(samples), _MEMORY)
+        rows = _zeros(len(samples), _MEMORY)
         rows["data"] = samples.pointers
-        extents = np.ones((len(samples), 3), np.int64)
-        for number, axis in enumerate(axes):
-            if axis is not None:
-                rows["strides"][:, number] = samples.strides[:, axis]
-                if number < 3:
-                    extents[:, number] = shapes[:, axis]
+        rows["strides"][:, _columns(order)] = samples.strides
+        extents = np.ones((len(samples), 4), np.int64)
+        extents[:, _columns(order)] = shapes
+        extents = extents[:, :3]
         kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
 
@@ -123,17 +122,18 @@ class PixelExpression:
 
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
-        return replace(self, rows=self.rows[indices], extents=self.extents[indices])
+        return self._with(rows=self.rows[indices], extents=self.extents[indices])
 
     @classmethod
     def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
         """Return the samples of several expressions of one kind, one after the other."""
-        return replace(
-            parts[0],
-            rows=np.concatenate([part.rows for part in parts]),
-            extents=np.concatenate([part.extents for part in parts]),
-            owners=tuple(owner for part in parts for owner in part.owners),
-        )
+        if len(parts) == 1:
+            return parts[0]
+        kind = parts[0].rows.dtype
+        rows = np.concatenate([_as_bytes(part.rows) for part in parts]).view(kind).reshape(-1)
+        extents = np.concatenate([part.extents for part in parts])
+        owners = tuple([owner for part in parts for owner in part.owners])
+        return parts[0]._with(rows=rows, extents=extents, owners=owners)
 
     def transposed(self, layout: str) -> PixelExpression:
         """Return the same pixels with the dimensions in a different order.
@@ -141,11 +141,11 @@ class PixelExpression:
         Args:
             layout: the same letters as in `order`.
         """
-        return replace(self, layout=layout, order=layout)
+        return self._with(layout=layout, order=layout)
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
-        return replace(self, layout=layout, order=layout)
+        return self._with(layout=layout, order=layout)
 
     def window(
         self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
@@ -164,7 +164,7 @@ class PixelExpression:
             rows = self.rows.copy()
             rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
             rows["strides"][:, :3] *= step
-            return replace(self, rows=rows, extents=extents)
+            return self._with(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
@@ -253,19 +253,23 @@ class PixelExpression:
         Args:
             target: samples of the same shapes and dtype, with any strides.
         """
-        axes = _axes(self.order)
-        assert axes is not None
-        table = np.zeros(len(self), _image(self.rows.dtype))
+        table = _containing(self.rows, "value", _image(self.rows.dtype))
         table["target"] = target.pointers
-        for number, axis in enumerate(axes):
-            if axis is not None:
-                table["strides"][:, number] = target.strides[:, axis]
-        table["depth"], table["height"], table["width"] = self.extents.T
-        table["value"] = self.rows
-        tiles = self.extents[:, 0] * -(-self.extents[:, 1] // _TILE_HEIGHT) * -(-self.extents[:, 2] // _TILE_WIDTH)
-        blocks = min(max(1, int(tiles.max())), _MOST_BLOCKS)
+        table["strides"][:, _columns(self.order)] = target.strides
+        table["extents"] = self.extents
+        depth, height, width = self.extents.max(axis=0).tolist()
+        tiles = depth * -(-height // _TILE_HEIGHT) * -(-width // _TILE_WIDTH)
+        blocks = min(max(1, tiles), _MOST_BLOCKS)
         defines = evaluation_defines(self.kind, table.dtype.itemsize)
         return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
+
+    def _with(self, **changes: Any) -> PixelExpression:
+        """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
+        result = object.__new__(PixelExpression)
+        result.__dict__.update(self.__dict__)
+        result.__dict__.pop("shapes", None)
+        result.__dict__.update(changes)
+        return result
 
     def _node(
         self,
@@ -279,8 +283,7 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = np.zeros(len(self), _struct(self.rows.dtype, tuple(kinds.items())))
-        rows["in"] = self.rows
+        rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
             rows[field] = values
         return PixelExpression(
@@ -317,6 +320,24 @@ def source_offset(table: np.dtype[Any]) -> int:
     return int(offset)
 
 
+def _as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
+    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+
+
+def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.zeros(count * kind.itemsize, np.uint8).view(kind)
+
+
+def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return structs of a kind, with rows as one of the members, and zeros as the others."""
+    assert kind.fields is not None
+    begin = kind.fields[member][1]
+    result = _zeros(len(rows), kind)
+    _as_bytes(result)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
+    return result
+
+
 @cache
 def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
     """Return the dtype of a struct with the expression `in` and further members."""
@@ -327,7 +348,7 @@ def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dty
 @cache
 def _image(value: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of struct Image of evaluate.cu."""
-    head = [("target", "i8"), ("strides", "i8", (4,)), ("depth", "u4"), ("height", "u4"), ("width", "u4")]
+    head = [("target", "i8"), ("strides", "i8", (4,)), ("extents", "u4", (3,))]
     return np.dtype([*head, ("value", value)], align=True)
 
 
@@ -344,3 +365,12 @@ def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] 
         layout.index("W"),
         layout.index("C") if "C" in letters else None,
     )
+
+
+@cache
+def _columns(layout: str) -> slice | list[int]:
+    """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
+    columns = ["DHWC".index("D" if letter == "F" else letter) for letter in layout]
+    first = columns[0]
+    is_range = columns == list(range(first, first + len(columns)))
+    return slice(first, first + len(columns)) if is_range else columns

@@ -5,6 +5,7 @@ Launchers plan with NumPy alone and pass the launches to `KernelContext.run`, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 
-__all__ = ["CTYPES", "MAX_SAMPLES", "THREADS", "Launch", "blocks_for", "ctype"]
+__all__ = ["CTYPES", "MAX_SAMPLES", "THREADS", "Launch", "blocks_for", "ctype", "pack_scalars"]
 
 THREADS = 256
 #: Maximum number of samples per launch: the limit of CUDA's second grid dimension.
@@ -79,3 +80,11 @@ def ctype(dtype: np.dtype[Any]) -> str:
 def blocks_for(items: int, per_thread: int = 1, limit: int = 1 << 16) -> int:
     """Return the number of blocks for `items` per sample, at most `limit`: kernels use grid-stride loops."""
     return max(1, min(limit, -(-items // (THREADS * per_thread))))
+
+
+def pack_scalars(scalars: Sequence[np.generic]) -> bytes:
+    """Return the bytes of a kernel's arguments behind the pointers, each aligned to its size."""
+    packed = b""
+    for scalar in scalars:
+        packed += bytes(-len(packed) % scalar.itemsize) + scalar.tobytes()
+    return packed

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import cuda_call, load_cupy
 
-__all__ = ["StagingPool", "pack_tables"]
+__all__ = ["StagingPool", "pack_tables", "padded_size"]
 
-ALIGNMENT = 256
+ALIGNMENT = 256  # bytes; _native.c has the same number
 SMALLEST = 1 << 16
 
 
@@ -28,6 +28,11 @@ def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
     return offsets, size
 
 
+def padded_size(tables: Sequence[npt.NDArray[Any]]) -> int:
+    """Return the size in bytes of a buffer with all tables, each aligned."""
+    return sum([-(-table.nbytes // ALIGNMENT) * ALIGNMENT for table in tables])
+
+
 class _StagingBuffer:
     """Pinned buffer, device buffer of the same size, and the event after which both are free."""
 
@@ -35,6 +40,7 @@ class _StagingBuffer:
         cupy = load_cupy()
         self.size = size
         self.host: npt.NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        self.address = int(self.host.ctypes.data)
         self.device = cupy.cuda.alloc(size)
         self.free = cupy.cuda.Event(disable_timing=True)
 
@@ -47,10 +53,12 @@ class StagingPool:
     many buffers as launches in flight.
 
     Args:
+        device_id: the CUDA device.
         limit: maximum number of buffers; `upload` waits for the oldest launch when all are in use.
     """
 
-    def __init__(self, limit: int = 64) -> None:
+    def __init__(self, device_id: int, limit: int = 64) -> None:
+        self._device_id = device_id
         self._limit = limit
         self._buffers: deque[_StagingBuffer] = deque()
         self._count = 0
@@ -66,19 +74,26 @@ class StagingPool:
         """
         cupy = load_cupy()
         offsets, size = pack_tables(tables)
-        with cuda_call("staging a launch's tables"):
-            buffer = self._take(size)
+        with cuda_call("staging a launch's tables"), self.buffer(size) as buffer:
             try:
                 for offset, table in zip(offsets, tables, strict=True):
                     buffer.host[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
                 cupy.cuda.runtime.memcpyAsync(
-                    buffer.device.ptr, buffer.host.ctypes.data, size, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
+                    buffer.device.ptr, buffer.address, size, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
                 )
                 yield [buffer.device.ptr + offset for offset in offsets]
             finally:
                 buffer.free.record(stream)
-                with self._lock:
-                    self._buffers.append(buffer)
+
+    @contextmanager
+    def buffer(self, size: int) -> Iterator[_StagingBuffer]:
+        """Lend a buffer of at least `size` bytes. The caller records its event after all work that uses it."""
+        buffer = self._take(size)
+        try:
+            yield buffer
+        finally:
+            with self._lock:
+                self._buffers.append(buffer)
 
     def close(self) -> None:
         """Free the buffers after the device has finished with them."""
@@ -100,4 +115,5 @@ class StagingPool:
             oldest.free.synchronize()
             if oldest.size >= size:
                 return oldest
-        return _StagingBuffer(max(SMALLEST, 1 << (size - 1).bit_length()))
+        with load_cupy().cuda.Device(self._device_id):
+            return _StagingBuffer(max(SMALLEST, 1 << (size - 1).bit_length()))

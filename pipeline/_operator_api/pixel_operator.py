@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from pipeline._kernels import KernelContext
+import numpy as np
+
+from pipeline._kernels import KernelContext, Samples
 from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -14,6 +16,8 @@ from pipeline.errors import ArgumentValueError
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["PixelOperator", "evaluate"]
+
+_LARGEST_NDIM = 4  # of expressions: depth or frames, height, width and channels
 
 
 class PixelOperator(GpuOperator):
@@ -44,13 +48,32 @@ class PixelOperator(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""
         data = inputs[0]
-        pixels = PixelExpression.from_samples(samples_of(data), data.layout(), data)
+        outer = max(0, data.ndim - _LARGEST_NDIM)  # of sequences of volumes, whose outer dimensions become one
+        layout = data.layout()
+        if outer:
+            data, layout = self.contiguous(data, batch.stream), layout or "FDHWC"
+        source = samples_of(data)
+        pixels = PixelExpression.from_samples(_merged(source, outer), layout[outer:], data)
         result = None if pixels is None else self.express(batch, pixels)
         if result is None:
             raise ArgumentValueError(
                 f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, the same number in all samples"
             )
-        return [evaluate(result, self.kernels, batch.stream)]
+        if not outer:
+            return [evaluate(result, self.kernels, batch.stream)]
+        shapes = np.concatenate([source.shapes[:, : outer + 1], result.shapes[:, 1:]], axis=1)
+        output, target = allocate(shapes, result.dtype, layout[:outer] + result.layout)
+        self.kernels.run(result.launch(_merged(target, outer)), batch.stream)
+        return [output]
+
+
+def _merged(samples: Samples, outer: int) -> Samples:
+    """Return contiguous samples with the first `outer` dimensions merged into the next one."""
+    if not outer:
+        return samples
+    shapes = samples.shapes[:, outer:].copy()
+    shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
+    return Samples.contiguous(samples.pointers, shapes, samples.dtype)
 
 
 def evaluate(pixels: PixelExpression, kernels: KernelContext, stream: Any) -> TensorListGPU:

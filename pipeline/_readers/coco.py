@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
-from pipeline._readers.saved_annotations import load_images, save_images
+from pipeline._readers.saved_annotations import SavedAnnotations
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
@@ -73,9 +74,9 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
             Argument(
                 "preprocessed_annotations",
                 Kind.STRING,
-                "Folder with annotations that `save_preprocessed_annotations` wrote, instead of `annotations_file`. "
-                "They "
-                "are read faster. Arguments that select objects have no effect on them.",
+                "Folder with annotations that `save_preprocessed_annotations` wrote, here or in NVIDIA DALI, instead of "
+                "`annotations_file`. They are read faster. `include_iscrowd` has no effect on them; other arguments "
+                "that select or convert objects are errors.",
             ),
             Argument("save_preprocessed_annotations", Kind.BOOL, "Write the selected images and objects.", False),
             Argument("save_preprocessed_annotations_dir", Kind.STRING, "Folder to write them to."),
@@ -103,8 +104,8 @@ class CocoLoader(Loader):
             raise ArgumentValueError("``file_root`` argument is required")
         if bool(argument("annotations_file")) == bool(argument("preprocessed_annotations")):
             raise ArgumentValueError("Either ``annotations_file`` or ``preprocessed_annotations`` must be provided")
-        if argument("preprocessed_annotations") and argument("images") is not None:
-            raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+        if argument("preprocessed_annotations"):
+            _refuse_unsupported(node)
         if argument("save_preprocessed_annotations") and not argument("save_preprocessed_annotations_dir"):
             raise ArgumentValueError("argument 'save_preprocessed_annotations' needs a folder: pass its '_dir'")
         self._polygons = _wants_polygons(node.arguments)
@@ -125,12 +126,17 @@ class CocoLoader(Loader):
     def open(self) -> int:
         argument = self.node.argument
         folder = argument("preprocessed_annotations")
-        self._images = load_images(folder) if folder else self._selected(argument("annotations_file"))
+        self._images = self._saved(folder).load() if folder else self._selected(argument("annotations_file"))
         if not self._images:
             raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
         if argument("save_preprocessed_annotations"):
-            save_images(self._images, argument("save_preprocessed_annotations_dir"))
+            boxes = [self._boxes(image) for image in self._images]
+            polygons = [self._polygons_of(image) for image in self._images]
+            self._saved(argument("save_preprocessed_annotations_dir")).save(self._images, boxes, polygons)
         return len(self._images)
+
+    def _saved(self, folder: str) -> SavedAnnotations:
+        return SavedAnnotations(folder, self._polygons, self._pixelwise, self._ids)
 
     def _selected(self, path: str) -> list[AnnotatedImage]:
         argument = self.node.argument
@@ -145,8 +151,12 @@ class CocoLoader(Loader):
             named = {image.path: image for image in found}
             unknown = [name for name in argument("images") if name not in named]
             if unknown:
-                raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
-            found = [named[name] for name in argument("images")]
+                warnings.warn(
+                    f"{self.node.display}: annotations_file {path!r} doesn't have {len(unknown)} of the images, such as "
+                    f"{unknown[0]!r}: they are left out",
+                    stacklevel=2,
+                )
+            found = [named[name] for name in argument("images") if name in named]
         return [image for image in found if image.labels or not argument("skip_empty")]
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -157,10 +167,10 @@ class CocoLoader(Loader):
             np.array(image.labels, np.int32),
         ]
         if self._polygons:
-            polygons, vertices = image.polygons()
+            polygons, vertices = self._polygons_of(image)
             if self.node.argument("masks"):
                 polygons[:, 1:] *= 2
-            outputs += [polygons, vertices / _extents(image) if self.node.argument("ratio") else vertices]
+            outputs += [polygons, vertices]
         if self._pixelwise:
             try:
                 outputs.append(image.mask())
@@ -173,11 +183,26 @@ class CocoLoader(Loader):
     def source_info(self, entry: int) -> str:
         return self._images[entry].path
 
+    def _polygons_of(self, image: AnnotatedImage) -> tuple[Array, Array]:
+        polygons, vertices = image.polygons()
+        scaled = self.node.argument("ratio") and not self._pixelwise
+        return polygons, vertices / _extents(image) if scaled else vertices
+
     def _boxes(self, image: AnnotatedImage) -> Array:
         boxes = np.array(image.boxes, np.float32).reshape(-1, 4)
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
         return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
+
+
+def _refuse_unsupported(node: GraphNode) -> None:
+    """Raise an error for arguments that have no effect on saved annotations."""
+    if node.argument("images") is not None:
+        raise ArgumentValueError("Argument ``images`` is not supported with ``preprocessed_annotations``")
+    defaults = {argument.name: argument.default for argument in node.schema.arguments}
+    for name in ("skip_empty", "ratio", "ltrb", "size_threshold"):
+        if node.argument(name) != defaults[name]:
+            raise BuildError(f'When reading data from preprocessed annotation files, "{name}" is not supported.')
 
 
 def _extents(image: AnnotatedImage) -> Array:

@@ -20,6 +20,8 @@ from pipeline.types import to_dali_type
 #: Size in bytes up to which a copy of a batch costs less than a call of NumPy for each sample.
 _SMALL = 1 << 20
 
+_SHAPE = operator.attrgetter("shape")
+
 __all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
 Array = npt.NDArray[Any]
@@ -205,10 +207,14 @@ class TensorListCPU(TensorListBase):
         """
         if self._dense is not None or not len(self) or self.samples[0].nbytes * len(self) > _SMALL:
             return self._dense
-        try:
-            return np.array(self.samples)
-        except ValueError:  # the shapes differ
+        samples = self.samples
+        if len(set(map(_SHAPE, samples))) > 1:
             return None
+        try:  # a tenth of the time of `np.array`
+            joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
+        except (ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
+            return np.array(samples)
+        return joined.reshape(len(samples), *samples[0].shape)
 
     @property
     def nbytes(self) -> int:

@@ -38,14 +38,13 @@ MERGE = register(
 )
 
 
-def _selected(batch: Batch, node: Any) -> list[int]:
+def _selected(batch: Batch, node: Any) -> Array:
     chosen = batch.arguments(node).scalars("selector", np.int64)
     assert chosen is not None
     wrong = np.flatnonzero((chosen < 0) | (chosen >= len(node.inputs)))
     if len(wrong):
         raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, but there are {len(node.inputs)} branches")
-    selected: list[int] = chosen.tolist()
-    return selected
+    return chosen
 
 
 def _dimensions(spec: OutputSpec) -> int | None:
@@ -81,7 +80,7 @@ class MergeCpu(SampleOperator[_State]):
     """Passes samples on; copies them if the memory of the output is already allocated."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        selected = _selected(batch, self.node)
+        selected: list[int] = _selected(batch, self.node).tolist()
         specs = [inputs[chosen] for chosen in sorted(set(selected))]
         layout = common_property("layouts", [spec.layout for spec in specs]) or ""
         dtypes = {spec.dtype for spec in specs}
@@ -110,22 +109,33 @@ class MergeGpu(GpuOperator):
     only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        selected = np.array(_selected(batch, self.node))
-        branches: list[_Branch] = []
-        for chosen in np.unique(selected).tolist():
-            edge = self.node.inputs[chosen]
-            samples = np.flatnonzero(selected == chosen)
-            source = branch_batch(batch, batch.branches.get(edge, ()))
-            assert source is not None  # a sample took this branch
-            own = samples if batch.positions is None else batch.positions[samples]
-            branches.append(_Branch(edge, samples, own if source.indices is None else source.indices[own]))
+        branches = self._branches(batch, _selected(batch, self.node))
         pixels = [batch.outputs.pixels(branch.edge) for branch in branches]
         if None in pixels or all(each is None or each.in_memory for each in pixels):
             return [_joined(batch, branches)]
         taken = [
-            cast("PixelExpression", each).take(branch.indices) for each, branch in zip(pixels, branches, strict=True)
+            each if branch.indices is None else each.take(branch.indices)
+            for each, branch in zip(cast("list[PixelExpression]", pixels), branches, strict=True)
         ]
         return [self._computed(batch, branches, taken)]
+
+    def _branches(self, batch: Batch, selected: Array) -> list[_Branch]:
+        """Return the branches that samples took, in order."""
+        order = np.argsort(selected, kind="stable")
+        begins = np.cumsum(np.bincount(selected)).tolist()
+        branches: list[_Branch] = []
+        for edge, begin, end in zip(self.node.inputs, [0, *begins], begins, strict=False):
+            if begin == end:
+                continue
+            samples = order[begin:end]
+            source = branch_batch(batch, batch.branches.get(edge, ()))
+            assert source is not None  # a sample took this branch
+            indices: Array | None = None
+            if source.size != len(samples):
+                own = samples if batch.positions is None else batch.positions[samples]
+                indices = own if source.indices is None else source.indices[own]
+            branches.append(_Branch(edge, samples, indices))
+        return branches
 
     def _computed(self, batch: Batch, branches: Sequence[_Branch], taken: Sequence[PixelExpression]) -> TensorListGPU:
         """Compute the samples of all branches, with one launch for each kind of expression."""
@@ -150,12 +160,12 @@ class _Branch:
     Attributes:
         edge: the input.
         samples: their positions in the batch of the merge.
-        indices: their indices in the input.
+        indices: their indices in the input; None if they are all of its samples.
     """
 
     edge: Edge
     samples: Array
-    indices: Array
+    indices: Array | None
 
 
 def _joined(batch: Batch, branches: Sequence[_Branch]) -> TensorListGPU:
@@ -164,7 +174,10 @@ def _joined(batch: Batch, branches: Sequence[_Branch]) -> TensorListGPU:
     layout = _common(
         [each.table().dtype for each in taken], [each.ndim for each in taken], [each.layout() for each in taken]
     )
-    tables = [each.table().take(branch.indices) for each, branch in zip(taken, branches, strict=True)]
+    tables = [
+        each.table() if branch.indices is None else each.table().take(branch.indices)
+        for each, branch in zip(taken, branches, strict=True)
+    ]
     order = np.argsort(np.concatenate([branch.samples for branch in branches]))
     return TensorListGPU.from_table(Samples.concatenate(tables).take(order), tuple(taken), taken[0].device_id(), layout)
 

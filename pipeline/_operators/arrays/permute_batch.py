@@ -86,13 +86,12 @@ class BatchPermutation(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         generator, count = batch.generator(self.node), batch.size
         moved = self.node.argument("no_fixed_points") and count > 1
-        numbers = np.arange(count)
         drawn: npt.NDArray[np.int64]
         if self.node.argument("allow_repetitions"):
             drawn = generator.integers(0, count - 1 if moved else count, count)
-            drawn += moved & (drawn >= numbers)  # all numbers except the sample's own, with equal probability
+            drawn += moved & (drawn >= np.arange(count))  # all numbers except the sample's own, with equal probability
         else:
             drawn = generator.permutation(count)
-            while moved and (drawn == numbers).any():
+            while moved and (drawn == np.arange(count)).any():
                 drawn = generator.permutation(count)
         return [TensorListCPU(drawn.astype(np.int32))]

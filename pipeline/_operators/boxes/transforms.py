@@ -11,10 +11,12 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.memoize import ArgumentCache
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -120,9 +122,13 @@ def _compose(outer: TensorListCPU, inner: TensorListCPU) -> TensorListCPU:
 class _Transform(BatchOperator):
     """Computes one matrix per sample and composes it with that of the input."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._matrices = ArgumentCache(node, lambda batch, ndim: self.matrices(batch.arguments(node), ndim))
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         input_ndim = _check(inputs[0]) if inputs else None
-        matrices = self.matrices(batch.arguments(self.node), input_ndim)
+        matrices = self._matrices.get(batch, input_ndim)
         ndim = matrices.shape[1]
         if not 1 <= ndim <= MAX_NDIM:
             raise ArgumentValueError(f"a transform must have 1 to {MAX_NDIM} dimensions, not {ndim}")

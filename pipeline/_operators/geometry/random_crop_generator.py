@@ -33,6 +33,9 @@ The two int32 outputs are the first pixel of the window (y, x) and its extents (
 )
 
 
+_SHAPES = ((2,), (3,))
+
+
 @implements(RANDOM_CROP_GENERATOR, "cpu")
 class RandomCropGenerator(BatchOperator):
     """Chooses the windows of all images together."""
@@ -41,15 +44,17 @@ class RandomCropGenerator(BatchOperator):
         (data,) = inputs
         if data.samples[0].dtype.kind not in "iu":
             raise ArgumentTypeError(f"the shapes must be integers, not {data.samples[0].dtype}")
-        message = "the shape of an image must have 2 or 3 elements (HW or HWC), not {}"
-        fail(
-            [
-                (sample, PipelineError(message.format(np.asarray(data.samples[sample]).tolist())))
-                for sample, shape in enumerate(data.shape())
-                if shape not in ((2,), (3,))
-            ]
-        )
         array = data.small_array()
-        sizes = np.array([shape[:2] for shape in data.samples] if array is None else array[:, :2], np.int64)
+        if array is None or array.shape[1:] not in _SHAPES:
+            message = "the shape of an image must have 2 or 3 elements (HW or HWC), not {}"
+            fail(
+                [
+                    (sample, PipelineError(message.format(np.asarray(data.samples[sample]).tolist())))
+                    for sample, shape in enumerate(data.shape())
+                    if shape not in _SHAPES
+                ]
+            )
+            array = np.array([shape[:2] for shape in data.samples])
+        sizes = array.astype(np.int64)
         windows = RandomWindows(self.node, batch).choose_all(sizes[:, 0], sizes[:, 1]).astype(np.int32)
         return [TensorListCPU(windows[:, :2]), TensorListCPU(windows[:, 2:])]

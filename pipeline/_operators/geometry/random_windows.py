@@ -58,24 +58,32 @@ class RandomWindows:
 
     def __init__(self, node: GraphNode, batch: Batch) -> None:
         low_area, high_area = _range(node, "random_area")
-        low_ratio, high_ratio = self._ratios = _range(node, "random_aspect_ratio")
+        low_ratio, _ = self._ratios = _range(node, "random_aspect_ratio")
         if low_ratio <= 0:
             raise ArgumentValueError(f"argument 'random_aspect_ratio' must be positive, not {low_ratio:g}")
         attempts = max(0, node.argument("num_attempts"))
         self._largest_area = high_area
         drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
-        area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
-        ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
-        # Heights and widths of the attempts for images of area 1, and relative offsets in the remaining space.
-        self._attempts = np.sqrt(area / ratio), np.sqrt(area * ratio)
-        self._offsets = drawn[:, -2:]
+        self._areas = low_area, high_area
+        self._drawn = drawn
+        self._count = attempts
+        self._offsets = drawn[:, -2:]  # relative offsets in the space around the window
 
     #: Height and width of all windows, which aren't known beforehand.
     size = (None, None)
 
     @cached_property
     def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
-        return list(zip(*(table.tolist() for table in (*self._attempts, self._offsets)), strict=True))
+        attempts = self._attempts(slice(None), slice(None))
+        return list(zip(*(table.tolist() for table in (*attempts, self._offsets)), strict=True))
+
+    def _attempts(self, rows: slice | Sizes, columns: slice) -> tuple[Array, Array]:
+        """Return the heights and widths of some attempts of some samples, for images of area 1."""
+        low_area, high_area = self._areas
+        low, high = map(math.log, self._ratios)
+        area = np.maximum(low_area + self._drawn[rows, : self._count][:, columns] * (high_area - low_area), 0)
+        ratio = np.exp(low + self._drawn[rows, self._count : -2][:, columns] * (high - low))
+        return np.sqrt(area / ratio), np.sqrt(area * ratio)
 
     def choose(self, sample: int, height: int, width: int, given: Sequence[Array] = ()) -> tuple[int, int, int, int]:
         """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image.
@@ -106,24 +114,32 @@ class RandomWindows:
             heights: heights of the images, (N,) int64.
             widths: widths of the images, (N,) int64.
         """
-        low, high = self._ratios
-        unit = np.sqrt(heights * widths)[:, None]
-        tall, wide = (np.maximum(1, (attempts * unit + 0.5).astype(np.int64)) for attempts in self._attempts)
-        ratio = wide / tall
-        fits = np.ones((len(heights), tall.shape[1] + 1), np.bool_)  # argmax needs a column even without attempts
-        fits[:, :-1] = (tall <= heights[:, None]) & (wide <= widths[:, None])
-        fits[:, :-1] &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
-        first = np.argmax(fits, axis=1)
-        windows = np.zeros((len(heights), 4), np.int64)
-        found = first < tall.shape[1]
-        rows = np.flatnonzero(found)
-        windows[rows, 2], windows[rows, 3] = tall[rows, first[rows]], wide[rows, first[rows]]
-        for row in np.flatnonzero(~found & (heights > 0) & (widths > 0)).tolist():
-            windows[row, 2:] = self._fitting(int(heights[row]), int(widths[row]))
+        windows = np.empty((len(heights), 4), np.int64)
+        windows[:, 2:] = self._first_fit(slice(None), heights, widths, slice(1))  # most first attempts fit
+        others = np.flatnonzero(windows[:, 2] == 0)
+        if len(others):
+            windows[others, 2:] = self._first_fit(others, heights[others], widths[others], slice(1, None))
+            for row in others[windows[others, 2] == 0].tolist():
+                windows[row, 2:] = self._fitting(int(heights[row]), int(widths[row]))
         windows[:, 0] = self._offsets[:, 0] * (heights - windows[:, 2] + 1)
         windows[:, 1] = self._offsets[:, 1] * (widths - windows[:, 3] + 1)
-        windows[(heights <= 0) | (widths <= 0)] = 0
+        if len(others):
+            windows[(heights <= 0) | (widths <= 0)] = 0
         return windows
+
+    def _first_fit(self, rows: slice | Sizes, heights: Sizes, widths: Sizes, columns: slice) -> Sizes:
+        """Return height and width of the first of some attempts that fits, (N, 2); zeros where none does."""
+        low, high = self._ratios
+        unit = np.sqrt(heights * widths)[:, None]
+        tall, wide = (np.maximum(1, (each * unit + 0.5).astype(np.int64)) for each in self._attempts(rows, columns))
+        if not tall.shape[1]:
+            return np.zeros((len(heights), 2), np.int64)
+        ratio = wide / tall
+        fits = (tall <= heights[:, None]) & (wide <= widths[:, None])
+        fits &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
+        first = np.argmax(fits, axis=1)[:, None]
+        sizes = np.concatenate([np.take_along_axis(each, first, 1) for each in (tall, wide)], axis=1)
+        return sizes * np.take_along_axis(fits, first, 1)
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the size of the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""

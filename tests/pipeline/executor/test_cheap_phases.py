@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from pipeline._graph import Graph
 from pipeline._operators.geometry.flip import FlipCpu
 from pipeline._operators.random.uniform import UniformCpu
 from pipeline.tensors import TensorListCPU
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 
@@ -23,11 +26,12 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every phase cheap, however busy the machine is."""
-    for name in ("_executor.executor.CHEAP", "_executor.chain._CHEAP", "_definition.running.CHEAP"):
-        monkeypatch.setattr(f"pipeline.{name}", 10**15)
+    for module in ("executor", "chain"):
+        monkeypatch.setattr(f"pipeline._executor.{module}._CHEAP", 10**15)
+    monkeypatch.setattr("pipeline._executor.executor._CHEAP_ON_GPU", 10**15)
 
 
-def finishers(outputs: list[Any], on_caller: int, count: int = 4) -> list[str]:
+def finishers(outputs: list[Any], on_caller: bool, count: int = 4, config: ExecutorConfig = CONFIG) -> list[str]:
     """Run batches one after another, and return the names of the threads that finish them."""
     names: list[str] = []
     done = threading.Semaphore(0)
@@ -37,7 +41,7 @@ def finishers(outputs: list[Any], on_caller: int, count: int = 4) -> list[str]:
         names.append(threading.current_thread().name)
         done.release()
 
-    with Executor(Graph.from_outputs(outputs), CONFIG) as executor:
+    with Executor(Graph.from_outputs(outputs), config) as executor:
         for _ in range(count):
             executor.submit(BatchRequest(4), finish, on_caller=on_caller)
             assert done.acquire(timeout=60)
@@ -45,13 +49,23 @@ def finishers(outputs: list[Any], on_caller: int, count: int = 4) -> list[str]:
 
 
 def test_cheap_phase_runs_on_the_caller_after_its_first_batch(patient: None) -> None:
-    first, *others = finishers([fn.random.uniform(shape=4) * 2 + 1], on_caller=10**15)
+    first, *others = finishers([fn.random.uniform(shape=4) * 2 + 1], on_caller=True)
     assert first != threading.current_thread().name
     assert set(others) == {threading.current_thread().name}
 
 
 def test_cheap_phase_does_not_run_on_a_caller_that_does_not_allow_it(patient: None) -> None:
-    assert threading.current_thread().name not in finishers([fn.random.uniform(shape=4)], on_caller=0)
+    assert threading.current_thread().name not in finishers([fn.random.uniform(shape=4)], on_caller=False)
+
+
+def test_cheap_phases_on_the_gpu_run_on_the_caller(patient: None) -> None:
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        images = fn.reshape(fn.random.uniform(shape=(4, 4, 3)), layout="HWC").gpu()
+        config = replace(CONFIG, device_id=0)
+        *_, last = finishers([fn.flip(images, horizontal=1)], on_caller=True, config=config)
+    assert last == threading.current_thread().name
 
 
 def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
@@ -73,8 +87,8 @@ def test_user_code_does_not_run_on_the_caller(patient: None) -> None:
 
 
 def test_expensive_phase_does_not_run_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._executor.executor.CHEAP", 1)
-    assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=1)
+    monkeypatch.setattr("pipeline._executor.executor._CHEAP", 1)
+    assert threading.current_thread().name not in finishers([fn.random.uniform()], on_caller=True)
 
 
 def test_statistics_count_all_batches_of_a_cheap_phase(patient: None) -> None:

@@ -60,7 +60,9 @@ def outputs(side: str, root: Path, name: str = "annotations.json", batch_size: i
     pipe = dali.Pipeline(batch_size=batch_size, num_threads=1, device_id=None, seed=1)
     with pipe:
         pipe.set_outputs(
-            *dali.fn.readers.coco(file_root=str(root), annotations_file=str(root / name), name="R", **arguments)
+            *dali.fn.readers.coco(
+                file_root=str(root), name="R", **({"annotations_file": str(root / name)} if name else {}), **arguments
+            )
         )
     pipe.build()
     try:
@@ -120,7 +122,7 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"images": ["z.jpg"]}, "has no image 'z.jpg'"),
+        ({"images": []}, "name no images to read"),
         ({"polygon_masks": True, "pixelwise_masks": True}, "are mutually exclusive"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
         ({"name": "a.jpg"}, "isn't in COCO's format"),
@@ -162,9 +164,47 @@ def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path
             np.testing.assert_array_equal(before, after)
     with pytest.raises(PipelineError, match="can't read preprocessed_annotations"):
         read(preprocessed_annotations=tmp_path)
-    (tmp_path / "annotations.json").write_text("[{}]")
-    with pytest.raises(PipelineError, match="weren't written by"):
-        read(preprocessed_annotations=tmp_path)
+    with pytest.raises(PipelineError, match='from preprocessed annotation files, "ltrb" is not supported'):
+        read(preprocessed_annotations=folder, ltrb=True)
+    (folder / "boxes.dat").write_bytes(b"")
+    with pytest.raises(PipelineError, match="weren't written by fn.readers.coco: boxes.dat is"):
+        read(preprocessed_annotations=folder)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"ltrb": True, "ratio": True, "image_ids": True},
+        {"polygon_masks": True, "ratio": True},
+        {"pixelwise_masks": True, "skip_empty": True},
+    ],
+)
+def test_preprocessed_annotations_are_exchanged_with_dali(
+    root: Path, tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    folders = {side: tmp_path / side for side in ("ours", "dali")}
+    for side, folder in folders.items():
+        folder.mkdir()
+        saving = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": str(folder)}
+        outputs(side, root, **saving, **arguments)
+    files = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders.values()]
+    assert files[0] == files[1]
+    masks = {name: value for name, value in arguments.items() if name in ("polygon_masks", "pixelwise_masks")}
+    samples = [
+        outputs(side, root, name="", batch_size=2, preprocessed_annotations=str(folders["dali"]), **masks)
+        for side in folders
+    ]
+    for ours, theirs in zip(samples[0][1:], samples[1][1:], strict=True):
+        for our, their in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(our, their.reshape(our.shape))
+
+
+def test_missing_images_are_left_out_with_a_warning(root: Path) -> None:
+    with pytest.warns(UserWarning, match="doesn't have 1 of the images, such as 'x.jpg': they are left out"):
+        *_, ids = outputs("ours", root, images=["a.jpg", "x.jpg", "c.jpg"], image_ids=True, batch_size=2)
+    assert np.concatenate(ids).tolist() == [30, 40]
 
 
 def test_run_lengths_as_numbers_and_as_text() -> None:

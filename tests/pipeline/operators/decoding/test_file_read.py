@@ -61,5 +61,7 @@ def test_batches_are_read_at_once_where_a_gpu_decodes(device: str, whole: bool) 
         encoded = fn.io.file.read(fn.external_source(name="path"))
         pipe.set_outputs(fn.decoders.image(encoded, device=device), fn.peek_image_shape(encoded))
     steps = [step for phase in make_plan(pipe._internals.graph).phases for step in phase.steps]
-    alone = [step for step in steps if isinstance(step, BatchStep) and step.node.operator == "io.file.read"]
+    alone = [
+        node for step in steps if isinstance(step, BatchStep) for node in step.nodes if node.operator == "io.file.read"
+    ]
     assert bool(alone) == whole

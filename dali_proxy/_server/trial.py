@@ -17,7 +17,7 @@ _TURNS = 2  # measurements of each candidate; the best one counts, since others 
 _MARGIN = 1.01  # a candidate must be so much faster than one before it in the list
 _CHANGE = 0.12  # relative change of the loop's rate after which conditions count as changed...
 _WINDOWS = 3  # ... if so many measurements in sequence agree
-_REST = 60.0  # seconds between two trials, at least; doubled if the second one confirms the first one
+_REST = 15.0  # seconds between two trials, at least; doubled if the second one confirms the first one
 _LONGEST_REST = 1800.0
 
 _log = logging.getLogger("dali_proxy")
@@ -75,6 +75,10 @@ class Trial:
     def pause(self) -> None:
         """Record that the loop ends or begins: the time between isn't measured."""
         self._start_window()
+
+    def repeat(self) -> None:
+        """Measure all candidates again from now on."""
+        self._begin_trial(self.current)
 
     def take(self, candidate: int) -> None:
         """Record that the loop takes a batch.

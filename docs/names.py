@@ -30,7 +30,7 @@ MISSING = {
         "Pipeline, PipelineDebug": "the executor in C++: use `nvidia.dali.Pipeline`",
         "SharedMem": "an internal part of parallel external sources",
     },
-    "experimental": {"dynamic, torchvision": "not implemented yet"},
+    "experimental": {"torchvision": "not implemented yet"},
     "ops": {
         "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
         "steps of the operator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -27,6 +28,7 @@ from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
+from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
@@ -87,12 +89,14 @@ class Executor:
     Args:
         graph: the graph.
         config: sizes, threads and devices.
+        shared: threads and a GPU that it shares with other executors; None for its own. With shared ones, all phases
+            run on the thread that calls `submit`.
 
     Raises:
         DeviceError: the graph needs a GPU or a library that is missing.
     """
 
-    def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+    def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
@@ -108,7 +112,10 @@ class Executor:
         #: Whether chains of operators run as one.
         self._fuses = fuse
         self._closed = False
-        self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        self._shared = shared
+        self._device: Device | None = None
+        if self._plan.uses_gpu:
+            self._device = open_device(graph, config) if shared is None else shared.device(graph, config)
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}
@@ -176,6 +183,11 @@ class Executor:
 
     def _start_threads(self) -> None:
         config = self.config
+        self._cpu_queue = self._gpu_queue = self._mixed_queue = None
+        if self._shared is not None:
+            self._pool = self._shared.pool
+            self.concurrency = 1
+            return
         self._pool = ThreadPool(
             config.num_threads,
             f"{THREAD_PREFIX}cpu",
@@ -225,6 +237,19 @@ class Executor:
             node: the input.
         """
         return gathered(batch, self._pinned_buffers if node.name in self._uploaded else self._buffers, self._pool)
+
+    def run(self, request: BatchRequest) -> tuple[TensorList, ...]:
+        """Run a batch and return its outputs. Those on the GPU may still be computed.
+
+        Raises:
+            PipelineError: the batch failed.
+        """
+        done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+        self.submit(request, done.put)
+        result = done.get()
+        if result.error is not None:
+            raise result.error
+        return result.outputs
 
     def _mixed_threads(self) -> int:
         """Return the number of threads for phases between CPU and GPU.
@@ -278,13 +303,13 @@ class Executor:
     def _end(self) -> None:
         """End the started threads, then close the operators and the device, as far as they exist."""
         with ExitStack() as ends:  # calls all of them in reverse order, even when one fails
-            if self._device is not None:
+            if self._device is not None and self._shared is None:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
             for name in ("_pool", "_gpu_queue", "_mixed_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
-                if threads is not None:
+                if threads is not None and self._shared is None:
                     ends.callback(threads.close)
 
     def __enter__(self) -> Executor:
@@ -320,7 +345,9 @@ class Executor:
             return
         run.on_caller = False
         work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
-        assert work_queue is not None
+        if work_queue is None:
+            self._run_phase(run, phase)
+            return
         work_queue.put(lambda: self._run_phase(run, phase))
 
     def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:

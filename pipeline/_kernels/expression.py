@@ -19,12 +19,15 @@ import numpy.typing as npt
 
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
+from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "evaluation_defines", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
+#: Order of the dimensions of samples without a layout, by their number.
+UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
@@ -32,6 +35,9 @@ _MOST_BLOCKS = 1 << 16
 _COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
 _STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
 _MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+#: Largest windows whose pixels a thread keeps in registers to find their median.
+_KEPT = (9, 25)
+_GRAY = 2
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 
 
@@ -69,11 +75,10 @@ class PixelExpression:
 
         Args:
             samples: the samples, with any strides.
-            layout: layout of the samples; if it is empty, three dimensions are height, width and channels, and four are
-                frames of such images.
+            layout: layout of the samples; if it is empty, the dimensions are those of `UNNAMED`.
             owners: objects that keep the memory alive.
         """
-        order = layout or {3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
+        order = layout or UNNAMED.get(samples.ndim, "")
         axes = _axes(order)
         if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
@@ -164,6 +169,15 @@ class PixelExpression:
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
         return self._with(rows=self.rows[indices], extents=self.extents[indices])
+
+    def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
+        """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
+        rows = self.rows.copy()
+        member = rows
+        while member.dtype != _MEMORY:
+            member = member["in"]
+        member["data"] += offsets
+        return self._with(rows=rows)
 
     @classmethod
     def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
@@ -302,28 +316,101 @@ class PixelExpression:
 
     def warp(
         self,
-        matrices: npt.NDArray[np.float64],
+        points: PointMap,
         size: npt.NDArray[np.int64],
         dtype: np.dtype[Any],
         *,
-        nearest: bool,
-        fill: float | None,
+        taps: int,
+        border: int,
+        fill: npt.ArrayLike = 0.0,
     ) -> PixelExpression:
-        """Return images warped by matrices (N, 2, 3) from the output to the source, with height and width (N, 2).
+        """Return images that show the source at other positions.
 
         Args:
-            matrices: rows and columns are x, y.
-            size: height and width of the results.
+            points: positions in the source.
+            size: height and width of the results, (N, 2).
             dtype: element type of the result.
-            nearest: whether to take the nearest pixel instead of interpolating.
-            fill: value outside the source, from `prepare_fill`; None repeats the border.
+            taps: 1 for the nearest pixel, 2 to interpolate linearly, 4 and 8 for OpenCV's cubic and Lanczos filters.
+            border: a `pipeline._imaging.filter2d.Border`.
+            fill: values outside of the source for a constant border, one or one for each channel; in the dtype of the
+                result for the nearest pixel, otherwise in that of the source.
         """
         extents = self.extents.copy()
         extents[:, 1:] = size
-        kinds = {"matrix": ("f8", (2, 3)), "fill": ("f8", ()), "extent": ("i4", (2,))}
-        fields = {"matrix": matrices, "fill": fill or 0.0, "extent": self.extents[:, 1:]}
-        options = f"{ctype(dtype)}, {int(not nearest)}, {int(fill is not None)}, "
-        return self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=1 if nearest else 4)
+        kinds = {"points": points.rows.dtype, "fill": ("f8", (self.channels,)), "extent": ("i4", (2,))}
+        fields = {"points": points.rows, "fill": fill, "extent": self.extents[:, 1:]}
+        options = f"{ctype(dtype)}, {taps}, {int(border)}, {points.kind}, "
+        warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
+        return warped._with(owners=(*self.owners, *points.owners))
+
+    def grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
+        """Return the pixels without those in the first corner of each tile of a grid, which become 0.
+
+        Args:
+            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
+                y and x, (N, 6).
+        """
+        names = ("tile", "ratio", "sine", "cosine")
+        fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
+        return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
+
+    def extreme(
+        self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool
+    ) -> PixelExpression:
+        """Return the largest or smallest values of rectangles around the pixels.
+
+        Args:
+            sizes: height and width of each sample's rectangle, (N, 2).
+            anchors: row and column of the rectangle that are aligned with the pixel, (N, 2).
+            border: a `pipeline._imaging.filter2d.Border`; a constant border ignores pixels outside.
+            largest: whether to return the largest values.
+        """
+        pair = ("i4", (2,))
+        fields = {"size": sizes, "anchor": anchors, "extent": self.extents[:, 1:]}
+        kinds = dict.fromkeys(fields, pair)
+        return self._node("Extreme", f"{int(largest)}, {int(border)}, ", kinds, fields, reads=_most_pixels(sizes))
+
+    def median(self, sizes: npt.NDArray[Any]) -> PixelExpression:
+        """Return the medians of rectangles around the pixels, of odd heights and widths (N, 2); borders repeat."""
+        fields, most = {"size": sizes, "extent": self.extents[:, 1:]}, _most_pixels(sizes)
+        kept = next((limit for limit in _KEPT if most <= limit), 0)
+        return self._node("Median", f"{kept}, ", dict.fromkeys(fields, ("i4", (2,))), fields, reads=most)
+
+    def debayer(self, blue: npt.NDArray[Any], algorithm: int) -> PixelExpression:
+        """Return the colours of mosaics.
+
+        Args:
+            blue: row and column of the blue pixels, modulo 2, (N, 2).
+            algorithm: enum Debayering of neighborhoods.cuh; the last one returns grey images.
+        """
+        fields = {"blue": blue, "extent": self.extents[:, 1:]}
+        channels = 1 if algorithm == _GRAY else 3
+        kinds = dict.fromkeys(fields, ("i4", (2,)))
+        colors = self._node("Debayer", f"{algorithm}, ", kinds, fields, channels=channels, reads=9)
+        return colors if "C" in self.order else colors.named(self.order + "C")
+
+    def lightness(self) -> PixelExpression:
+        """Return RGB images of bytes as CIE L*a*b* in bytes, as OpenCV does."""
+        return self._node("ToLab", "", {}, {})
+
+    def colors(self) -> PixelExpression:
+        """Return images of `lightness` as RGB; values may differ from OpenCV's by 2."""
+        return self._node("FromLab", "", {}, {})
+
+    def tiles(
+        self, tables: npt.NDArray[np.int64], tiles: npt.ArrayLike, sizes: npt.NDArray[np.int64], channels: int
+    ) -> PixelExpression:
+        """Return the entries of tables of bytes that belong to tiles, interpolated between the centers of tiles.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (rows, columns, channels, 256) bytes.
+            tiles: number of tiles along height and width.
+            sizes: height and width of the tiles of each image, (N, 2).
+            channels: number of channels with tables; the others stay the same.
+        """
+        inverse = 1 / np.maximum(1, sizes).astype(np.float32)
+        kinds = {"tables": "i8", "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
+        return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
 
     def launch(self, target: Samples) -> Launch:
         """Return the launch that writes the pixels to memory.
@@ -363,7 +450,10 @@ class PixelExpression:
     ) -> PixelExpression:
         rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
-            rows[field] = values
+            if isinstance(kinds[field], np.dtype):
+                _store(values, field, rows)
+            else:
+                rows[field] = values
         return PixelExpression(
             f"{name}<{options}{self.kind}>",
             rows,
@@ -399,6 +489,11 @@ def source_offset(table: np.dtype[Any]) -> int:
     return int(offset)
 
 
+def _most_pixels(sizes: npt.NDArray[Any]) -> int:
+    """Return the number of pixels of the largest window."""
+    return int(np.prod(sizes, axis=1, dtype=np.int64).max())
+
+
 def _as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
     return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
@@ -410,17 +505,22 @@ def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return structs of a kind, with rows as one of the members, and zeros as the others."""
-    assert kind.fields is not None
-    begin = kind.fields[member][1]
     result = _zeros(len(rows), kind)
-    _as_bytes(result)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
+    _store(rows, member, result)
     return result
+
+
+def _store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
+    """Store structs as a member of larger structs."""
+    assert target.dtype.fields is not None
+    begin = target.dtype.fields[member][1]
+    _as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
 
 
 @cache
 def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
     """Return the dtype of a struct with the expression `in` and further members."""
-    members = [(name, kind) if isinstance(kind, np.dtype) else (name, *kind) for name, kind in fields]
+    members = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
     return np.dtype([("in", inner), *members], align=True)
 
 
@@ -445,7 +545,7 @@ def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] 
 @cache
 def _columns(layout: str) -> slice | list[int]:
     """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
-    columns = ["DHWC".index("D" if letter == "F" else letter) for letter in layout]
-    first = columns[0] if columns else 0
+    columns = [_STRIDES[letter] for letter in layout]
+    first = min(columns, default=0)
     is_range = columns == list(range(first, first + len(columns)))
     return slice(first, first + len(columns)) if is_range else columns

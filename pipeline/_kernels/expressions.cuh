@@ -13,6 +13,8 @@
 
 #include "common.cuh"
 #include "filters.cuh"
+#include "borders.cuh"
+#include "philox.cuh"
 
 template <typename T, int N> struct Pixel {
     T values[N];
@@ -206,98 +208,6 @@ template <typename T, class In> struct Resize {
     }
 };
 
-// Reflects a position at any distance from the axis: -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0.
-__device__ __forceinline__ int reflected(int position, int extent) {
-    if (position >= 0 && position < extent) return position;
-    if (extent == 1) return 0;
-    const int period = 2 * (extent - 1);
-    int rest = position % period;
-    if (rest < 0) rest += period;
-    return rest < extent ? rest : period - rest;
-}
-
-// Weighted sum, in the floating-point type Number, of neighbours along AXIS: 0 frames or slices, 1 rows, 2 columns.
-template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
-    using Type = T;
-    static constexpr int channels = In::channels;
-    In in;
-    int radius, extent;  // number of weights on each side, and the extent of the axis
-    float weights[WIDTH];
-
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
-        Number sums[channels] = {};
-        for (int k = -radius; k <= radius; ++k) {
-            const int from = reflected((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
-            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
-            const Number weight = static_cast<Number>(weights[k + radius]);
-#pragma unroll
-            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
-        }
-        Pixel<T, channels> pixel;
-#pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
-        return pixel;
-    }
-};
-
-__device__ __forceinline__ int whole_position(double position) {
-    const double low = floor(position);
-    return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : static_cast<int>(low);
-}
-
-// Affine warp of each frame, as in warp.cu. Outside of the image, FILL says whether to use `fill` or repeat the border.
-template <typename T, int LINEAR, int FILL, class In> struct Warp {
-    using Type = T;
-    static constexpr int channels = In::channels;
-    In in;
-    double matrix[2][3];  // from the output to the source; rows and columns are x, y
-    double fill;          // a value of the output without interpolation, otherwise of the source
-    int extent[2];        // of the source: height, width
-
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
-        int first[2];  // y, x
-        float part[2];
-#pragma unroll
-        for (int d = 0; d < 2; ++d) {
-            const double* line = matrix[1 - d];
-            double position = fma(line[1], row + 0.5, fma(line[0], column + 0.5, line[2]));
-            if (LINEAR) position -= 0.5;
-            first[d] = whole_position(position);
-            part[d] = static_cast<float>(position - first[d]);
-        }
-        Pixel<T, channels> pixel;
-        if (!LINEAR) {
-            if (FILL && outside(first[0], first[1])) {
-#pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(fill);
-            } else {
-                const auto source = in.at(frame, clamped(first[0], extent[0]), clamped(first[1], extent[1]));
-#pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
-            }
-            return pixel;
-        }
-        float sums[channels] = {};
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-            const int down = corner & 1, right = corner >> 1;
-            const int y = first[0] + down, x = first[1] + right;
-            const float weight = (down ? part[0] : 1 - part[0]) * (right ? part[1] : 1 - part[1]);
-            if (FILL && outside(y, x)) {
-#pragma unroll
-                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, static_cast<float>(fill), sums[c]);
-            } else {
-                const auto source = in.at(frame, clamped(y, extent[0]), clamped(x, extent[1]));
-#pragma unroll
-                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, convert<float>(source.values[c]), sums[c]);
-            }
-        }
-#pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
-        return pixel;
-    }
-
-    __device__ __forceinline__ bool outside(int y, int x) const {
-        return y < 0 || y >= extent[0] || x < 0 || x >= extent[1];
-    }
-};
+#include "point_maps.cuh"
+#include "neighborhoods.cuh"
+#include "equalize.cuh"

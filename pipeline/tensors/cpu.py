@@ -254,12 +254,16 @@ class TensorListCPU(TensorListBase):
         if self._samples is None and not self.is_dense_tensor():
             return None
         samples = self.samples
-        if samples[0].nbytes * len(samples) > _SMALL or len(set(map(_SHAPE, samples))) > 1:
+        if samples[0].nbytes * len(self) > _SMALL or len(set(map(_SHAPE, samples))) > 1:
             return None
         try:  # a tenth of the time of `np.array`
             joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
-        except (ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
-            return np.array(samples)
+        except (
+            TypeError,
+            ValueError,
+            BufferError,
+        ):
+            return np.array(samples)  # they aren't contiguous, or their dtype has no buffer format
         return joined.reshape(len(samples), *samples[0].shape)
 
     @property

@@ -117,8 +117,7 @@ class _State:
     @classmethod
     def from_batch(cls, node: GraphNode, batch: Batch, layout: str) -> _State:
         arguments = batch.arguments(node)
-        # One seed per sample, so that its noise depends neither on threads nor on the size of the batch.
-        seeds = batch.generator(node).integers(0, 1 << 64, batch.size, np.uint64)
+        seeds = batch.sample_seeds(node)
         if node.operator == "noise.gaussian":
             return cls(seeds, _values(arguments, "mean"), _values(arguments, "stddev"))
         if node.operator == "noise.shot":

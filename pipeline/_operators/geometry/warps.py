@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._imaging.filter2d import Border
 from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
+from pipeline._kernels.point_maps import affine
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -170,8 +172,14 @@ class WarpGpu(PixelOperator):
         results, matrices = self._resolve(warps, pixels.shapes, further[0].samples if further else None)
         dtype = output_dtype(self.node) or pixels.dtype
         fill = prepare_fill(warps.fill, pixels.dtype, dtype, warps.nearest)
-        size = results[:, :2]
-        return pixels.named(layout).warp(matrices, size, dtype, nearest=warps.nearest, fill=fill)
+        return pixels.named(layout).warp(
+            affine(matrices),
+            results[:, :2],
+            dtype,
+            taps=1 if warps.nearest else 2,
+            border=Border.CLAMP if fill is None else Border.CONSTANT,
+            fill=fill or 0.0,
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

@@ -167,7 +167,7 @@ def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path
     with pytest.raises(PipelineError, match='from preprocessed annotation files, "ltrb" is not supported'):
         read(preprocessed_annotations=folder, ltrb=True)
     (folder / "boxes.dat").write_bytes(b"")
-    with pytest.raises(PipelineError, match="weren't written by fn.readers.coco: boxes.dat is"):
+    with pytest.raises(PipelineError, match=r"weren't written by fn\.readers\.coco: boxes\.dat is"):
         read(preprocessed_annotations=folder)
 
 
@@ -193,7 +193,8 @@ def test_preprocessed_annotations_are_exchanged_with_dali(
     assert files[0] == files[1]
     masks = {name: value for name, value in arguments.items() if name in ("polygon_masks", "pixelwise_masks")}
     samples = [
-        outputs(side, root, name="", batch_size=2, preprocessed_annotations=str(folders["dali"]), **masks) for side in folders
+        outputs(side, root, name="", batch_size=2, preprocessed_annotations=str(folders["dali"]), **masks)
+        for side in folders
     ]
     for ours, theirs in zip(samples[0][1:], samples[1][1:], strict=True):
         for our, their in zip(ours, theirs, strict=True):

@@ -118,11 +118,11 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 
 
 def run_graph(
-    define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]], *, on_gpu: bool = True
+    define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]], *, on_gpu: bool = True, layout: str = "HWC"
 ) -> list[np.ndarray[Any, Any]]:
     pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0)
     with pipe:
-        source = fn.external_source(name="images", layout="HWC")
+        source = fn.external_source(name="images", layout=layout)
         outputs = define(source.gpu() if on_gpu else source)
         pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
     pipe.build()
@@ -148,6 +148,29 @@ def test_arithmetic_has_the_bits_of_the_cpu(device: str) -> None:
     on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [
+        ("HWC", (9, 20, 3)),
+        ("CDHW", (1, 5, 6, 7)),
+        ("FHWC", (2, 9, 1, 2)),
+        ("HWC", (4, 6, 5)),
+        ("", (5, 6, 7)),
+        ("W", (40,)),
+    ],
+)
+def test_blur_equals_that_on_the_cpu(device: str, layout: str, shape: tuple[int, ...]) -> None:
+    samples = [np.random.default_rng(index).random(shape).astype(np.float32) for index in range(2)]
+
+    def define(x: Any) -> Any:
+        x = fn.gaussian_blur(fn.reinterpret(x, layout=layout), sigma=fn.random.uniform(range=(0.4, 3.0), seed=5))
+        return x, x + 1.0
+
+    on_cpu, on_gpu = (run_graph(define, samples, on_gpu=on_gpu, layout="") for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
 
 
 def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:

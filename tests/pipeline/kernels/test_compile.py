@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
-from pipeline._imaging import gaussian_window
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
@@ -17,7 +16,6 @@ from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
-from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.color import plan_transform_pixels
@@ -126,10 +124,11 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
 
 @pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
 def test_blurs_compile(src: np.dtype) -> None:
-    windows = [[gaussian_window(1.0, 0)] * 2]
     for dst in (src, FLOAT):
-        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
-            check(launch, "compute_80")
+        pixels = PixelExpression.from_samples(batch(src, 4, 4, 3), "HWC")
+        assert pixels is not None
+        blurred = pixels.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), dst)
+        check(blurred.launch(batch(dst, 4, 4, 3)), "compute_80")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
@@ -233,7 +232,6 @@ def test_jpeg_compiles() -> None:
 def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
-        "blur.cu",
         "byte_map.cu",
         "color.cu",
         "erase.cu",

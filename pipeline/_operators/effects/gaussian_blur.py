@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import GaussianWindows, blur
-from pipeline._kernels import Samples
+from pipeline._kernels import blur_axes
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -111,23 +111,13 @@ class GaussianBlurGpu(PixelOperator):
         return pixels
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        output = self.contiguous(inputs[0], batch.stream)
-        source = samples_of(output)
-        axes = ImageAxes.from_layout(output.layout(), output.ndim)
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        axes = ImageAxes.from_layout(data.layout(), data.ndim)
         windows = self._valid_windows(batch, axes.count)
-        for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
-            # An image whose rows or columns are the axis.
-            axis = axes.outer + number
-            parts = [source.shapes[:, :axis], source.shapes[:, axis : axis + 1], source.shapes[:, axis + 1 :]]
-            image = np.stack([part.prod(axis=1) for part in parts], axis=1)
-            is_last = bool((image[:, 2] == 1).all())
-            image = image[:, [2, 0, 1]] if is_last else image
-            pixels = PixelExpression.from_elements(_reshaped(samples_of(output), image), "", output)
-            assert pixels is not None  # it has three dimensions
-            weights, radii = windows.weights[:, number], windows.radii[:, number]
-            pixels = pixels.convolve("W" if is_last else "H", weights, radii, dtype)
-            output, target = allocate(source.shapes, dtype, output.layout())
-            self.kernels.run(pixels.launch(_reshaped(target, image)), batch.stream)
+        output, target = allocate(source.shapes, own_or_float(self.node, source.dtype), data.layout())
+        of_samples = [windows.of_sample(sample) for sample in range(batch.size)]
+        blur_axes(self.kernels, batch.stream, source, target, first=axes.outer, windows=of_samples)
         return [output]
 
     def _dtypes(self, source: np.dtype[Any], axes: int) -> list[np.dtype[Any]]:
@@ -139,7 +129,3 @@ class GaussianBlurGpu(PixelOperator):
         windows = _windows(batch.arguments(self.node), axes)
         fail([(sample, ArgumentValueError(str(error))) for sample, error in windows.errors.items()])
         return windows
-
-
-def _reshaped(samples: Samples, shapes: Array) -> Samples:
-    return Samples.contiguous(samples.pointers, shapes, samples.dtype)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
+from pipeline._imaging import gaussian_window
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
+from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
-from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
@@ -113,11 +114,10 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
 
 @pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
 def test_blurs_compile(src: np.dtype) -> None:
+    windows = [[gaussian_window(1.0, 0)] * 2]
     for dst in (src, FLOAT):
-        pixels = PixelExpression.from_samples(batch(src, 4, 4, 3), "HWC")
-        assert pixels is not None
-        blurred = pixels.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), dst)
-        check(blurred.launch(batch(dst, 4, 4, 3)), "compute_80")
+        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
+            check(launch, "compute_80")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
@@ -221,6 +221,7 @@ def test_jpeg_compiles() -> None:
 def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
+        "blur.cu",
         "byte_map.cu",
         "color.cu",
         "erase.cu",

@@ -153,7 +153,7 @@ class Executor:
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
         #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
+        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes

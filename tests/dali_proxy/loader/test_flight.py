@@ -144,9 +144,12 @@ def test_chunk_that_fills_the_shared_memory_is_submitted(monkeypatch: pytest.Mon
         assert in_chunks(iterator)
 
 
-def observe(flight: Flight, seconds: float = 1e-4, nbytes: int = 100, message: int = 100, size: int = 1) -> int:
+def observe(
+    flight: Flight, seconds: float = 1e-4, nbytes: int = 100, message: int = 100, size: int = 1, result: int = 100
+) -> int:
+    cost = Cost(seconds, nbytes, message)
     for _ in range(100):
-        flight.observe(CollatedBatch(NumberedIndices(0, 0, [0] * size), None, None, Cost(seconds, nbytes, message)))
+        flight.observe(CollatedBatch(NumberedIndices(0, 0, [0] * size), None, None, cost), result)
     return flight.chunk
 
 
@@ -157,14 +160,16 @@ def test_bounds_of_chunks() -> None:
     assert observe(Flight(2, 2), message=1000) == 3
     assert observe(Flight(2, 2), size=256) == 4
     large = Flight(2, 2)
-    assert observe(large, nbytes=4 << 20) == 4
+    assert observe(large, nbytes=4_000_000) == 4
     assert large.in_flight.batches == 16
     assert large.in_flight.reason.endswith("memory")
     assert large.restart() == 1
+    assert observe(Flight(2, 2), result=8_000_000) == 2
+    assert observe(Flight(2, 2), result=0) == 1, "its memory isn't known"
 
 
 def test_chunks_grow_step_by_step() -> None:
     flight = Flight(2, 2)
     cost = Cost(1e-4, 100, 100)
-    sizes = [flight.observe(CollatedBatch(NumberedIndices(0, 0, [0]), None, None, cost)) for _ in range(5)]
+    sizes = [flight.observe(CollatedBatch(NumberedIndices(0, 0, [0]), None, None, cost), 100) for _ in range(5)]
     assert sizes == [2, 4, 8, 16, 16]

@@ -64,9 +64,8 @@ _CHEAP_ON_GPU = 600_000
 _MOST_STAGES = 8
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
-# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+# The cost of a step that isn't measured.
 _UNMEASURED = Cost()
-_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -467,14 +466,16 @@ class Executor:
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
         direct = self._device is not None and on_gpu and not operator.only_launches
-        with (
-            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
-            error_context(node, branch),
-            charged(batch.costs, node.index),
-        ):
+        with error_context(node, branch):
             values = branch.values
             inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
-            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            if direct or batch.costs is not None:
+                queueing = self._device.kernels.unqueued() if direct and self._device else nullcontext()
+                with queueing, charged(batch.costs, node.index):
+                    returned = operator.run(branch, inputs)
+            else:
+                returned = operator.run(branch, inputs)
+            outputs = check_batches(node, returned, branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 

@@ -11,7 +11,6 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import GaussianWindows, blur
-from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -21,6 +20,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operators.effects.separable import convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -116,18 +116,10 @@ class GaussianBlurGpu(PixelOperator):
         axes = ImageAxes.from_layout(output.layout(), output.ndim)
         windows = self._valid_windows(batch, axes.count)
         for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
-            # An image whose rows or columns are the axis.
-            axis = axes.outer + number
-            parts = [source.shapes[:, :axis], source.shapes[:, axis : axis + 1], source.shapes[:, axis + 1 :]]
-            image = np.stack([part.prod(axis=1) for part in parts], axis=1)
-            is_last = bool((image[:, 2] == 1).all())
-            image = image[:, [2, 0, 1]] if is_last else image
-            pixels = PixelExpression.from_elements(_reshaped(samples_of(output), image), "", output)
-            assert pixels is not None  # it has three dimensions
             weights, radii = windows.weights[:, number], windows.radii[:, number]
-            pixels = pixels.convolve("W" if is_last else "H", weights, radii, dtype)
+            pixels, image = convolve_axis(samples_of(output), axes.outer + number, weights, radii, dtype, output)
             output, target = allocate(source.shapes, dtype, output.layout())
-            self.kernels.run(pixels.launch(_reshaped(target, image)), batch.stream)
+            self.kernels.run(pixels.launch(reshaped(target, image)), batch.stream)
         return [output]
 
     def _dtypes(self, source: np.dtype[Any], axes: int) -> list[np.dtype[Any]]:
@@ -139,7 +131,3 @@ class GaussianBlurGpu(PixelOperator):
         windows = _windows(batch.arguments(self.node), axes)
         fail([(sample, ArgumentValueError(str(error))) for sample, error in windows.errors.items()])
         return windows
-
-
-def _reshaped(samples: Samples, shapes: Array) -> Samples:
-    return Samples.contiguous(samples.pointers, shapes, samples.dtype)

@@ -231,18 +231,27 @@ def test_jpeg_compiles() -> None:
 
 def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
+        "audio/elementwise.cu",
+        "audio/matrix_axis.cu",
+        "audio/resample_signal.cu",
+        "audio/silence.cu",
+        "audio/spectrogram.cu",
         "byte_map.cu",
+        "clahe.cu",
         "color.cu",
+        "encode_boxes.cu",
         "erase.cu",
         "evaluate.cu",
         "filter.cu",
+        "inflate.cu",
         "join.cu",
         "jpeg.cu",
         "lookup.cu",
         "noise.cu",
         "nv12.cu",
         "one_hot.cu",
+        "paste_regions.cu",
         "reduce.cu",
         "resample.cu",
         "standardize.cu",

@@ -153,7 +153,7 @@ class Executor:
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
         #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
+        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -207,7 +207,8 @@ class Executor:
 
         The caller found that this is faster. One thread at a time may call this.
         """
-        self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
+        if self._cpu_queue is not None:
+            self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
         if self._mixed_queue is not None and self._mixed_threads() > 1:
             self._mixed_queue.widen(min(concurrency - 1, _MOST_STAGES))
 

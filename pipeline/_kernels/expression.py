@@ -55,7 +55,7 @@ class PixelExpression:
         order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
-        is_image: whether `order` tells what the dimensions are; otherwise it only counts up to three.
+        is_image: whether `order` names the dimensions; otherwise it only counts up to three.
     """
 
     kind: str

@@ -122,15 +122,6 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     check(half, "compute_80")
 
 
-@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
-def test_blurs_compile(src: np.dtype) -> None:
-    for dst in (src, FLOAT):
-        pixels = PixelExpression.from_samples(batch(src, 4, 4, 3), "HWC")
-        assert pixels is not None
-        blurred = pixels.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), dst)
-        check(blurred.launch(batch(dst, 4, 4, 3)), "compute_80")
-
-
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
 def test_noise_compiles(dtype: np.dtype) -> None:
     for noise in Noise:

@@ -8,13 +8,13 @@ random numbers: as easy as 1, 2, 3", SC11).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["BatchKey", "batch_generator", "fresh_seed"]
+__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed"]
 
 _MASK = (1 << 64) - 1
 
@@ -32,6 +32,20 @@ class BatchKey:
     epoch: int = 0
     iteration: int = 0
     view: int = 0
+
+
+class RandomState(NamedTuple):
+    """The arguments of `batch_generator` for one call of an operator.
+
+    Attributes:
+        seed: seed.
+        stream: number of the stream of random numbers.
+        key: identity of the batch.
+    """
+
+    seed: int
+    stream: int
+    key: BatchKey
 
 
 def fresh_seed() -> int:
@@ -56,7 +70,8 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         True
     """
     counter = np.array([0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter))
+    philox = np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter)  # type: ignore[arg-type]
+    return np.random.Generator(philox)
 
 
 class _Key(ISeedSequence):

@@ -131,6 +131,9 @@ _TABLE = {
     "_utils": Stand(),
     "_utils.hacks": Stand(names=_from(_INTERNALS, "not_iterable")),
     "data_node": Stand(names={**_from("pipeline", "DataNode", "newaxis"), **_from(_INTERNALS, "not_iterable")}),
+    "experimental": Stand(),
+    "experimental.dynamic": Stand("pipeline.dynamic"),
+    "experimental.dynamic._ops": Stand("dali_proxy._nvidia.dynamic_operators"),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
@@ -194,13 +197,14 @@ def find(name: str) -> Stand | None:
     """
     path = name[len(ROOT) + 1 :]
     stand = _TABLE.get(path)
-    if stand is None and path.startswith(("fn.", "ops.")):
-        module = f"pipeline.{path}"
+    if stand is None and path.startswith(("fn.", "ops.", "experimental.dynamic.")):
+        inner = path.removeprefix("experimental.")
+        module = f"pipeline.{inner}"
         try:
             import_ours(module)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition("pipeline.")[2]
-            if not missing or not f"{path}.".startswith(f"{missing}."):
+            if not missing or not f"{inner}.".startswith(f"{missing}."):
                 raise  # our module exists, but imports a missing one
             return None
         stand = Stand(module)

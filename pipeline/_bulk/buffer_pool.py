@@ -18,11 +18,15 @@ __all__ = ["BufferPool", "buffer_size"]
 _SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
 
 
+_FORGET = 0.999  # share of the peak that remains after each allocation
+
+
 class BufferPool:
     """Allocates arrays whose memory returns to the pool when the array and all its views have been freed.
 
     Args:
-        idle_limit: largest amount of idle memory to keep, in bytes.
+        idle_limit: largest amount of idle memory to keep, in bytes. It is more while more memory is in use at times:
+            large batches would otherwise allocate their memory anew, which costs more than their work.
         pin_for: GPU that reads the memory, which is pinned if possible.
 
     Attributes:
@@ -36,17 +40,23 @@ class BufferPool:
         self._returned: deque[Array] = deque()
         self._idle_bytes = 0
         self._idle_limit = idle_limit
+        self._lent_bytes = 0
+        self._peak = 0.0  # largest `_lent_bytes`, slowly forgotten
         self._lock = new_lock(Level.LEAF, "buffer pool")
         self.allocated = 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        memory, _ = self.memory(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        return memory.view(dtype).reshape(shape)
+
+    def memory(self, nbytes: int) -> tuple[Array, bool]:
+        """Return uninitialized bytes, and whether they are pinned."""
         if nbytes < _SMALLEST:
-            return np.empty(shape, dtype)
+            return np.empty(nbytes, np.uint8), False
         memory = self._take(buffer_size(nbytes))
         lease = Lease(partial(self._returned.append, memory))
-        return lent_array(memory, lease)[:nbytes].view(dtype).reshape(shape)
+        return lent_array(memory, lease)[:nbytes], isinstance(memory.base, PinnedMemory)
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Allocate `count` buffers for arrays of `nbytes`, so that the first arrays cost no more than later ones."""
@@ -61,6 +71,8 @@ class BufferPool:
     def _take(self, size: int) -> Array:
         with self._lock:
             self._sort_returned()
+            self._lent_bytes += size
+            self._peak = max(self._lent_bytes, _FORGET * self._peak)
             idle = self._idle.get(size)
             if idle:
                 self._idle_bytes -= size
@@ -73,11 +85,12 @@ class BufferPool:
     def _sort_returned(self) -> None:
         while self._returned:
             memory = self._returned.popleft()
+            self._lent_bytes = max(self._lent_bytes - memory.nbytes, 0)  # those of `reserve` weren't lent
             # The dictionary is in order of last use: beyond the limit, the least recently used sizes are freed first.
             idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
             idle.append(memory)
             self._idle_bytes += memory.nbytes
-            while self._idle_bytes > self._idle_limit:
+            while self._idle_bytes > max(self._idle_limit, self._peak):
                 oldest = next(iter(self._idle))
                 if self._idle[oldest]:
                     self._idle[oldest].pop()

@@ -42,10 +42,10 @@ class Submitter:
         self._lock = new_lock(Level.LEAF, "submitter")  # guards the start of the thread
         self._thread: threading.Thread | None = None
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
-        """Start a batch like `Executor.submit`, but pass errors of its inputs to `on_done`, too."""
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool = False) -> None:
+        """Start a batch like `Executor.submit`, but pass errors of the sources to `on_done`, too."""
         if not len(self._sources):
-            self._executor.submit(request, on_done)
+            self._executor.submit(request, on_done, on_caller=on_caller)
             return
         with self._lock:
             if self._thread is None:
@@ -78,7 +78,7 @@ class Submitter:
     def _complete(self, request: BatchRequest) -> BatchRequest:
         info = BatchInfo(request.key.iteration, request.key.epoch)
         try:
-            batches = self._sources.next_batch(info, request.batch_size)
+            batches = self._sources.next_batch(info, request.batch_size, self._executor.copy_input)
         except EndOfData:
             raise InputError(
                 "a source of the pipeline has no more data, but batches are still requested: let it cycle "

@@ -181,6 +181,7 @@ class Graph:
                 location=call.location,
                 branch=tuple((edge(node), value) for node, value in numbering.branches[index]),
                 twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
+                stream=None if call.random_state is None else call.random_state.stream,
             )
             for index, call in enumerate(numbering.calls)
         )

@@ -20,6 +20,7 @@ from pipeline._graph.expression import Expression
 from pipeline._graph.host_operators import runs_on_host
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
+from pipeline._rng import RandomState
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -64,6 +65,7 @@ class OperatorCall:
         split: whether `fn._conditional.split` put it into this branch, and not the place of the call.
         twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
         builder: builder that was current, or None.
+        random_state: random state of the call in dynamic mode, or None.
         order: position among all calls of this process.
     """
 
@@ -78,6 +80,7 @@ class OperatorCall:
     split: bool = False
     twin: OperatorCall | None = None
     builder: weakref.ref[GraphBuilder] | None = None
+    random_state: RandomState | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property

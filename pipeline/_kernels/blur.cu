@@ -1,9 +1,11 @@
 // Filters contiguous samples along one axis; one sample per blockIdx.y. Borders reflect without repeating the
 // outermost value.
 //
-// Macros from the launcher: IN, OUT (types), SUM (type of the sum).
+// Macros from the launcher: IN, OUT (types), SUM (type of the sum), ADDS (whether to multiply sums by a factor and add them
+// to other values).
 
 #include "common.cuh"
+#include "borders.cuh"
 
 struct Sample {
     const char* src;
@@ -13,17 +15,9 @@ struct Sample {
     int64 extent;    // of the axis
     int64 radius;
     uint64 weights;  // index of this sample's first of 2 * radius + 1 weights
+    float factor;      // of the sum
+    const float* add;  // added to the result; null: nothing
 };
-
-// Reflects a position at any distance from the axis: -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0.
-__device__ __forceinline__ int64 reflected(int64 position, int64 extent) {
-    if (position >= 0 && position < extent) return position;
-    if (extent == 1) return 0;
-    const int64 period = 2 * (extent - 1);
-    int64 rest = position % period;
-    if (rest < 0) rest += period;
-    return rest < extent ? rest : period - rest;
-}
 
 extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const float* __restrict__ weights) {
     const Sample& sample = samples[blockIdx.y];
@@ -35,10 +29,15 @@ extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const f
         const char* line = sample.src + (element - position * sample.inner) * sizeof(IN);
         SUM sum = 0;
         for (int64 k = -sample.radius; k <= sample.radius; ++k) {
-            const int64 from = reflected(position + k, sample.extent);
+            const int64 from = inside<REFLECT_101>(position + k, sample.extent);
             const SUM value = convert<SUM>(load<IN>(line + from * static_cast<int64>(sample.inner * sizeof(IN))));
             sum += static_cast<SUM>(window[k + sample.radius]) * value;
         }
-        sample.dst[element] = convert<OUT>(sum);
+        if (ADDS) {  // not fused, so that the result is that of the CPU
+            const float scaled = fmaf(static_cast<float>(sum), sample.factor, 0.0f);
+            sample.dst[element] = convert<OUT>(sample.add ? sample.add[element] + scaled : scaled);
+        } else {
+            sample.dst[element] = convert<OUT>(sum);
+        }
     }
 }

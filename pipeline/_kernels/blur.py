@@ -18,7 +18,7 @@ __all__ = ["BlurPlan", "blur_axes"]
 #: struct Sample of blur.cu.
 _SAMPLE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("inner", "u8"), ("extent", "i8"), ("radius", "i8"),
-     ("weights", "u8")],
+     ("weights", "u8"), ("factor", "f4"), ("add", "i8")],
     align=True,
 )  # fmt: skip
 
@@ -53,7 +53,16 @@ def blur_axes(
 
 
 class BlurPlan:
-    """Plan of the launches of `blur_axes`, with the same arguments."""
+    """Plan of the launches of `blur_axes`, with the same arguments and others.
+
+    Args:
+        src: as in `blur_axes`.
+        dst: as in `blur_axes`.
+        first: as in `blur_axes`.
+        windows: as in `blur_axes`.
+        factors: factors of the results, (N,) float32; None for 1.
+        add: contiguous float32 samples of the same shapes, which are added to the results; only with `factors`.
+    """
 
     def __init__(
         self,
@@ -62,12 +71,15 @@ class BlurPlan:
         *,
         first: int,
         windows: Sequence[Sequence[npt.NDArray[np.float32]]],
+        factors: npt.NDArray[np.float32] | None = None,
+        add: Samples | None = None,
     ) -> None:
         if len(src) != len(dst) or len(windows) != len(src) or (src.shapes != dst.shapes).any():
             raise PipelineError("the samples of input and output, and the windows, differ in number or shape")
         if not (src.is_contiguous() and dst.is_contiguous()):
             raise PipelineError("the samples are not contiguous")
         self._src, self._dst, self._first, self._windows = src, dst, first, windows
+        self._factors, self._add = factors, add
         self._axes = len(windows[0])
         self._sum = np.dtype(np.float64 if src.dtype == np.float64 else np.float32)
         self._most = int(np.prod(src.shapes, axis=1, dtype=np.int64).max())
@@ -100,5 +112,10 @@ class BlurPlan:
         table["radius"] = lengths // 2
         table["weights"] = np.cumsum(lengths) - lengths
         weights = np.concatenate(windows).astype(np.float32)
-        defines = (("IN", ctype(source.dtype)), ("OUT", ctype(target.dtype)), ("SUM", ctype(self._sum)))
+        adds = target is self._dst and self._factors is not None
+        if adds:
+            table["factor"] = self._factors
+            table["add"] = 0 if self._add is None else self._add.pointers
+        types = {"IN": source.dtype, "OUT": target.dtype, "SUM": self._sum}
+        defines = (*((name, ctype(dtype)) for name, dtype in types.items()), ("ADDS", str(int(adds))))
         return Launch("blur.cu", "blur_axis", defines, (table, weights), (blocks_for(self._most), len(source)))

@@ -83,9 +83,9 @@ class Batch:
         """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
         return self.outputs
 
-    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output with the samples of this batch as an expression; see `Outputs.pixels`."""
-        return self.outputs.pixels(edge, computed=computed)
+        return self.outputs.pixels(edge, computed=computed, elements=elements)
 
     @property
     def full_batch(self) -> Batch:
@@ -116,9 +116,13 @@ class Batch:
 
     def generator(self, node: GraphNode) -> np.random.Generator:
         """Return the random number generator of a node for this batch."""
-        state = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
-        if state is not None:
-            digest = hashlib.blake2b(np.concatenate(state).tobytes(), digest_size=8).digest()
+        stream = self.request.random_states.get(node.index)
+        if stream is not None:
+            return batch_generator(*stream)
+        if RANDOM_STATE.name in node.argument_inputs or RANDOM_STATE.name in node.arguments:
+            states = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
+            assert states is not None
+            digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
             return batch_generator(int.from_bytes(digest, "little"), 0, BatchKey())
         own = node.argument("seed")
         if own is not None and own >= 0:

@@ -10,6 +10,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -57,4 +58,6 @@ class ConstantValueGpu(BatchOperator):
             cupy.cuda.get_current_stream().synchronize()  # once, when the pipeline is built
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        return [TensorListGPU([self._value] * batch.size, self.node.argument("layout") or "")]
+        table = Samples.from_arrays([self._value]).take(np.zeros(batch.size, np.int64))
+        layout = self.node.argument("layout") or ""
+        return [TensorListGPU.from_table(table, self._value, int(self._value.device.id), layout)]

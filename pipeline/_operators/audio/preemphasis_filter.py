@@ -10,10 +10,12 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
+from pipeline._kernels.audio.elementwise import plan_preemphasize
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.audio.signals import as_floats
+from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, to_numpy_type
 
@@ -38,6 +40,7 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
                 choices=("zero", "clamp", "reflect"),
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -69,3 +72,20 @@ class PreemphasisFilter(SampleOperator[Array]):
         data = inputs[0] if inputs[0].dtype == np.float64 else as_floats(inputs[0])
         result = _filter(data, state[sample], self.node.argument("border")).reshape(data.shape)
         return convert(result, to_numpy_type(self.node.argument("dtype")), out)
+
+
+@implements(PREEMPHASIS_FILTER, "gpu")
+class PreemphasisFilterGpu(GpuOperator):
+    """One launch per batch."""
+
+    only_launches = True
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        check_numbers(source.dtype)
+        coefficients = batch.arguments(self.node).scalars("preemph_coeff", np.float32)
+        assert coefficients is not None
+        output, target = allocate(source.shapes, to_numpy_type(self.node.argument("dtype")), data.layout())
+        self.launch(plan_preemphasize(source, target, coefficients, self.node.argument("border")), batch)
+        return [output]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["BOX_ENCODER"]
@@ -50,7 +54,7 @@ and its label, INT32. An anchor without a box has the label 0 and its own coordi
                 (1.0, 1.0, 1.0, 1.0),
             ),
         ),
-        devices=("cpu",),
+        devices=("cpu", "gpu"),
         outputs=2,
     )
 )
@@ -118,6 +122,17 @@ def _areas(corners: Array) -> Array:
     return areas
 
 
+def _check(shape: Sequence[int], dtype: np.dtype[Any], labels: int, kind: np.dtype[Any]) -> None:
+    """Check the boxes and labels of a sample."""
+    if dtype != np.float32 or kind.kind not in "iu":
+        raise ArgumentTypeError(f"boxes must be FLOAT and labels integers, not {dtype} and {kind}; use fn.cast")
+    if not (len(shape) == 1 and shape[0] % 4 == 0) and not (len(shape) == 2 and shape[1] == 4):
+        raise ArgumentValueError(f"boxes must be of shape (M, 4), not {tuple(shape)}")
+    count = math.prod(shape) // 4
+    if labels != count:
+        raise ArgumentValueError(f"there are {labels} labels for {count} boxes")
+
+
 @implements(BOX_ENCODER, "cpu")
 class BoxEncoderCpu(SampleOperator[None]):
     """Compares all boxes of a sample with all anchors at once."""
@@ -133,16 +148,8 @@ class BoxEncoderCpu(SampleOperator[None]):
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
         boxes, labels = inputs[0], inputs[1].reshape(-1)
-        if boxes.dtype != np.float32 or labels.dtype.kind not in "iu":
-            raise ArgumentTypeError(
-                f"boxes must be FLOAT and labels integers, not {boxes.dtype} and {labels.dtype}; use fn.cast"
-            )
-        if boxes.ndim == 1:
-            boxes = boxes.reshape(-1, 4) if boxes.size % 4 == 0 else boxes
-        if boxes.ndim != 2 or boxes.shape[1] != 4:
-            raise ArgumentValueError(f"boxes must be of shape (M, 4), not {inputs[0].shape}")
-        if len(labels) != len(boxes):
-            raise ArgumentValueError(f"there are {len(labels)} labels for {len(boxes)} boxes")
+        _check(boxes.shape, boxes.dtype, labels.size, labels.dtype)
+        boxes = boxes.reshape(-1, 4)
         anchors = self._anchors
         offset = self.node.argument("offset")
         encoded = np.zeros_like(anchors.centers) if offset else anchors.centers.copy()
@@ -164,3 +171,46 @@ class BoxEncoderCpu(SampleOperator[None]):
             grown = np.log(boxes[:, 2:] / anchors[:, 2:])
         result: Array = (np.concatenate([moved, grown], axis=1) - self._anchors.means) / self._anchors.stds
         return result
+
+
+@implements(BOX_ENCODER, "gpu")
+class BoxEncoderGpu(GpuOperator):
+    """Two launches per batch: the closest anchor of each box, and the box of each anchor."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        anchors, argument = _Anchors.from_node(node), node.argument
+        self._corners = np.ascontiguousarray(anchors.planes.T)
+        self._scaling = np.zeros(1, SCALING)
+        values = {"criteria": argument("criteria"), "scale": argument("scale")}
+        for name, value in {**values, "means": anchors.means, "stds": anchors.stds}.items():
+            self._scaling[name] = value
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        boxes, labels = (samples_of(self.contiguous(data, batch.stream)) for data in inputs)
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (shape, count) in enumerate(
+            zip(boxes.shapes.tolist(), np.prod(labels.shapes, axis=1).tolist(), strict=True)
+        ):
+            try:
+                _check(shape, boxes.dtype, count, labels.dtype)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        row = np.full((batch.size, 1), len(self._corners))
+        encoded, encoded_samples = allocate(np.pad(row, ((0, 0), (0, 1)), constant_values=4), np.dtype(np.float32))
+        found, found_samples = allocate(row, np.dtype(np.int32))
+        plan = BoxEncoding(
+            boxes,
+            labels,
+            encoded_samples,
+            found_samples,
+            anchors=self._corners,
+            scaling=self._scaling,
+            offset=self.node.argument("offset"),
+        )
+        for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
+            self.launch(launch, batch)
+        return [encoded, found]

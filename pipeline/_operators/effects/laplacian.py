@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
+from pipeline._kernels.blur import BlurPlan
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
@@ -59,6 +62,7 @@ Borders are reflected.""",
             ),
             Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -132,3 +136,31 @@ class LaplacianCpu(SampleOperator[_State]):
         for image, target in state.axes.images(data, out):
             laplacian(image, state.derivatives[sample], target)
         return out
+
+
+@implements(LAPLACIAN, "gpu")
+class LaplacianGpu(GpuOperator):
+    """One launch per derivative and axis."""
+
+    only_launches = True
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
+        dtype = own_or_float(self.node, source.dtype)
+        derivatives = _derivatives(batch.arguments(self.node), axes.count, batch.size)
+        output, target = allocate(source.shapes, dtype, data.layout())
+        held, total = (output, target) if axes.count == 1 else allocate(source.shapes, np.dtype(np.float32))
+        for number in range(axes.count):
+            plan = BlurPlan(
+                source,
+                target if number == axes.count - 1 else total,
+                first=axes.outer,
+                windows=[own[number][0] for own in derivatives],
+                factors=np.array([own[number][1] for own in derivatives], np.float32),
+                add=total if number else None,
+            )
+            for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
+                self.launch(launch, batch)
+        del held  # the memory of `total` up to here
+        return [output]

@@ -139,7 +139,8 @@ class RandomWindows:
         fits &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
         first = np.argmax(fits, axis=1)[:, None]
         sizes = np.concatenate([np.take_along_axis(each, first, 1) for each in (tall, wide)], axis=1)
-        return sizes * np.take_along_axis(fits, first, 1)
+        fitting: Sizes = sizes * np.take_along_axis(fits, first, 1)
+        return fitting
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the size of the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""

@@ -55,7 +55,7 @@ class PixelExpression:
         order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
-        is_image: whether `order` tells what the dimensions are; otherwise it only counts up to three.
+        is_image: whether `order` names the dimensions; otherwise it only counts up to three.
     """
 
     kind: str
@@ -270,6 +270,31 @@ class PixelExpression:
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
+
+    def convolve(
+        self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]
+    ) -> PixelExpression:
+        """Return weighted sums of neighbours along a dimension. Borders reflect without repeating the outermost value.
+
+        Args:
+            letter: the dimension.
+            weights: (N, odd length); narrower windows are in the middle.
+            radii: number of weights on each side, (N,).
+            dtype: element type of the result.
+        """
+        column = _COLUMNS[letter]
+        # The width is rounded up, so that few kernels are compiled.
+        width = max(16, 1 << (weights.shape[1] - 1).bit_length())
+        padded = np.zeros((len(self), width), np.float32)
+        middle = weights.shape[1] // 2
+        columns = np.arange(weights.shape[1]) - middle + radii[:, None]
+        inside = (columns >= 0) & (columns <= 2 * radii[:, None])
+        padded[np.nonzero(inside)[0], columns[inside]] = weights[inside]
+        fields = {"radius": radii, "extent": self.extents[:, column], "weights": padded}
+        kinds = {"radius": ("i4", ()), "extent": ("i4", ()), "weights": ("f4", (width,))}
+        number = "double" if self.dtype == np.float64 else "float"
+        options = f"{ctype(dtype)}, {number}, {column}, {width}, "
+        return self._node("Convolve", options, kinds, fields, dtype=dtype, reads=weights.shape[1])
 
     def resize(
         self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]

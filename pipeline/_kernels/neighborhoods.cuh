@@ -185,3 +185,27 @@ template <int ALGORITHM, class In> struct Debayer {
 
     __device__ __forceinline__ static Type rescaled(int sum) { return static_cast<Type>((sum + (1 << 15)) >> 16); }
 };
+
+// Weighted sum, in the floating-point type Number, of neighbours along AXIS: 0 frames or slices, 1 rows, 2 columns.
+template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    int radius, extent;  // number of weights on each side, and the extent of the axis
+    float weights[WIDTH];
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        Number sums[channels] = {};
+        for (int k = -radius; k <= radius; ++k) {
+            const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
+            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+            const Number weight = static_cast<Number>(weights[k + radius]);
+#pragma unroll
+            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+        }
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
+        return pixel;
+    }
+};

@@ -30,6 +30,8 @@ class PixelOperator(GpuOperator):
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False
+    #: Whether `express` launches kernels for results in between. It then needs a GPU.
+    launches: ClassVar[bool] = False
     #: Whether it treats all elements alike, so that its inputs needn't be images.
     elementwise: ClassVar[bool] = False
     #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
@@ -38,7 +40,7 @@ class PixelOperator(GpuOperator):
 
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        """Return the output as an expression. This needs no GPU.
+        """Return the output as an expression. Unless `launches` is set, this needs no GPU.
 
         Args:
             batch: size, arguments and random numbers.

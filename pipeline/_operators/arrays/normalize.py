@@ -120,7 +120,11 @@ class _Settings:
             axes = chosen_axes(node, data.layout(), ndim)
         if not axes and ndim and named:
             raise ArgumentValueError("mean and deviation need at least one axis")
-        reduced = [tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)) for shape in shapes]
+        reduced = [
+            tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+            for shape in shapes
+            if tensors or whole  # otherwise there is nothing to check
+        ]
         for arrays in tensors:
             for sample, (array, expected) in enumerate(zip(arrays, reduced, strict=True)):
                 if array.shape != expected:
@@ -152,7 +156,8 @@ class _Settings:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return the number of elements per mean: shape (N,), or (1,) for the full batch."""
-        counts = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
+        shapes = np.array(self.shapes, np.int64).reshape(len(self.shapes), -1)
+        counts: npt.NDArray[np.int64] = shapes[:, list(self.axes)].prod(axis=1)
         return counts.sum(keepdims=True) if self.batch else counts
 
     def factor(self, deviation: float) -> float:
@@ -268,6 +273,8 @@ class NormalizeCpu(BatchOperator):
 class NormalizeGpu(GpuOperator):
     """Uses two launches for means of the data, two for its deviations, and one for the result."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         settings = _Settings.from_arguments(self.node, batch, data)
@@ -325,6 +332,7 @@ class NormalizeGpu(GpuOperator):
 
     def _add_up(self, sums: TensorListGPU) -> Any:
         assert sums.dense is not None  # with batch=True, all samples have the same number of means
+        self.kernels.flush()  # CuPy adds up the results of the launches
         return sums.dense.sum(axis=0)
 
     def _for_all(self, batch: Batch, settings: _Settings, values: Any) -> Samples:

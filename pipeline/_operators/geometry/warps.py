@@ -68,7 +68,11 @@ class Warps(ABC):
         if interp not in (DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_NN):
             raise ArgumentValueError(f"argument 'interp_type' must be INTERP_LINEAR or INTERP_NN, not {interp!r}")
         self.nearest = interp == DALIInterpType.INTERP_NN
-        self._sizes = [self._size(row) for row in arguments.rows("size") or []]
+        rows = arguments.rows("size") or []
+        if arguments.per_sample("size"):
+            self._sizes = [self._size(row) for row in rows]
+        else:
+            self._sizes = [self._size(row) for row in rows[:1]] * batch_size
 
     def _size(self, row: Array) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
@@ -112,6 +116,35 @@ class Warps(ABC):
             size: extents of its output.
             matrix: the sample's value of the second input, if there is one.
         """
+
+    def for_images(
+        self, shapes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
+        """Return `for_frames` for all samples, (N, n) and (N, n, n + 1), if they are images or volumes.
+
+        Args:
+            shapes: shapes of the samples, (N, n + 1).
+            matrices: the second input, if there is one and it is dense.
+
+        Returns:
+            The extents and matrices; None if `for_frames` must compute, or refuse, them for each sample.
+        """
+        spatial = shapes[:, :-1]
+        if self.sequence:
+            return None
+        sizes = np.array(self._sizes) if all(self._sizes) else self.default_sizes(spatial)
+        found = None if sizes is None else self.all_matrices(spatial, sizes, matrices)
+        return None if sizes is None or found is None else (sizes, found)
+
+    def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return `default_size` for all samples, (N, n); None if each needs a call."""
+        return spatial if self.keeps_size else None
+
+    @abstractmethod
+    def all_matrices(
+        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> Array | None:
+        """Return `matrices` for all samples, (N, n, n + 1); None if each needs a call."""
 
     def for_frames(self, sample: int, shape: Sequence[int], matrix: Array | None) -> tuple[tuple[int, ...], Array]:
         """Return the extents of a sample's output, and one matrix for each frame, (F, n, n + 1)."""
@@ -204,8 +237,13 @@ class WarpGpu(PixelOperator):
         Raises:
             OperatorError: samples failed; the error lists them.
         """
-        matrices: list[Array] = []
         results = shapes.copy()
+        dense = inputs if isinstance(inputs, np.ndarray) else None
+        together = warps.for_images(shapes, dense) if inputs is None or dense is not None else None
+        if together is not None:
+            results[:, :-1] = together[0]
+            return results, together[1]
+        matrices: list[Array] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes.tolist()):
             try:

@@ -14,7 +14,9 @@ PAGE = Path(__file__).resolve().parent / "differences.md"
 #: Modules below `nvidia.dali` whose names are compared. Operators are compared in docs/operators.md.
 MODULES = (
     *("", "auto_aug.augmentations", "auto_aug.auto_augment", "auto_aug.core", "auto_aug.rand_augment"),
-    *("auto_aug.trivial_augment", "backend", "data_node", "external_source", "math", "ops", "pipeline"),
+    *("auto_aug.trivial_augment", "backend", "data_node", "experimental.dynamic", "experimental.dynamic.checkpoint"),
+    *("experimental.dynamic.math", "experimental.dynamic.random", "experimental.dynamic.readers"),
+    *("external_source", "math", "ops", "pipeline"),
     *("plugin.base_iterator", "plugin.pytorch", "plugin.pytorch.fn", "plugin.pytorch.loader_evaluator"),
     *("plugin.pytorch.torch_utils", "plugin_manager", "sysconfig", "tensors", "tfrecord", "types"),
 )
@@ -31,6 +33,13 @@ MISSING = {
         "SharedMem": "an internal part of parallel external sources",
     },
     "experimental": {"torchvision": "not implemented yet"},
+    "experimental.dynamic": {
+        "DeviceLike": "a type for annotations in DALI's own code",
+        "EvalContext.cache_results, cached_results": "reserved for future use in DALI",
+        "ExternalSource.captured": "an internal part of `capture`",
+        "ThreadPool.device_id": "threads belong to no GPU",
+        "capture": "`dynamic.trace` compiles a function instead, and readers read ahead in any case",
+    },
     "ops": {
         "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
         "steps of the operator",
@@ -48,6 +57,7 @@ MISSING = {
 HELPERS = frozenset(
     (
         *("Any", "Callable", "Dict", "Enum", "Iterable", "List", "Optional", "Tuple", "TypeVar", "Union"),
+        *("NamedTuple", "NoReturn", "TypeAlias", "local"),
         *("WorkerPool", "_Augmentation", "a", "annotations", "b", "backend_impl", "check_cuda_runtime", "count"),
         *("cuda_checked", "dali_pickle", "deprecation_warning", "fn", "initialized", "internal", "not_iterable"),
         *("nvidia", "ops", "overload", "pipeline_tls", "python_function_plugin", "reducers", "tensors", "tfrec"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from benchmarks.child import Caller
 from benchmarks.gpu import gil, goals, neighbours, pixels, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import multi_process_service
@@ -119,6 +118,8 @@ def parser() -> argparse.ArgumentParser:
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
+    curves = sorted({each.series for each in sizes.VARIANTS if each.series})
+    add("--series", nargs="+", choices=curves, help="curves of the part `sizes` (default: all its measurements)")
     add("--output", type=Path, default=RESULTS, help="folder of JSON and plots (default: benchmarks/results)")
     return made
 
@@ -174,12 +175,6 @@ def _timeline(session: Session, options: argparse.Namespace, document: Document)
 
 
 def _training(session: Session, options: argparse.Namespace, document: Document) -> None:
-    if session.setup.device_id is not None:
-        with session.guarded("the choice of placement"), Caller("placement", training.choice_of_auto) as caller:
-            caller.begin(session.of_kind(training.KIND))
-            placement, reason = caller.end()
-            session.say(f'  placement="auto" would choose "{placement}": {reason}')
-            document["auto"] = {"placement": placement, "reason": reason}
     _train(session, options, document, training.loaders(session.setup.device_id))
 
 
@@ -222,7 +217,8 @@ def _train(session: Session, options: argparse.Namespace, document: Document, ri
 
 def _sizes(session: Session, options: argparse.Namespace, document: Document) -> None:
     tiny = options.device == "cpu"
-    document["sizes"] = sizes.as_json(sizes.measure_sizes(session, sizes.TINY if tiny else sizes.VARIANTS))
+    chosen = [each for each in sizes.VARIANTS if not options.series or each.series in options.series]
+    document["sizes"] = sizes.as_json(sizes.measure_sizes(session, sizes.TINY if tiny else chosen))
 
 
 def _save(session: Session, options: argparse.Namespace, document: Document) -> Path:

@@ -20,6 +20,9 @@ BEST_SHARES = {256: 0.98, 64: 0.985, 32: 0.96}
 SERVER_SHARES = {256: 0.90, 64: 0.90, 32: 0.95}
 """The same with the server in a separate process on the training's GPU, without MPS."""
 
+AUTO_SHARES = {256: 0.99, 64: 0.985, 32: 0.98}
+"""The same with ``placement="auto"`` and a CUDA graph."""
+
 KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded images", "reader": "own reader"}
 
 
@@ -131,6 +134,7 @@ def _shares(document: dict[str, Any]) -> Iterator[Goal]:
         ("server in its process", SERVER_SHARES, EAGER, _is_server),
         ("our best mode, CUDA graph", BEST_SHARES, REPLAY, _is_ours),
         ("server in its process, CUDA graph", SERVER_SHARES, REPLAY, _is_server),
+        ('placement="auto", CUDA graph', AUTO_SHARES, REPLAY, _is_auto),
     ):
         for batch_size, bound in bounds.items():
             if launches == REPLAY and batch_size not in REPLAYED:
@@ -152,6 +156,10 @@ def _is_ours(name: str) -> bool:
 
 def _is_server(name: str) -> bool:
     return name in ("ours, process", "ours, process, server", "ours, process, cores")
+
+
+def _is_auto(name: str) -> bool:
+    return name == "ours, process, auto"
 
 
 def _rounds_of(share: dict[str, Any]) -> list[float]:

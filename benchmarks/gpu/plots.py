@@ -21,6 +21,7 @@ MODE_TITLES = {
     "ours, process, server": 'dali-proxy,\nplacement="server"',
     "ours, process, cores": 'dali-proxy,\nplacement="cores"',
     "ours, process, consumer": 'dali-proxy,\nplacement="consumer"',
+    "ours, process, auto": 'dali-proxy,\nplacement="auto"',
     "ours, thread": 'dali-proxy,\nmode="thread"',
 }
 COLUMNS = 2

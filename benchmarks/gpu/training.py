@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import statistics
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -15,7 +16,6 @@ import torch
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.trainer import Step, Trainer, trainer_of
-from benchmarks.graph import make_pipeline
 from benchmarks.measurement import PATIENCE, settle
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
@@ -32,7 +32,7 @@ EAGER = "eager"
 REPLAY = "CUDA graph"
 """One launch per step: the GPU limits the speed, for any batch size."""
 
-REPLAYED = (64, 32)
+REPLAYED = (256, 64, 32)
 """Batch sizes with both kinds of training."""
 
 LAST = ("ours, thread", "nvidia-proxy")
@@ -42,8 +42,11 @@ KIND = "paths"
 RESIDENT = 4
 """Number of batches that stay on the GPU, for comparison."""
 
-START = 30.0
-"""Seconds that opening a loader and choosing cuDNN's kernels may take, besides the measurement."""
+DECISION = 20.0
+"""Seconds of training until the measurement begins even if ``placement="auto"`` hasn't chosen."""
+
+START = 30.0 + DECISION
+"""Seconds that opening a loader, choosing cuDNN's kernels and a placement may take, besides the measurement."""
 
 
 @dataclass(frozen=True)
@@ -81,28 +84,24 @@ class Share:
         """The median of the shares."""
         return statistics.median(self.shares)
 
+    @property
+    def chosen(self) -> str:
+        """The placement and its reason, as the loader reports them; empty for other loaders."""
+        return next((line for line in self.report.splitlines() if line.startswith("placement ")), "")
+
     def __str__(self) -> str:
         spread = f"{min(self.shares):.1%}..{max(self.shares):.1%}"
         return (
             f"  batch {self.batch_size:>4}, {self.launches:<10}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
             f"{statistics.median(self.rates):>8,.0f} of {statistics.median(self.resident):>6,.0f} img/s, "
             f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f})"
+            + (f"\n      {self.chosen}" if "auto" in self.loader else "")
         )
 
 
 def loaders(device_id: int | None) -> list[Rival]:
     """Return our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
     return [*modes_of_ours(device_id), NvidiaProxy(), TorchBest()]
-
-
-def choice_of_auto(setup: Setup) -> tuple[str, str]:
-    """Return the choice of ``placement="auto"`` on this machine while nothing else runs, and its reason."""
-    import dali_proxy
-    import pipeline
-
-    with dali_proxy.DALIServer(make_pipeline(pipeline, setup), placement="auto") as server:
-        found = server.stats()
-        return found.placement, found.placement_reason
 
 
 def missing() -> str | None:
@@ -229,6 +228,10 @@ def _share(
     rest()
     for _ in range(rounds):
         batches = (images for images, _ in stream)
+        rival.adapt()
+        end = time.perf_counter() + DECISION
+        while not rival.is_ready() and time.perf_counter() < end:
+            step(next(batches))
         rate, used = trainer.rate(batches, seconds, warm_up=6, step=step, on_begin=rival.mark)
         report = rival.report()
         rates.append(rate)

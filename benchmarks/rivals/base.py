@@ -41,6 +41,13 @@ class Rival(Protocol):
         ends everything that the rival started.
         """
 
+    def adapt(self) -> None:
+        """Begin to adapt to another loop that takes its batches."""
+
+    def is_ready(self) -> bool:
+        """Return whether it has adapted."""
+        return True
+
     def mark(self) -> None:
         """Mark the beginning of a measurement."""
 

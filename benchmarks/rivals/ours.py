@@ -11,8 +11,8 @@ from benchmarks.graph import make_pipeline, make_reader_pipeline
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, IMAGE_KINDS, ONE_WORKER_KIND, READER_KIND, Setup
 
-PLACEMENTS = ("server", "cores", "consumer")
-"""Where the stages can run; "auto" is one of them."""
+PLACEMENTS = ("server", "cores", "consumer", "auto")
+"""Where the stages can run; "auto" chooses one of the others."""
 
 
 class Ours(Rival):
@@ -51,6 +51,19 @@ class Ours(Rival):
             self._server = server
             dataset = make_dataset(setup, server.proxy)
             yield from dali_proxy.DataLoader(server, dataset, batch_size=setup.batch_size, num_workers=setup.workers)
+
+    def adapt(self) -> None:
+        """Let ``placement="auto"`` choose again."""
+        if self._trial is not None:
+            self._trial.repeat()
+
+    def is_ready(self) -> bool:
+        """Return whether ``placement="auto"`` has chosen."""
+        return self._trial is None or not self._trial.is_deciding
+
+    @property
+    def _trial(self) -> Any:
+        return self._server and self._server._placing.trial
 
     def mark(self) -> None:
         """Store the server's statistics."""

@@ -7,8 +7,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -27,12 +27,14 @@ from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
 from dali_proxy._transport.opener import ResultOpener
-from dali_proxy._transport.origin import unpack_keys
 from dali_proxy._transport.protocol import (
+    Advance,
     Failure,
     Fetch,
     Goodbye,
+    NotPlaced,
     OpenSession,
+    Place,
     Result,
     SlotsDetached,
     Stats,
@@ -57,9 +59,9 @@ class ConsumerClient:
     """Connection of a process to a server, for fetching results. Thread-safe.
 
     Waiting threads take turns at the socket: one receives for all, and the others wait until it has received their
-    answers. The next batches of a session are fetched early, so that they have arrived when a thread requests them. If
-    an executor runs the device stage, this object starts a receiving thread, so that batches progress while no thread
-    waits.
+    answers. The server sends the next batches of a session early, so that they have arrived when a thread requests
+    them. If an executor runs the device stage, this object starts a receiving thread, so that batches progress while
+    no thread waits.
 
     Args:
         endpoint: address of the server.
@@ -74,6 +76,8 @@ class ConsumerClient:
     Attributes:
         server: token that identifies one start of the server.
         waited: seconds that threads have waited for results.
+        variant: form of the pipeline that computed the last batch that was taken; see `place`.
+        refused: for forms of the pipeline that can't run, the reason.
     """
 
     def __init__(
@@ -96,6 +100,8 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
+        self.variant = 0
+        self.refused: dict[int, str] = {}
         self._requests = PendingRequests()
         self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
         self._taking = new_rlock(Level.DELIVERY, "delivery")
@@ -146,7 +152,9 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    ticket.samples, ticket.outputs = self._requests.get(key, PendingRequest()).samples, answer.tensors()
+                    request = self._requests.get(key, PendingRequest())
+                    ticket.samples, ticket.outputs = request.samples, answer.tensors()
+                    self.variant = request.variant
             self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
@@ -175,6 +183,27 @@ class ConsumerClient:
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
+
+    def advance(self, session: int, batch: int) -> None:
+        """Record that a thread is about to request a batch of a session, so that the server sends the next ones."""
+        with ChannelGuard(self._in_channel):
+            with self._lock:
+                through = self._ahead.advance(session, batch)
+            if through is not None:
+                with suppress(IPCError):  # the server is gone: the next request raises that
+                    self._channel.post(Advance(session, through))
+
+    def place(self, variant: int) -> None:
+        """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
+
+        It may take seconds until the server has built it. `variant` shows when its batches arrive.
+        """
+        with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
+            self._channel.post(Place(variant))
+
+    def depth(self, session: int) -> int:
+        """Return how many batches of a session the server may send before a thread requests them."""
+        return self._ahead.depth(session)
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""
@@ -216,18 +245,22 @@ class ConsumerClient:
             if self._end is not None:
                 raise fresh(self._end)
             request = self._requests.setdefault(key, PendingRequest())
+            self._ahead.forget(key[1:])
+            arrived = request.answer is not None
+        if self._receiver is None and (self._device_stage is not None or not arrived):
+            self._receive_ready()
+        if self._device_stage is not None:
+            self._device_stage.release_finished()
+        with self._lock:
             new, request.sent = not request.sent, True
-            early = self._ahead.ask(key[1:])
         try:
             if new:
                 self._send(message, deadline)
         except BaseException:  # including those of signal handlers: a later call must not wait for an unsent request
             request.sent = False
             raise
-        self._fetch_early(early)
-        if self._releases:  # added by a finalizer; if the batch was fetched early, no message carried them
+        if self._releases:  # added by a finalizer; if the batch arrived early, no message carried them
             self._flush_if_safe()
-        self._go_on()
         while True:
             with self._lock:
                 waits = request.answer is None and (request.coming or (self._receiving and self._end is None))
@@ -249,26 +282,6 @@ class ConsumerClient:
                         self._receiving = False
                         self._changed.notify_all()
             deadline.check()
-
-    def _go_on(self) -> None:
-        """Issue the batches that have arrived for this process's GPU, so that they are ready when requested."""
-        if self._device_stage is not None and self._receiver is None:
-            self._receive_ready()
-            self._device_stage.release_finished()
-
-    def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
-        """Fetch batches before a thread requests them."""
-        for key in keys:
-            with ChannelGuard(self._in_channel):
-                with self._lock:
-                    if not self._ahead.is_early(key):
-                        continue  # its session has ended, or a thread has requested it
-                    request = self._requests.setdefault(("batch", *key), PendingRequest())
-                try:
-                    self._channel.post(Fetch(*key))
-                except IPCError:
-                    return  # the server is gone: the next request raises that
-                request.sent = True
 
     def _receive(self) -> None:
         """Receive for all threads until the connection ends."""
@@ -321,6 +334,8 @@ class ConsumerClient:
             self._requests.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
             self._opener.detach(message.slots)
+        elif isinstance(message, NotPlaced):
+            self.refused[message.variant] = message.reason
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 
@@ -328,13 +343,13 @@ class ConsumerClient:
         key = ("batch", result.client, result.seq)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
+            nbytes = sum([output.nbytes for output in result.outputs])
+            if request is None and self._ahead.arrive(result.session, key[1:], nbytes):
+                request = self._requests[key] = PendingRequest()
+                request.sent = True
             if request is not None:
-                request.note(result, continues=self._device_stage is not None)
-            following = [("batch", *each) for each in unpack_keys(result.following)]
-            unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._requests]
-            early = self._ahead.note(result.session, unasked)
-        self._fetch_early(early)
-        if self._device_stage is None:
+                request.note(result, continues=result.origin is not None)
+        if self._device_stage is None or result.origin is None:
             self._requests.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared

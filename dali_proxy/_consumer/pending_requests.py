@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy._transport.fetch_ahead import Lookahead
+from dali_proxy._transport.fetch_ahead import FetchAhead
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.locks import Level, new_rlock
 
@@ -24,34 +24,36 @@ Key = tuple[Any, ...]
 class PendingRequest:
     """A pending request to the server, shared by all threads that wait for its answer."""
 
-    __slots__ = ("answer", "coming", "samples", "sent")
+    __slots__ = ("answer", "coming", "samples", "sent", "variant")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process continues the batch
         self.samples = ("", "")  # packed dataset indices and names of the batch's samples; usually unknown
+        self.variant = 0  # form of the pipeline that computed the batch; see `Place`
         self.sent = False  # a request may be sent twice: the server refuses the second one
 
     def note(self, result: Result, continues: bool) -> None:
         """Record that a result has arrived, and whether this process continues the batch."""
         self.coming = continues
+        self.variant = result.variant
         source = result.origin or result
         self.samples = (source.indices, source.names)
 
 
 class PendingRequests(dict[Key, PendingRequest]):
-    """Requests whose answers haven't been read, and the batches that are fetched early.
+    """Requests whose answers haven't been read, and the batches that arrive early.
 
     Attributes:
         lock: lock for this object and for receiving. Acquiring it is faster than acquiring the condition.
         changed: condition that is notified when a request is answered or a thread stops receiving.
-        ahead: batches that are fetched early.
+        ahead: results that the server sends before a thread asks for them.
     """
 
     def __init__(self) -> None:
         self.lock = new_rlock(Level.PENDING_REQUESTS, "pending requests")
         self.changed = threading.Condition(self.lock)
-        self.ahead = Lookahead()
+        self.ahead = FetchAhead()
 
     def answer(self, key: Key, answer: Any) -> None:
         """Store the answer to a request."""
@@ -75,7 +77,7 @@ class PendingRequests(dict[Key, PendingRequest]):
                 self.ahead.forget(batch)
 
     def forget_session(self, session: int) -> None:
-        """Drop the batches that were fetched early for a session that has ended."""
+        """Drop the batches that arrived early for a session that has ended."""
         with self.lock:
             self.forget_batches(self.ahead.close(session))
 

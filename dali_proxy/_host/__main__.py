@@ -10,12 +10,13 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
 from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
-from dali_proxy._host.options import HostOptions
+from dali_proxy._host.options import Alternative, HostOptions
 from pipeline._codecs import declare_no_training
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
@@ -24,6 +25,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
+_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one
 
 
 def main() -> int:
@@ -33,6 +35,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
@@ -40,7 +43,7 @@ def main() -> int:
     _restore_environment(start)
     declare_no_training()
     try:
-        pipeline, device_stage = _read(received)
+        pipeline, device_stage, *others = _read(received)
         host = Host(
             deserialize_for_host(pipeline),
             HostOptions(
@@ -51,6 +54,8 @@ def main() -> int:
                 arena_bytes_limit=start.arena_bytes_limit,
                 host_stage_only=start.host_stage_only,
                 device_stage=device_stage,
+                alternatives=tuple(map(Alternative, others, start.alternatives_host_stage_only)),
+                device_id=start.device_id,
             ),
         )
     except Exception as error:  # noqa: BLE001  # the parent raises it
@@ -84,14 +89,14 @@ def _restore_environment(start: Start) -> None:
     restore_python_path()
 
 
-def _read(received: Received) -> tuple[bytes, bytes]:
-    """Return the pipeline and the device stage."""
+def _read(received: Received) -> list[bytes]:
+    """Return the pipeline, the device stage and the pipelines of the alternatives."""
     start = received.message
-    nbytes = start.nbytes + start.device_stage_nbytes
-    block = SharedBlock.attach(received.fds[0], nbytes or 1)
-    data = block.array[:nbytes].tobytes()
+    ends = list(accumulate((start.nbytes, start.device_stage_nbytes, *start.alternatives_nbytes)))
+    block = SharedBlock.attach(received.fds[0], ends[-1] or 1)
+    data = block.array[: ends[-1]].tobytes()
     block.close()
-    return data[: start.nbytes], data[start.nbytes :]
+    return [data[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
 
 
 def _send(control: Channel, message: object) -> bool:

@@ -102,18 +102,19 @@ class Consumer:
 
     Attributes:
         account: account of the memory that is lent to it.
-        sessions: its iterators that have not ended.
+        sessions: its iterators that have not ended, and for each the number of the last batch to send without being
+            asked.
     """
 
     def __init__(self, channel: Channel, account: Account, server: ChannelServer) -> None:
         self.account = account
-        self.sessions: set[int] = set()
+        self.sessions: dict[int, int] = {}
         self._channel = channel
         self._server = server
 
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
         """Send a message; end the connection if the consumer is gone or doesn't read."""
         try:
-            self._channel.post(message, fds)
+            self._server.post(self._channel, message, fds)
         except IPCError as error:
             self._server.end(self._channel, error)

@@ -20,7 +20,9 @@ Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 
 
 class Start(Message, frozen=True):
-    """Parent to host: the first message. Shared memory contains the pipeline, then `HostOptions.device_stage`.
+    """Parent to host: the first message.
+
+    Shared memory contains the pipeline, `HostOptions.device_stage`, and the pipelines of `HostOptions.alternatives`.
 
     Attributes:
         nbytes: size of the pipeline.
@@ -28,6 +30,8 @@ class Start(Message, frozen=True):
         directory: the parent's working directory; empty if it has none.
         sys_path: the parent's `sys.path`.
         path: see `HostOptions`, also for the attributes below.
+        alternatives_nbytes: size of each alternative's pipeline.
+        alternatives_host_stage_only: the attribute `host_stage_only` of each alternative.
     """
 
     nbytes: U64
@@ -40,6 +44,9 @@ class Start(Message, frozen=True):
     unclaimed_bytes: U64
     arena_bytes_limit: U64
     host_stage_only: bool = False
+    alternatives_nbytes: Annotated[tuple[U64, ...], MANY] = ()
+    alternatives_host_stage_only: Annotated[tuple[bool, ...], MANY] = ()
+    device_id: U32 | None = None
 
 
 class Ready(Message, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,16 +17,21 @@ from dali_proxy._host.clients import Consumer, Worker
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.pinning import Pinner
 from dali_proxy._host.runner import Runner
+from dali_proxy._host.variant import Variant
 from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import (
     CODEC,
+    Advance,
     AttachSegment,
     CloseSession,
     DetachSegment,
     Fetch,
     Goodbye,
     Hello,
+    NotPlaced,
     OpenSession,
+    Place,
     Release,
     Stats,
     StatsRequest,
@@ -33,7 +39,9 @@ from dali_proxy._transport.protocol import (
     Welcome,
 )
 from dali_proxy._transport.publisher import ResultPublisher
+from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._definition import Pipeline
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.errors import IPCError, ProtocolError
@@ -60,12 +68,11 @@ class Host:
 
     def __init__(self, pipeline: Pipeline, options: HostOptions, local: LocalExchange | None = None) -> None:
         pipeline.build()
-        self._pipeline = pipeline
         self._options = options
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline._internals.runner.executor.device_id
-        self._publisher = ResultPublisher(device_id, local)
-        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.from_memory, device_id=device_id))
+        self._publisher = ResultPublisher(options.device_id if device_id is None else device_id, local)
+        self._pinner: Pinner | None = None
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | None] = {}
         self._processor_time = 0.0
@@ -77,7 +84,13 @@ class Host:
             on_message=self._receive,
             on_close=self._close_client,
         )
-        runner = self._runner = Runner(pipeline, self._publisher, options, self.server.call_soon)
+        stage = options.device_stage if options.host_stage_only else b""
+        first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
+        self._variants: dict[int, Variant] = {0: first}
+        self._wanted = 0  # number of the variant that a consumer chose
+        self._building: threading.Thread | None = None
+        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon)
+        self._pin_for(first)
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
                 AttachSegment: self._attach_segment,
@@ -89,7 +102,9 @@ class Host:
                 Fetch: runner.fetch,
                 Release: runner.release,
                 OpenSession: runner.open_session,
+                Advance: runner.advance,
                 CloseSession: runner.close_session,
+                Place: self._place,
                 StatsRequest: self._report,
             },
         }
@@ -108,7 +123,10 @@ class Host:
         self.server.close()
         if self._pinner is not None:
             self._pinner.close()
-        self._pipeline._internals.close()
+        if self._building is not None:
+            self._building.join()
+        for variant in self._variants.values():
+            variant.close()
         self._runner.close()
         self._publisher.close()
 
@@ -119,6 +137,58 @@ class Host:
             except IPCError:
                 continue  # the client is disconnecting
         self.server.stop()
+
+    # Placement --------------------------------------------------------------------------------------------------
+
+    def _place(self, consumer: Consumer, message: Place) -> None:
+        number = message.variant
+        if number > len(self._options.alternatives):
+            raise ProtocolError(f"there is no variant {number}")
+        self._wanted = number
+        if number in self._variants:
+            self._runner.variant = self._variants[number]
+        elif self._building is None:  # other messages must not wait for CUDA
+            self._building = threading.Thread(
+                target=self._build, args=(consumer, number), name=f"{THREAD_PREFIX}build", daemon=True
+            )
+            self._building.start()
+
+    def _build(self, consumer: Consumer, number: int) -> None:
+        alternative = self._options.alternatives[number - 1]
+        built: Variant | Exception
+        try:
+            pipeline = deserialize_for_host(alternative.pipeline)
+            try:
+                pipeline.build()
+                stage = self._options.device_stage if alternative.host_stage_only else b""
+                built = Variant(number, pipeline, self._publisher, alternative.host_stage_only, stage)
+            except BaseException:
+                pipeline._internals.close()
+                raise
+        except Exception as error:  # noqa: BLE001  # the consumer gets it
+            built = error
+        self.server.call_soon(partial(self._finish_building, consumer, number, built))
+
+    def _finish_building(self, consumer: Consumer, number: int, built: Variant | Exception) -> None:
+        assert self._building is not None  # it has called this
+        self._building.join()
+        self._building = None
+        if isinstance(built, Exception):
+            consumer.send(NotPlaced(number, clip(f"{type(built).__name__}: {built}")))
+        else:
+            self._variants[number] = built
+            self._pin_for(built)
+        if number != self._wanted or not isinstance(built, Exception):
+            self._place(consumer, Place(self._wanted))
+
+    def _pin_for(self, variant: Variant) -> None:
+        """Pin the workers' shared memory if a variant reads it with a GPU."""
+        device_id = variant.executor.device_id
+        if device_id is None or self._pinner is not None:
+            return
+        self._pinner = Pinner(partial(PinnedMemory.from_memory, device_id=device_id))
+        for worker in self._runner.workers.values():
+            worker.arena.pin(self._pinner.pin)
 
     # Connections ------------------------------------------------------------------------------------------------
 
@@ -181,6 +251,6 @@ class Host:
         worker.arena.detach(message.segment)
 
     def _report(self, consumer: Consumer, message: StatsRequest) -> None:
-        report = self._runner.report()
+        report = self._runner.report(times for each in self._variants.values() for times in each.operators())
         report["host"] = time.thread_time() - self._processor_time
         consumer.send(Stats(message.token, json.dumps(report)))

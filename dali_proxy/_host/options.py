@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["HostOptions"]
+__all__ = ["Alternative", "HostOptions"]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another form of the pipeline, which a consumer may choose while the host runs.
+
+    Attributes:
+        pipeline: the pipeline, from `serialize_for_host`.
+        host_stage_only: see `HostOptions`.
+    """
+
+    pipeline: bytes = field(repr=False)
+    host_stage_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -19,6 +32,8 @@ class HostOptions:
         arena_bytes_limit: maximum shared memory for the samples of one worker.
         host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
+        alternatives: other forms of the pipeline; the host builds one when a consumer chooses it.
+        device_id: GPU that the results of alternatives may lie on, or None.
     """
 
     path: str
@@ -28,3 +43,5 @@ class HostOptions:
     arena_bytes_limit: int = 1 << 40
     host_stage_only: bool = False
     device_stage: bytes = field(default=b"", repr=False)
+    alternatives: tuple[Alternative, ...] = ()
+    device_id: int | None = None

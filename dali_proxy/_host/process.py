@@ -110,7 +110,7 @@ class ProcessHost:
             raise
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
-        data = pipeline + options.device_stage
+        data = b"".join([pipeline, options.device_stage, *(each.pipeline for each in options.alternatives)])
         block = SharedBlock.create(max(len(data), 1))
         try:
             block.array[: len(data)] = memoryview(data)
@@ -125,6 +125,9 @@ class ProcessHost:
                 unclaimed_bytes=options.unclaimed_bytes,
                 arena_bytes_limit=options.arena_bytes_limit,
                 host_stage_only=options.host_stage_only,
+                alternatives_nbytes=tuple(len(each.pipeline) for each in options.alternatives),
+                alternatives_host_stage_only=tuple(each.host_stage_only for each in options.alternatives),
+                device_id=options.device_id,
             )
             self._control.send(message, (block.fd,), timeout=timeout)
             prepare_for_forks()

@@ -15,6 +15,7 @@ from pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy._host.clients import Consumer, Worker
+    from dali_proxy._host.variant import Variant
     from dali_proxy._transport.protocol import Failure
     from dali_proxy._transport.publisher import StagedResult
 
@@ -36,6 +37,7 @@ class Request:
 
     Attributes:
         worker: the worker that submitted it.
+        variant: form of the pipeline that computes it.
         seq: the worker's number for it.
         session: the iterator that it belongs to; 0 for none.
         key: key of its random numbers.
@@ -44,6 +46,7 @@ class Request:
         name_labels: names of the samples, packed.
         paths: paths of the samples' files, if an input has paths; else None.
         inputs: one batch for each input of the pipeline; empty once the executor has them.
+        bytes_in: size of the inputs.
         state: its stage.
         staged: the executor's result, when it is DONE and succeeded.
         failure: description of the error, when it is DONE and failed.
@@ -51,6 +54,7 @@ class Request:
     """
 
     worker: Worker
+    variant: Variant
     seq: int
     session: int
     key: BatchKey
@@ -59,6 +63,7 @@ class Request:
     name_labels: str = ""
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
+    bytes_in: int = 0
     state: State = State.QUEUED
     staged: StagedResult | None = None
     failure: Failure | None = None

@@ -11,69 +11,65 @@ from functools import partial
 from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
+from dali_proxy._host.depth import Depth
 from dali_proxy._host.options import HostOptions
-from dali_proxy._host.planning import Planning
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
 from dali_proxy._host.store import Store
 from dali_proxy._host.totals import Totals
+from dali_proxy._host.variant import Variant
 from dali_proxy._transport.failures import describe
-from dali_proxy._transport.fetch_ahead import AHEAD
-from dali_proxy._transport.origin import pack_keys
-from dali_proxy._transport.protocol import CloseSession, Fetch, OpenSession, Release, Submit
-from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
+from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
+from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
-from pipeline._bulk.gather import gathered
-from pipeline._definition import Pipeline
-from pipeline._external_source.data import check_batch, declares_data
+from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._operator_api.request import BatchRequest, BatchResult
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
 __all__ = ["Runner"]
+
+# Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
+# take as long, and the other clients hardly wait.
+_OWN_BYTES = 1 << 18
 
 
 class Runner:
     """Handles the messages about batches.
 
     A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done`;
-    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`. `release`,
-    `close_session` and the limit on unclaimed results end it earlier.
+    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`, or that allowed it
+    with `advance`. `release`, `close_session` and the limit on unclaimed results end it earlier.
 
     Args:
-        pipeline: pipeline to run; it is built.
+        variant: form of the pipeline that runs first.
         publisher: destination of the results.
         options: the host's settings.
         call_soon: schedules a function on the host's thread; the executor's threads call it.
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
+        variant: form of the pipeline that runs the requests that arrive from now on; the host changes it.
     """
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        variant: Variant,
         publisher: ResultPublisher,
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        internals = pipeline._internals
         self.workers: dict[int, Worker] = {}
-        self._pipeline = internals.runner
-        self._max_batch_size = internals.arguments.batch_size
-        self._inputs = tuple(internals.graph.fed_inputs.values())
-        self._declared = {node.index for node in self._inputs if declares_data(node)}
-        self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
-        self._executor = self._pipeline.executor
-        self._executor.output_allocator = self._allocate
+        self.variant = variant
         self._publisher = publisher
-        self._planning = Planning(options.device_stage) if options.device_stage else None
-        self._sends_origin = options.host_stage_only
         self._call_soon = call_soon
-        self._scheduler = Scheduler(self._executor.concurrency)
+        self._scheduler = Scheduler(variant.executor.concurrency)
+        self._depth = Depth(self._scheduler.depth, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
+        self._sessions: dict[int, Consumer] = {}  # open iterators, by number
+        self._bytes_out = _OWN_BYTES  # size of the last result
 
     # Submission -------------------------------------------------------------------------------------------------
 
@@ -88,7 +84,9 @@ class Runner:
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
         key = BatchKey(message.epoch, message.batch, message.view)
-        request = Request(worker, seq, message.session, key, message.batch_size, message.indices, message.names)
+        request = Request(
+            worker, self.variant, seq, message.session, key, message.batch_size, message.indices, message.names
+        )
         request.waiter = worker.awaited.pop(seq, None)
         if self._store.is_closed(request.session) or seq in worker.released:
             worker.released.discard(seq)
@@ -98,31 +96,17 @@ class Runner:
             return
         self._store.add(request)
         try:
-            request.inputs = self._read_inputs(worker, message, request)
+            request.inputs = request.variant.read_inputs(message, request)
         except Exception as error:
             worker.completions.complete(seq)
             self._finish(request, None, error)
             if isinstance(error, ProtocolError) or not isinstance(error, PipelineError):
                 raise
             return
-        self._totals.bytes_in += sum(batch.nbytes for batch in request.inputs.values())
+        request.bytes_in = sum([batch.nbytes for batch in request.inputs.values()])
+        self._totals.bytes_in += request.bytes_in
         self._scheduler.add(request)
         self._start_queued()
-
-    def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
-        if len(message.inputs) != len(self._inputs):
-            raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
-        inputs: dict[str, TensorList] = {}
-        for node, packed in zip(self._inputs, message.inputs, strict=True):
-            dtype, table = packed.unpack()
-            batch = worker.arena.batch(table, dtype)
-            if len(batch) != message.batch_size:
-                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
-            if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
-                request.paths = gathered(batch)
-            checked = node.index in self._declared
-            inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
-        return inputs
 
     # Execution --------------------------------------------------------------------------------------------------
 
@@ -132,33 +116,33 @@ class Runner:
             inputs, request.inputs = request.inputs, {}
             complete = partial(request.worker.completions.complete, request.seq)
             batch = BatchRequest(request.size, inputs, request.key, complete)
+            on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
-                self._pipeline.submit(batch, partial(self._done, request))
+                request.variant.submit(batch, partial(self._done, request), on_caller)
             except PipelineError as error:
                 complete()
                 self._done(request, BatchResult(error=error))
 
-    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
-        if self._planning is not None and output not in self._planning.forwarded:
-            return None  # `stage_planned` puts all data for the GPU into one slot
-        return self._publisher.allocate(output, nbytes)
+    def _set_depth(self, depth: int) -> None:
+        self._scheduler.depth = depth
+        self.variant.executor.widen(depth)
 
     def _done(self, request: Request, result: BatchResult) -> None:
-        # On a thread of the executor. Its stream, if it has one, is current: copies to slots follow the batch.
+        # On a thread of the executor, or on this one if the batch takes little time. Its stream, if it has one, is
+        # current: copies to slots follow the batch.
         staged: StagedResult | None = None
         error: Exception | None = result.error
         if error is None:
             try:
-                planned = None if self._planning is None else self._planning.plan(result.outputs, request.key)
-                if planned is None:
-                    staged = self._publisher.stage(result.outputs)
-                else:
-                    staged = self._publisher.stage_planned(planned)
+                staged = request.variant.stage(result.outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
         self._call_soon(partial(self._finish_run, request, staged, error))
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
+        self._bytes_out = 0 if staged is None else staged.nbytes
+        unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued
+        self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         try:
@@ -189,8 +173,9 @@ class Runner:
                 request.names,
             )
         self._totals.count(request)
-        if request.waiter is not None:
-            self._deliver(request, request.waiter)
+        consumer = request.waiter or self._receiver(request)
+        if consumer is not None:
+            self._deliver(request, consumer)
         elif worker.gone and not request.session:
             self._drop(self._store.add_unclaimed(request))
 
@@ -212,6 +197,23 @@ class Runner:
         else:
             request.waiter = consumer
 
+    def advance(self, consumer: Consumer, message: Advance) -> None:
+        """Send the results of a session up to a batch, now or when they are done."""
+        session = message.session
+        if message.through <= consumer.sessions.get(session, message.through):
+            return  # the session is closed
+        consumer.sessions[session] = message.through
+        for request in self._store.of_session(session):
+            if request.state is State.DONE and self._receiver(request) is consumer:
+                self._deliver(request, consumer)
+
+    def _receiver(self, request: Request) -> Consumer | None:
+        """Return the consumer that gets a result without asking. Failures are sent only to a consumer that asks."""
+        consumer = self._sessions.get(request.session)
+        if consumer is None or request.staged is None or request.key.iteration > consumer.sessions[request.session]:
+            return None
+        return consumer
+
     def _deliver(self, request: Request, consumer: Consumer) -> None:
         self._store.remove(request)
         request.state = State.GONE
@@ -221,15 +223,14 @@ class Runner:
             return
         worker = request.worker
         try:
-            following = self._store.following(request, 2 * AHEAD)
             result, fds = self._publisher.publish(
                 consumer.account,
                 worker.client,
                 request.seq,
                 staged,
-                origin=request.origin(samples=staged.prepared is None) if self._sends_origin else None,
+                origin=request.origin(samples=staged.prepared is None) if request.variant.sends_origin else None,
                 session=request.session,
-                following=pack_keys([(each.worker.client, each.seq) for each in following]),
+                variant=request.variant.number,
                 indices=request.labels,
                 names=request.name_labels,
             )
@@ -257,13 +258,15 @@ class Runner:
         """Add an iterator of a consumer."""
         if not message.session:
             raise ProtocolError("0 isn't a session")  # all requests without a session have 0
-        consumer.sessions.add(message.session)
+        consumer.sessions[message.session] = -1
+        self._sessions[message.session] = consumer
         check_count(len(consumer.sessions), "iterators of one process")
 
     def close_session(self, consumer: Consumer, message: CloseSession) -> None:
         """Drop the requests of an iterator, and those that will come for it."""
         if message.session in consumer.sessions:  # else it is closed already, or belongs to another consumer
-            consumer.sessions.remove(message.session)
+            del consumer.sessions[message.session]
+            self._sessions.pop(message.session, None)
             self._drop(self._store.close_session(message.session))
 
     def forget_worker(self, worker: Worker) -> None:
@@ -284,6 +287,7 @@ class Runner:
         for worker in self.workers.values():
             worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not consumer}
         for session in consumer.sessions:
+            self._sessions.pop(session, None)
             self._drop(self._store.close_session(session))
         for request in self._store:
             if request.waiter is consumer:
@@ -307,19 +311,24 @@ class Runner:
 
     # Statistics -------------------------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
-        """Return the counters."""
+    def report(self, operators: Iterable[StepTimes]) -> dict[str, Any]:
+        """Return the counters.
+
+        Args:
+            operators: times of the operators of all variants.
+        """
+        by_name: dict[str, StepTimes] = {}
+        for times in operators:
+            known = by_name.setdefault(times.name, StepTimes(times.name, device=times.device))
+            known.batches += times.batches
+            known.seconds += times.seconds
+            known.wall += times.wall
         self._scheduler.measure()
         return {
             **self._totals.report(self._scheduler, self.workers.values()),
             "waiting_results": len(self._store),
-            "operators": {
-                times.name: times.report()
-                for times in [
-                    *self._executor.statistics.operators(),
-                    *(self._planning.times() if self._planning else ()),
-                ]
-            },
+            "depth_reason": self._depth.reason,
+            "operators": {name: times.report() for name, times in by_name.items()},
         }
 
 

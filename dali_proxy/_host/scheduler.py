@@ -14,13 +14,14 @@ __all__ = ["Scheduler"]
 class Scheduler:
     """Chooses the next request for the executor: workers take turns, the requests of one worker stay in order.
 
-    Invariant: `running` requests are in the executor, at most `depth`; the queues of the workers in `_turns`, and
-    only those, have requests.
+    Invariant: `running` requests are in the executor, at most `depth` when the last one was taken; the queues of the
+    workers in `_turns`, and only those, have requests.
 
     Args:
         depth: number of requests that may be in the executor at once.
 
     Attributes:
+        depth: the same; it may change.
         running: number of requests in the executor.
         busy_seconds: time during which there was at least one.
         occupancy_seconds: integral of `running` over time.
@@ -33,6 +34,11 @@ class Scheduler:
         self.occupancy_seconds = 0.0
         self._turns: deque[Worker] = deque()
         self._since = time.monotonic()
+
+    @property
+    def waits(self) -> bool:
+        """Whether requests wait."""
+        return bool(self._turns)
 
     @property
     def queued(self) -> int:
@@ -54,7 +60,7 @@ class Scheduler:
 
     def take(self) -> Request | None:
         """Return the request that the executor gets next; None if no request waits or the executor is full."""
-        if not self._turns or self.running == self.depth:
+        if not self._turns or self.running >= self.depth:
             return None
         worker = self._turns.popleft()
         request = worker.queue.popleft()

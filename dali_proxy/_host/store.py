@@ -64,15 +64,10 @@ class Store:
         """Remove and return all requests."""
         return self._remove_all(self)
 
-    def following(self, request: Request, count: int) -> list[Request]:
-        """Return the next requests of the same session that no consumer has asked for, in order."""
-        position = (request.key.iteration, request.key.view)
-        later = []
-        for each in self._by_session.get(request.session, ()):
-            its = (each.key.iteration, each.key.view)
-            if each.waiter is None and its > position:
-                later.append((its, each.seq, each.worker.client, each))
-        return [each for *_, each in sorted(later)[:count]]  # there are few
+    def of_session(self, session: int) -> list[Request]:
+        """Return the requests of a session, in order."""
+        requests = self._by_session.get(session, ())
+        return sorted(requests, key=lambda each: (each.key.iteration, each.key.view, each.worker.client, each.seq))
 
     def is_closed(self, session: int) -> bool:
         """Return whether a session has ended."""

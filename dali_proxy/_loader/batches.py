@@ -20,7 +20,7 @@ from torch.utils.data import get_worker_info
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 
-__all__ = ["CollatedBatch", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
+__all__ = ["Chunk", "CollatedBatch", "Cost", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
 
 
 _SMALL = 1 << 16  # bytes
@@ -45,18 +45,47 @@ class NumberedIndices:
         return (NumberedIndices, (self.epoch, self.batch, self.indices))  # pickled in half the time
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Several batches of one worker, which torch's loader handles as one, so that its cost per batch is divided.
+
+    Attributes:
+        numbered: the batches, in order; every n-th batch of the epoch with n workers, as without chunks.
+        read: function that reads the samples of a batch; None in the training process.
+    """
+
+    numbered: tuple[NumberedIndices, ...]
+    read: Callable[[NumberedIndices], Any] | None = None
+
+
+class Cost(NamedTuple):
+    """The cost of a batch in a worker.
+
+    Attributes:
+        seconds: elapsed time from the first sample to the submission.
+        nbytes: size of the samples in shared memory.
+        message: size of the message with the worker's last batch.
+    """
+
+    seconds: float
+    nbytes: int
+    message: int
+
+
 class CollatedBatch(NamedTuple):
     """A batch that a worker has collated. It is a tuple because torch pins the tensors that it finds in tuples.
 
     Attributes:
-        numbered: number and dataset indices of the batch.
+        numbered: number and dataset indices of the batch; None on the way from a worker, in a chunk.
         data: result of the user's collate function; its placeholders are submitted.
         position: state of an iterable dataset after the batch; None if unknown.
+        cost: cost of the batch in its worker; None if it wasn't measured.
     """
 
-    numbered: NumberedIndices
+    numbered: Any  # a `NumberedIndices`
     data: Any
     position: bytes | None = None
+    cost: Cost | None = None
 
 
 class Pause:
@@ -165,6 +194,9 @@ class Packed(Pickled):
         file = io.BytesIO()
         _Pickler(file).dump(collated)
         super().__init__(file.getvalue())
+
+    def __len__(self) -> int:
+        return len(self._data)
 
 
 class _Pickler(pickle.Pickler):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from dali_proxy._common.nested import find, replace
-from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Packed, Pause
+from dali_proxy._loader.batches import Chunk, CollatedBatch, Cost, FailedBatch, NumberedIndices, Packed, Pause
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
+from dali_proxy._worker.worker import collected_submissions
 
 __all__ = ["Collate"]
 
@@ -28,8 +30,16 @@ class Collate:
         self.epoch = epoch
         self.own = own
         self._count = 0  # number of collated batches of datapipes
+        self._message = 0  # size of the last batch's message
 
-    def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause:
+    def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause | list[Any]:
+        if not isinstance(samples, Chunk):
+            return self._collate(samples)
+        assert samples.read is not None  # the dataset of this process has set it
+        with collected_submissions():
+            return [self._collate(samples.read(numbered), in_chunk=True) for numbered in samples.numbered]
+
+    def _collate(self, samples: Any, in_chunk: bool = False) -> CollatedBatch | FailedBatch | Packed | Pause:
         last = samples[-1] if isinstance(samples, list) and samples else samples
         if isinstance(last, Pause):
             return last
@@ -46,8 +56,14 @@ class Collate:
                 if isinstance(last, FailedBatch):  # the dataset raised
                     return last
                 data = _submit_rest(self.collate_fn(samples))
-                collated = CollatedBatch(numbered, data, None if context.position is None else context.position())
-                return collated if self.own.id is None else Packed(collated)
+                position = None if context.position is None else context.position()
+                cost = Cost(time.perf_counter() - context.begun, context.nbytes, self._message)
+                if self.own.id is None:
+                    return CollatedBatch(numbered, data, position, cost)
+                # The training process knows the indices of a chunk.
+                packed = Packed(CollatedBatch(None if in_chunk else numbered, data, position, cost))
+                self._message = len(packed)
+                return packed
             except BaseException as error:
                 if self.own.is_interrupted_by(error):
                     raise

@@ -10,10 +10,12 @@ from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause
+from dali_proxy._common.in_flight import InFlight
+from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.flight import Flight
 from dali_proxy._loader.generators import copy_of
 from dali_proxy._loader.inner_loader import InnerLoader, batch_creator
-from dali_proxy._loader.numbered_datasets import NumberedItems, NumberedSampler
+from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedItems, NumberedSampler
 from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
@@ -49,6 +51,8 @@ class InnerLoop:
         self._sampler_state = sampler_state
         self._batches: Iterator[Any] | None = None
         self._held: CollatedBatch | FailedBatch | Pause | None = None  # arrived when the sampler raised
+        self._round: _Round | None = None  # chunks that have arrived, and their batches that `next` hasn't returned
+        self._flight = Flight(max(loader.num_workers, 1), loader.prefetch_factor or 1) if _chunks(loader) else None
         #: Without workers: the indices of a batch that a signal handler interrupted.
         self._interrupted: NumberedIndices | None = None
         make = batch_creator(loader)
@@ -73,10 +77,27 @@ class InnerLoop:
         workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
         return workers
 
+    @property
+    def chunk(self) -> int:
+        """Number of batches that a worker gets at once."""
+        return 1 if self._flight is None else self._flight.chunk
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        if self._flight is not None:
+            return self._flight.in_flight
+        each = self._loader.prefetch_factor or 1
+        return InFlight(max(self._loader.num_workers, 1) * each, "prefetch_factor")
+
     def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
         self._held = self._interrupted = None
+        self._round = None
         if self._sampler is not None:
+            if self._flight is not None:
+                self._sampler.chunk = self._flight.restart()
+            self._sampler.workers = max(self._loader.num_workers, 1)
             self._sampler.epoch = start.epoch
             self._sampler.start = self._sampler_state.start(start, resumes)
         generator = self._loader.generator
@@ -109,19 +130,35 @@ class InnerLoop:
             items = self._items
             if items is not None and items.failures:
                 raise items.failures.popleft()
-            batch, self._held = self._held or self._next(), None
+            batch, self._held = self._held or self._next_in_order(), None
             if items is not None and items.failures:
                 self._held = batch
             elif not isinstance(batch, Pause):
+                if self._flight is not None and self._sampler is not None and isinstance(batch, CollatedBatch):
+                    self._sampler.chunk = self._flight.observe(batch)
                 return batch
 
     def end(self) -> None:
         """Drop the epoch and end its workers."""
-        self._batches = self._held = self._interrupted = None
+        self._batches = self._held = self._interrupted = self._round = None
 
-    def _next(self) -> CollatedBatch | FailedBatch | Pause:
+    def _next_in_order(self) -> CollatedBatch | FailedBatch | Pause:
+        """Wait for the next message of a worker, unless its batch is in a chunk that has arrived."""
+        while True:
+            if self._round is None:
+                arrived = self._next()
+                if not isinstance(arrived, list):
+                    single: CollatedBatch | FailedBatch | Pause = arrived
+                    return single
+                assert self._items is not None  # only its sampler makes chunks
+                self._round = _Round(self._items.rounds.popleft(), arrived)
+            batch = self._round.next(self._next)
+            if batch is not None:
+                return batch
+            self._round = None
+
+    def _next(self) -> Any:
         assert self._batches is not None
-        batch: CollatedBatch | FailedBatch | Pause
         if self._loader.num_workers > 0:
             with without_context():
                 batch = next(self._batches)
@@ -168,6 +205,46 @@ class InnerLoop:
     @property
     def _items(self) -> NumberedItems | None:
         return None if self._sampler is None else self._sampler.items
+
+
+class _Round:
+    """Chunks of all workers, and the order of their batches.
+
+    Args:
+        chunks: the chunks, as the workers got them.
+        first: batches of the first one, which has arrived.
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], first: list[Any]) -> None:
+        self._chunks = chunks
+        self._arrived = [first]
+        self._position = 0
+
+    def next(self, receive: Callable[[], list[Any]]) -> CollatedBatch | FailedBatch | Pause | None:
+        """Return the next batch, or None after the last one. Receive the next chunk if the batch is in it."""
+        while True:
+            number, worker = divmod(self._position, len(self._chunks))
+            if number >= len(self._chunks[0].numbered):
+                return None
+            if worker == len(self._arrived):
+                self._arrived.append([])  # if torch raises, it has dropped the chunk
+                try:
+                    self._arrived[-1] = receive()
+                except Interrupted:
+                    self._arrived.pop()
+                    raise
+            self._position += 1
+            if number < len(self._arrived[worker]):
+                batch: CollatedBatch | FailedBatch | Pause = self._arrived[worker][number]
+                self._arrived[worker][number] = None
+                if isinstance(batch, CollatedBatch):
+                    return batch._replace(numbered=self._chunks[worker].numbered[number])
+                return batch
+
+
+def _chunks(loader: InnerLoader) -> bool:
+    """Return whether a loader's batches may form chunks: its workers take turns, and know nothing of the next batch."""
+    return loader.num_workers > 0 and isinstance(loader.dataset, NumberedDataset) and getattr(loader, "in_order", True)
 
 
 def _with_handlers(call: Callable[..., Any], *args: Any) -> Any:

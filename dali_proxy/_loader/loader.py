@@ -13,6 +13,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset
 
+from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._common.process_exit import dead_worker, hanging_worker
 from dali_proxy._consumer.consumer import ConsumerClient
@@ -35,6 +36,7 @@ from dali_proxy._loader.resume import (
     stateful_sampler,
 )
 from dali_proxy._server.server import DALIServer
+from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._ipc.signals import Interrupted, deferred_signals
@@ -239,6 +241,7 @@ class LoaderIterator(Iterator[Any]):
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
+        self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
     def restart(self, start: LoaderState, resumes: bool = False) -> None:
@@ -262,7 +265,7 @@ class LoaderIterator(Iterator[Any]):
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         self._yielding: tuple[Any, int, bytes | None] | None = None  # finished batch, its number, the worker's state
-        self._server.loop_times.pause()
+        self._server.note_pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
         """Set the sampler's epoch, unless `epoch` is None. Return the sampler's current epoch."""
@@ -295,6 +298,8 @@ class LoaderIterator(Iterator[Any]):
             arrived = self._arrived
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
+            consumer.advance(self._session, arrived.numbered.batch)
+            self._note_in_flight(consumer)
             try:
                 batch = self._rescue.outcome(arrived, self._produced, self._revive)
             except LeftOut:
@@ -314,8 +319,16 @@ class LoaderIterator(Iterator[Any]):
             self._arrived = None
             result_wait += consumer.waited - waited
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
+            self._server.note_batch(consumer.variant)
             self._is_first = False
             return batch, arrived.numbered.batch, arrived.position
+
+    def _note_in_flight(self, consumer: ConsumerClient) -> None:
+        noted = self._loop.chunk, consumer.depth(self._session)
+        if self._noted != noted:
+            self._noted = noted
+            ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")
+            self._server.loop_times.in_flight = {"loader": self._loop.in_flight, "results sent ahead": ahead}
 
     def _next_arrived(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch of a worker."""
@@ -406,7 +419,7 @@ class LoaderIterator(Iterator[Any]):
 
     def close(self) -> None:
         """End the epoch. Drop its unused batches."""
-        self._server.loop_times.pause()
+        self._server.note_pause()
         if not self._persistent:
             self._loop.end()
             self._close_session()

@@ -11,12 +11,12 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch.utils.data import Dataset, get_worker_info
 
-from dali_proxy._loader.batches import FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.signals import deferred_signals
@@ -92,6 +92,9 @@ class NumberedSampler:
         self.start = SamplerStart()
         self.items: NumberedItems | None = None
         self._take = take
+        #: Number of batches in a chunk, and number of workers that take turns.
+        self.chunk = 1
+        self.workers = 1
 
     def __iter__(self) -> NumberedItems:
         start = self.start  # for every call: torch creates two iterators for an epoch and uses the second one
@@ -100,30 +103,43 @@ class NumberedSampler:
         if self._take is not None:
             self._take(start.first_drawn)
         # The user's sampler starts now rather than at the first `next`, as in torch's loader.
-        self.items = NumberedItems(iter(self.sampler), self.epoch, start, self._take)
+        self.items = NumberedItems(iter(self.sampler), self.epoch, start, self._take, self)
         return self.items
 
     def __len__(self) -> int:
         return len(self.sampler)  # type: ignore[arg-type]
 
 
-class NumberedItems(Iterator[NumberedIndices]):
+class NumberedItems(Iterator["NumberedIndices | Chunk"]):
     """One epoch of a `NumberedSampler`.
+
+    If the sampler asks for chunks, each worker gets the same batches as without chunks: in a round, worker w of n gets
+    the batches w, w + n, w + 2n and so on of the round.
 
     torch draws from a sampler while it holds a batch for the training loop, and would lose that batch if the sampler
     raised. So `failures` stores the sampler's exceptions, and a `Pause` replaces the item.
 
     Attributes:
         last: item that was drawn last; None before the first one.
+        rounds: rounds of chunks whose batches the training loop hasn't received yet, in order.
         failures: exceptions of the sampler that the training loop hasn't received yet, in order.
     """
 
     last: NumberedIndices | None = None
 
     def __init__(
-        self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int], None] | None
+        self,
+        items: Iterator[Any],
+        epoch: int,
+        start: SamplerStart,
+        take: Callable[[int], None] | None,
+        sampler: NumberedSampler,
     ) -> None:
         self.failures: deque[BaseException] = deque()
+        self.rounds: deque[tuple[Chunk, ...]] = deque()
+        self._sampler = sampler
+        self._chunks: deque[Chunk] = deque()  # those of the last round that torch hasn't drawn
+        self._turn = 0  # number of the worker that gets the next item
         self._items = items
         self._epoch = epoch
         self._start = start
@@ -138,12 +154,28 @@ class NumberedItems(Iterator[NumberedIndices]):
             with suppress(StopIteration):
                 self._begun.append(self._draw())
 
-    def __next__(self) -> NumberedIndices:
+    def __next__(self) -> NumberedIndices | Chunk:
         with deferred_signals:  # a generator in which a handler raised would end
-            if self._begun is None:
-                self._begun = deque()
-            self.last = self._begun.popleft() if self._begun else self._draw()
+            if not self._chunks and self._turn == 0 and self._sampler.chunk > 1:
+                self._draw_round()
+            if self._chunks:
+                return self._chunks.popleft()
+            self.last = self._next()
+            self._turn = (self._turn + 1) % self._sampler.workers
         return self.last
+
+    def _next(self) -> NumberedIndices:
+        return self._begun.popleft() if self._begun else self._draw()
+
+    def _draw_round(self) -> None:
+        workers = self._sampler.workers
+        drawn: list[NumberedIndices] = []
+        with suppress(StopIteration):
+            while len(drawn) < workers * self._sampler.chunk:
+                drawn.append(self._next())
+        if drawn:
+            self.rounds.append(tuple([Chunk(tuple(drawn[each::workers])) for each in range(min(workers, len(drawn)))]))
+            self._chunks.extend(self.rounds[-1])
 
     def _draw(self) -> NumberedIndices:
         try:
@@ -184,10 +216,14 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, numbered: NumberedIndices) -> Any:
+    def __getitem__(self, numbered: NumberedIndices | Chunk) -> Any:
+        if isinstance(numbered, Chunk):  # its batches are read and collated in turn
+            return replace(numbered, read=self.__getitem__)
         return self._caught(numbered, self._one)
 
-    def __getitems__(self, numbered: NumberedIndices) -> Any:
+    def __getitems__(self, numbered: NumberedIndices | Chunk) -> Any:
+        if isinstance(numbered, Chunk):
+            return replace(numbered, read=self.__getitems__)
         return self._caught(numbered, self._batch)
 
     def _caught(self, numbered: NumberedIndices, make: Callable[[Any, BatchContext], Any]) -> Any:

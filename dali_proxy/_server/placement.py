@@ -11,11 +11,15 @@ from typing import Any, Literal, get_args
 
 import psutil
 
+from dali_proxy._host.options import Alternative
+from dali_proxy._server.trial import Trial
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_derivations
 from pipeline._compiler.partition import Stages, on_cpu_first, stages_by_device
+from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
+from pipeline._operator_api.reader import Reader
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
 __all__ = [
@@ -57,9 +61,12 @@ class Choice:
 
 
 class Placing:
-    """Placement of the pipeline of one server. It is chosen once and stays the same after restarts.
+    """Placement of the pipeline of one server. A requested one is fixed.
 
-    Pickling makes the choice; the pickled object contains only the device stage.
+    "auto" begins with a guess from the idle cores. If the pipeline's data doesn't depend on the order of its batches,
+    the other placements are candidates that `Trial` measures.
+
+    Pickling makes the guess; the pickled object contains only the device stage.
 
     Args:
         wanted: placement that the user requests.
@@ -84,6 +91,9 @@ class Placing:
         self.device_stage: bytes | None = None
         #: The same if the server plans the device stage, else empty.
         self.planned_stage = b""
+        self._candidates: dict[Settled, Pipeline] = {}
+        #: Measures the candidates of "auto"; None if there is nothing to choose.
+        self.trial: Trial | None = None
         if wanted == "cores":
             self._choice = Choice("cores", _ASKED_FOR)
             self._whole = with_graph(pipeline, on_cpu_first(pipeline._internals.graph))
@@ -93,12 +103,40 @@ class Placing:
     @property
     def placement(self) -> Placement:
         """The chosen placement; before the choice, the requested one."""
+        if self.trial is not None:
+            return self.names[self.trial.current]
         return self._wanted if self._choice is None else self._choice.placement
 
     @property
     def reason(self) -> str:
         """Reason for the placement, as text for users."""
+        if self.trial is not None:
+            return self.trial.reason
         return "" if self._choice is None else self._choice.reason
+
+    @property
+    def names(self) -> tuple[Settled, ...]:
+        """The placements that the server can use: the first one at its start, the others as alternatives."""
+        return tuple(self._candidates)
+
+    @property
+    def starts_with_host_stage(self) -> bool:
+        """Whether the pipeline that `settle` returns is only the host stage."""
+        return self._choice is not None and self._choice.placement == "consumer"
+
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Return the other forms of the pipeline that the server can run."""
+        return tuple(
+            Alternative(serialize_for_host(pipeline), name == "consumer")
+            for name, pipeline in list(self._candidates.items())[1:]
+        )
+
+    def begin_trial(self, choose: Callable[[int], None], refused: Callable[[int], str]) -> None:
+        """Measure the candidates of a server that starts, if there are any; see `Trial`. A decision stays valid."""
+        if len(self._candidates) > 1 and self.trial is None:
+            self.trial = Trial(self.names, choose, refused, self.reason)
+        elif self.trial is not None and self.trial.current:
+            choose(self.trial.current)
 
     def settle(self) -> Pipeline:
         """Choose the placement and log it, unless it is chosen. Return the pipeline that the server runs."""
@@ -118,8 +156,18 @@ class Placing:
             self._choice = Choice("server", "no images are decoded on the GPU")
             return
         self._choice = choose(idle_cores(), pipeline.num_threads)
-        if self._choice.placement == "consumer":
+        first = self._choice.placement
+        if first == "consumer" or not depends_on_order(pipeline):
             self._use_stages(stages, self._choice.reason)
+        if not depends_on_order(pipeline):
+            forms: dict[Settled, Pipeline] = {
+                "consumer": host_stage(pipeline, stages),
+                "cores": with_graph(pipeline, on_cpu_first(pipeline._internals.graph)),
+                "server": pipeline,
+            }
+            self._candidates = {first: forms[first], **forms}
+            self._choice = Choice(first, f"{self._choice.reason}; others will be measured")
+            self._stages = stages if first == "consumer" else None
 
     def _use_stages(self, stages: Stages, reason: str) -> None:
         assert self._whole is not None
@@ -131,7 +179,9 @@ class Placing:
     def __getstate__(self) -> dict[str, Any]:
         if self._whole is not None:
             self.settle()
-        return {**vars(self), "_whole": None, "_stages": None, "_split": None}
+        choice = self._choice if self.trial is None else Choice(self.names[self.trial.current], self.reason)
+        dropped: dict[str, Any] = {"_whole": None, "_stages": None, "_split": None, "_candidates": {}, "trial": None}
+        return {**vars(self), **dropped, "_choice": choice}
 
 
 def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
@@ -173,6 +223,17 @@ def choose(idle: float, num_threads: int) -> Choice:
     if num_threads < CORES - 1:
         return Choice("server", f"num_threads={num_threads}, decoding on the CPU needs {CORES - 1}")
     return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
+
+
+def depends_on_order(pipeline: Pipeline) -> bool:
+    """Return whether a pipeline's data depends on earlier batches: two forms of it would have different data."""
+    graph = pipeline._internals.graph
+    return any(
+        (node.schema.fed and node.name not in graph.fed_inputs)
+        or issubclass(operator := implementation(node.operator, node.device), Reader)
+        or getattr(operator, "in_order", False)
+        for node in graph.nodes
+    )
 
 
 def decodes_images(graph: Graph) -> bool:

@@ -7,7 +7,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import TracebackType
@@ -135,8 +135,9 @@ class DALIServer:
         placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. "cores"
             does so, too, but decodes on the server's CPU threads instead of the GPU. With "consumer", the server
             decodes on its CPU threads and doesn't use a GPU; the process that fetches the results copies the images to
-            its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" chooses
-            at the first start of the server: "consumer" if enough cores are idle; see `placement` and `stats`.
+            its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" measures
+            all three beside the first batches of the loop, uses the fastest, and measures again if the speed of the
+            loop changes; see `placement` and `stats`.
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
@@ -318,19 +319,42 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
-                host_stage_only=self._placing.device_stage is not None,
+                host_stage_only=self._placing.starts_with_host_stage,
                 device_stage=self._placing.planned_stage,
+                alternatives=(alternatives := self._placing.alternatives()),
+                device_id=self.pipeline._internals.arguments.device_id if alternatives else None,
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
                 if self._placing.device_stage is not None:
                     _ = self.consumer  # raises now if something is missing in this process
+                self._placing.begin_trial(self._choose, self._refused)
                 self._life.failure = ""
             except BaseException as error:
                 self._life.stop("it couldn't start")
                 self._life.failure = f"{type(error).__name__}: {error}"
                 raise
+
+    def _choose(self, number: int) -> None:
+        with suppress(ProxyError):  # the server is gone: the loop raises that
+            self.consumer.place(number)
+
+    def _refused(self, number: int) -> str:
+        with suppress(ProxyError):
+            return self.consumer.refused.get(number, "")
+        return ""
+
+    def note_batch(self, variant: int) -> None:
+        """Record that a loop of this process takes a batch that was computed by a form of the pipeline."""
+        if self._placing.trial is not None:
+            self._placing.trial.take(variant)
+
+    def note_pause(self) -> None:
+        """Record that a loop of this process begins or ends."""
+        self.loop_times.pause()
+        if self._placing.trial is not None:
+            self._placing.trial.pause()
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
@@ -426,6 +450,7 @@ class DALIServer:
             worker_wait=self.loop_times.worker_wait,
             start_wait=self.loop_times.start_wait,
             training=self.loop_times.training,
+            in_flight=dict(self.loop_times.in_flight),
         )
 
     @property

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dali_proxy._common.in_flight import InFlight
+
 __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time for which training may wait and still be the limit
@@ -24,6 +26,7 @@ class LoopTimes:
         result_wait: time that loaders waited for results.
         start_wait: time that loaders waited for the first batches of epochs; the other waits don't include it.
         training: time between receiving a batch and requesting the next one, from any loader.
+        in_flight: see `ServerStats`.
     """
 
     def __init__(self) -> None:
@@ -31,6 +34,7 @@ class LoopTimes:
         self.result_wait = 0.0
         self.start_wait = 0.0
         self.training = 0.0
+        self.in_flight: dict[str, InFlight] = {}
         self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
 
     def enter(self) -> None:
@@ -125,7 +129,10 @@ class ServerStats:
         queued: current number of requests that wait for the executor.
         running: current number of requests in the executor.
         waiting_results: current number of requests that haven't been fetched.
-        depth: maximum number of requests in the executor.
+        depth: maximum number of requests in the executor. It grows while that is faster, within a bound for memory.
+        depth_reason: reason for `depth`.
+        in_flight: batches on their way from workers to the loop: how many a loader requests ahead, how many of their
+            results are sent before the loop asks, and what limits each.
         busy: time during which the executor was busy.
         occupancy: integral over time of the requests in the executor; divide by `seconds` for their mean number.
         host: processor time of the thread that communicates with the processes.
@@ -155,6 +162,8 @@ class ServerStats:
     running: int = 0
     waiting_results: int = 0
     depth: int = 0
+    depth_reason: str = ""
+    in_flight: Mapping[str, InFlight] = field(default_factory=dict)
     busy: float = 0.0
     occupancy: float = 0.0
     host: float = 0.0
@@ -205,6 +214,8 @@ class ServerStats:
             f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "
             f"{self.waiting_results} not fetched",
             f"limited by  {self.limited_by or 'nothing yet'}",
+            f"in flight   executor: {self.depth} batches ({self.depth_reason})",
+            *(f"            {name}: {each.batches} batches ({each.reason})" for name, each in self.in_flight.items()),
         ]
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
@@ -214,7 +225,10 @@ class ServerStats:
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
-        now = ("workers", "queued", "running", "waiting_results", "depth", "operators", "placement", "placement_reason")
+        now = (
+            *("workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
+            *("operators", "placement", "placement_reason"),
+        )
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()
         }

@@ -79,9 +79,10 @@ class CudaPublisher:
 
     def close(self) -> None:
         """Free all memory after the GPU has finished."""
-        cupy = load_cupy()
-        with cupy.cuda.Device(self._device_id) as device:
-            device.synchronize()
+        if self.pool.stats().slots:  # else nothing has used the GPU, and there may be none
+            cupy = load_cupy()
+            with cupy.cuda.Device(self._device_id) as device:
+                device.synchronize()
         with self._lock:
             self._copying.clear()
         self.pool.close()

@@ -1,79 +1,77 @@
-"""The batches that a consumer fetches early, so that they are on the GPU when a thread asks for them."""
+"""The batches that a server sends before a thread asks for them, so that they have arrived when it does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dali_proxy._transport.origin import Key
 
-__all__ = ["AHEAD", "Lookahead"]
+__all__ = ["AHEAD", "FetchAhead"]
 
-AHEAD = 2  # batches fetched beyond the awaited one: one is in flight while the next one is ready
+AHEAD = 2  # least number of batches beyond the current one: one is in flight while the next one is ready
+_MOST = 32
+_NBYTES = 128 << 20  # results that have arrived, or may arrive, if they are more than `AHEAD`
 
 
-class Lookahead:
-    """Records the next batches of each session and the early fetches. The caller holds a lock.
+class _Session:
+    __slots__ = ("keys", "nbytes", "through")
 
-    Invariant: `_early` has the requests that were fetched for a session and not asked for, at most `limit`.
+    def __init__(self) -> None:
+        self.through = -1  # the server sends batches up to this number
+        self.nbytes = 0  # size of the last result
+        self.keys: set[Key] = set()  # requests that have arrived, and that no thread has asked for
 
-    Args:
-        limit: maximum number of batches of a session that are fetched early.
+
+class FetchAhead:
+    """Decides up to which batch of each session the server may send results. The caller holds a lock.
+
+    Small batches have more in flight than large ones, within the same memory: a loop takes them faster, and none takes
+    less time on its way.
     """
 
-    def __init__(self, limit: int = AHEAD) -> None:
-        self._limit = limit
-        self._following: dict[int, list[Key]] = {}  # by open session
-        self._early: dict[int, set[Key]] = {}
+    def __init__(self) -> None:
+        self._sessions: dict[int, _Session] = {}
 
     def open(self, session: int) -> None:
         """Add a session."""
-        self._following[session] = []
-        self._early[session] = set()
+        self._sessions[session] = _Session()
 
     def close(self, session: int) -> set[Key]:
-        """Remove a session. Return its early fetches that no thread has asked for."""
-        self._following.pop(session, None)
-        return self._early.pop(session, set())
+        """Remove a session. Return its results that no thread has asked for."""
+        closed = self._sessions.pop(session, None)
+        return set() if closed is None else closed.keys
 
-    def note(self, session: int, following: Sequence[Key]) -> list[Key]:
-        """Record the next batches of a session.
-
-        Args:
-            session: the session; ignored if it isn't open.
-            following: the batches that the server announced, in order, without those that were asked for.
-
-        Returns:
-            The batches to fetch now.
-        """
-        if session not in self._following:
-            return []
-        self._following[session] = list(following)
-        return self._take(session)
-
-    def ask(self, key: Key) -> list[Key]:
-        """Record that a thread asks for a batch. Return the batches to fetch now."""
-        for session, early in self._early.items():
-            if key in self._following[session]:
-                self._following[session].remove(key)
-            if key in early:
-                early.remove(key)
-                return self._take(session)
-        return []
-
-    def is_early(self, key: Key) -> bool:
-        """Return whether a batch is fetched early and no thread has asked for it."""
-        return any(key in early for early in self._early.values())
+    def arrive(self, session: int, key: Key, nbytes: int) -> bool:
+        """Record a result. Return whether a thread will ask for it: whether its session is open."""
+        known = self._sessions.get(session)
+        if known is None:
+            return False
+        known.nbytes = nbytes
+        known.keys.add(key)
+        return True
 
     def forget(self, key: Key) -> None:
-        """Remove a batch that was released."""
-        for session, early in self._early.items():
-            early.discard(key)
-            if key in self._following[session]:
-                self._following[session].remove(key)
+        """Remove a result that a thread asks for, or that was released."""
+        for session in self._sessions.values():
+            session.keys.discard(key)
 
-    def _take(self, session: int) -> list[Key]:
-        following, early = self._following[session], self._early[session]
-        room = max(self._limit - len(early), 0)
-        chosen, self._following[session] = following[:room], following[room:]
-        early.update(chosen)
-        return chosen
+    def depth(self, session: int) -> int:
+        """Return the number of batches beyond the current one that the server may send."""
+        known = self._sessions.get(session)
+        if known is None or not known.nbytes:
+            return AHEAD
+        return max(AHEAD, min(_MOST, _NBYTES // known.nbytes))
+
+    def advance(self, session: int, batch: int) -> int | None:
+        """Record that a thread asks for a batch.
+
+        Returns:
+            The number of the last batch that the server may send now; None if it needn't be notified yet.
+        """
+        known = self._sessions.get(session)
+        if known is None:
+            return None
+        depth = self.depth(session)
+        through = batch + depth
+        if through - known.through <= depth // 4:
+            return None
+        known.through = through
+        return through

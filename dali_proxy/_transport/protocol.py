@@ -202,6 +202,18 @@ class OpenSession(Message, frozen=True):
     session: U64
 
 
+class Advance(Message, frozen=True):
+    """Consumer to server: send results of a session without being asked.
+
+    Attributes:
+        session: the session.
+        through: number of the last batch to send; those of earlier messages stay allowed.
+    """
+
+    session: U64
+    through: U64
+
+
 class CloseSession(Message, frozen=True):
     """Consumer to server: an iterator has ended, and its requests can be dropped."""
 
@@ -253,7 +265,7 @@ class OutputBatch(Message, frozen=True):
 
 
 class Result(Message, frozen=True):
-    """Server to consumer: the result of a fetched request.
+    """Server to consumer: the result of a request, which was fetched or which `Advance` allows.
 
     Attributes:
         client: client that submitted the request.
@@ -263,8 +275,8 @@ class Result(Message, frozen=True):
         origin: metadata for a consumer that runs the device stage, else None.
         prepared: GPU work that turns the outputs into the pipeline's outputs; None if they are the pipeline's outputs.
         session: the request's session; 0 for none.
-        following: the next requests of the session that weren't fetched, from `pack_keys`.
         indices, names: see `Submit`; only if an output isn't dense.
+        variant: form of the pipeline that computed it; see `Place`.
     """
 
     client: U64
@@ -274,9 +286,31 @@ class Result(Message, frozen=True):
     origin: Origin | None = None
     prepared: Prepared | None = None
     session: U64 = 0
-    following: Table = b""
     indices: Labels = ""
     names: Labels = ""
+    variant: U8 = 0
+
+
+class Place(Message, frozen=True):
+    """Consumer to server: run requests that are submitted from now on with another form of the pipeline.
+
+    Attributes:
+        variant: 0 for the pipeline of the start, n for the n-th alternative.
+    """
+
+    variant: U8
+
+
+class NotPlaced(Message, frozen=True):
+    """Server to consumer: a form of the pipeline can't run.
+
+    Attributes:
+        variant: see `Place`.
+        reason: the error.
+    """
+
+    variant: U8
+    reason: Text
 
 
 class SlotsDetached(Message, frozen=True):
@@ -361,6 +395,9 @@ CODEC = Codec(
         13: Stats,
         14: Goodbye,
         15: OpenSession,
+        16: Advance,
+        17: Place,
+        18: NotPlaced,
     }
 )
 

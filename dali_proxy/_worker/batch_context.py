@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +26,8 @@ class BatchContext:
         requests: number of requests submitted for this batch, which is also the view number of the next request.
         loops: number of loops over other loaders that have begun inside this batch.
         position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
+        begun: time when the batch began.
+        nbytes: size of the samples that were submitted for it.
     """
 
     session: int = 0
@@ -35,6 +38,8 @@ class BatchContext:
     requests: int = 0
     loops: int = 0
     position: Callable[[], bytes | None] | None = None
+    begun: float = field(default_factory=time.perf_counter)
+    nbytes: int = 0
 
     def epoch_of_loop(self) -> int:
         """Return an epoch number for a loop that begins inside this batch.

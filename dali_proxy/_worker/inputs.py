@@ -76,6 +76,15 @@ def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = tensor.numpy()
+        return array
+    except (TypeError, RuntimeError):
+        return _from_other_tensor(tensor, name)
+
+
+def _from_other_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
+    """Return the array of a tensor that torch doesn't convert directly: on a GPU, with a gradient, conjugated, ..."""
     if tensor.device.type != "cpu":
         raise SampleTypeError(
             f"the input {name!r} got {_describe(tensor)}; samples must be in host memory: call .cpu(), or better, "

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -27,11 +28,11 @@ from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.completion import CompletionReader
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import Interrupted, deferred_signals
 
-__all__ = ["WorkerClient", "close_worker_client", "worker_client"]
+__all__ = ["WorkerClient", "close_worker_client", "collected_submissions", "worker_client"]
 
 _Batch = tuple[BatchContext | None, tuple[int, ...]]
 
@@ -72,6 +73,7 @@ class WorkerClient:
             completions=self._completions,
             attach=self._attach,
             detach=self._detach,
+            before_wait=self.flush,
             timeout=endpoint.timeout,
         )
         self._look_at = 0.0  # time of the next check whether the server is alive
@@ -140,6 +142,17 @@ class WorkerClient:
                 ticket = self._recent[key] = self._send(samples, context)
             return ticket
 
+    def flush(self) -> None:
+        """Send the batches that `collected_submissions` has collected so far. After an error, `alive` is false."""
+        with deferred_signals:
+            try:
+                self._channel.flush()
+                self._channel.wait_written(self.endpoint.timeout)
+            except Interrupted:
+                raise
+            except IPCError:  # as in `_send`
+                self._channel.close()
+
     def close(self) -> None:
         """Disconnect. Submitted batches stay valid."""
         with deferred_signals:
@@ -152,13 +165,16 @@ class WorkerClient:
         inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
         try:
             with server_errors():
-                seq = self.arena.submit([block for sample in samples for block in sample.blocks])
+                blocks = [block for sample in samples for block in sample.blocks]
+                seq = self.arena.submit(blocks)
                 session, epoch, batch, view = 0, self._seed, seq, 0
                 if context is not None:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     context.requests += 1
+                    context.nbytes += sum([block.nbytes for block in blocks])
                 if self._releases:
                     self._releases.flush(self._channel.post)
+                collects = _collecting.now
                 self._channel.post(
                     Submit(
                         seq=seq,
@@ -171,10 +187,12 @@ class WorkerClient:
                         inputs=inputs,
                         waited_ns=self.arena.waited_ns,
                         names=pack_labels([sample.name for sample in samples]),
-                    )
+                    ),
+                    flush=not collects,
                 )
                 ticket = Ticket(self.server, self.client, seq, len(samples))
-                self._channel.wait_written(self.endpoint.timeout)
+                if not collects:
+                    self._channel.wait_written(self.endpoint.timeout)
                 return ticket
         except Interrupted:
             raise  # the request is written when the server reads again; its result is discarded
@@ -267,6 +285,26 @@ class _Connection:
     # One lock per server: a finalizer that disconnects from another server may interrupt any thread.
     lock: threading.RLock = field(default_factory=partial(new_rlock, Level.CONNECTION, "connection"))
     client: WorkerClient | None = None
+
+
+class _Collecting(threading.local):
+    now = False  # whether this thread's submissions are sent together
+
+
+_collecting = _Collecting()
+
+
+@contextmanager
+def collected_submissions() -> Iterator[None]:
+    """Send the batches that this thread submits in the block together at its end: the server then wakes only once."""
+    _collecting.now = True
+    try:
+        yield
+    finally:
+        _collecting.now = False
+        for connection in list(_connections.values()):
+            if connection.client is not None:
+                connection.client.flush()
 
 
 _connections: dict[str, _Connection] = {}

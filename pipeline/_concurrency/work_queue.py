@@ -29,14 +29,22 @@ class WorkQueue:
         # Serializes `put` and `close`, so that no work arrives after the threads end.
         self._lock = new_lock(Level.LEAF, "work queue")
         self._threads: list[threading.Thread] = []  # only started threads
+        self._name = name
         try:
-            for index in range(threads):
-                thread = threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
+            self.widen(threads)
         except BaseException:
             self.close()
             raise
+
+    def widen(self, threads: int) -> None:
+        """Start threads until there are so many. Only one thread at a time may call this."""
+        for index in range(len(self._threads), threads):
+            thread = threading.Thread(target=self._loop, name=f"{self._name}-{index}", daemon=True)
+            with self._lock:
+                if self._closed:
+                    return
+                thread.start()
+                self._threads.append(thread)
 
     def put(self, work: Callable[[], None]) -> None:
         """Queue work for the threads; after `close`, execute it here."""

@@ -143,19 +143,20 @@ class Runner:
         self._ended = False  # the data has ended; no batch starts before reset()
         self._end = Position()  # position of that end
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: bool = False) -> None:
         """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
 
         Another thread adds the data of the sources, in the order of the calls.
 
         Args:
             request: the batch.
-            on_done: called once with the result, on another thread. It must be quick and must not raise.
+            on_done: called once with the result. It must be quick and must not raise.
+            on_caller: see `Executor.submit`.
 
         Raises:
             PipelineError: the batch was not started, and `on_done` will not be called.
         """
-        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)))
+        self._submitter.submit(request, lambda result: on_done(self._declared.checked(result)), on_caller)
 
     def schedule(self) -> None:
         """Request one more batch. Start it, and later ones if their data exists.

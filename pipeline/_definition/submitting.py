@@ -42,10 +42,10 @@ class Submitter:
         self._lock = new_lock(Level.LEAF, "submitter")  # guards the start of the thread
         self._thread: threading.Thread | None = None
 
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
-        """Start a batch like `Executor.submit`, but pass errors of its inputs to `on_done`, too."""
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool = False) -> None:
+        """Start a batch like `Executor.submit`, but pass errors of the sources to `on_done`, too."""
         if not len(self._sources):
-            self._executor.submit(request, on_done)
+            self._executor.submit(request, on_done, on_caller=on_caller)
             return
         with self._lock:
             if self._thread is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 from pipeline._concurrency.thread_pool import ThreadPool as Threads
+from pipeline._dynamic.checkpoints import Checkpoint
 from pipeline._dynamic.devices import current_gpu
 from pipeline._dynamic.streams import Stream, set_thread_stream, stream, stream_of
 from pipeline._executor.executor import Executor
@@ -179,6 +180,7 @@ class EvalContext:
         self._own_pool = thread_pool if num_threads is None else ThreadPool(num_threads)
         self._device_id = device_id
         self._stream = stream(stream=cuda_stream, device_id=device_id)
+        self._checkpoint = Checkpoint()
         self._active: int | None = None
         self._used: tuple[Any, Any] = (None, None)
         self._state = _Executors()
@@ -226,6 +228,11 @@ class EvalContext:
         if chosen is None:
             chosen = self._stream = stream(device_id=number)
         return chosen
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint of this context. Call its `clear` before other objects use it."""
+        return self._checkpoint
 
     def evaluate_all(self) -> None:
         """Evaluate all results that are pending in this thread."""

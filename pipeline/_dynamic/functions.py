@@ -23,8 +23,12 @@ _OF_GRAPHS = {"name", *(argument.name for argument in COMMON_ARGUMENTS)}
 
 
 def is_function(schema: OperatorSchema) -> bool:
-    """Return whether an operator is a function of dynamic mode: it isn't internal, a reader or an old name."""
-    return not (schema.hidden or schema.fed or schema.is_reader or schema.alias_of or schema.function)
+    """Return whether an operator is a function of dynamic mode: it isn't internal, a reader or an old name.
+
+    Of the old names, only those in `experimental` exist.
+    """
+    is_old = schema.alias_of is not None and not schema.name.startswith("experimental.")
+    return not (schema.hidden or schema.fed or schema.is_reader or is_old or schema.function)
 
 
 def make_dynamic_function(schema: OperatorSchema, graph_function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +46,7 @@ def make_dynamic_function(schema: OperatorSchema, graph_function: Callable[..., 
             hint = ": pass rng=random.RNG(seed=...)" if name == "seed" and schema.random else ""
             error = UnknownArgumentError(f"got an unexpected keyword argument {name!r}{hint}")
             raise explained(error, schema, SourceLocation.from_caller())
-        return call(schema, inputs, arguments, batch_size, rng)
+        return call(schema.alias_of or schema, inputs, arguments, batch_size, rng)
 
     function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
     lines = (graph_function.__doc__ or "").rstrip().splitlines()

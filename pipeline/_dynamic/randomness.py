@@ -61,6 +61,10 @@ class RNG:
         """The state, as text: `set_state` resumes from it."""
         return self.get_state()
 
+    @state.setter
+    def state(self, value: str) -> None:
+        self.set_state(value)
+
     def get_state(self, *, cuda_stream: Any = None) -> str:
         """Return the state, as text.
 

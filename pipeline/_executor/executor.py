@@ -60,6 +60,8 @@ OnDone = Callable[[BatchResult], None]
 _CHEAP = 1_000_000
 # The same for phases on the GPU: their launches wait for the driver, too.
 _CHEAP_ON_GPU = 600_000
+# Largest number of threads that each run one batch at a time.
+_MOST_STAGES = 8
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured, and the context of an operator whose launches are queued.
@@ -151,7 +153,7 @@ class Executor:
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
         #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
+        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -199,6 +201,15 @@ class Executor:
         self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
         self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
         self._mixed_queue = WorkQueue(f"{THREAD_PREFIX}mixed-stage", mixed_threads) if mixed_threads else None
+
+    def widen(self, concurrency: int) -> None:
+        """Let so many batches run at once, with more threads for small batches, which mostly wait for each other.
+
+        The caller found that this is faster. One thread at a time may call this.
+        """
+        self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
+        if self._mixed_queue is not None and self._mixed_threads() > 1:
+            self._mixed_queue.widen(min(concurrency - 1, _MOST_STAGES))
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]

@@ -59,6 +59,7 @@ class Arena:
         detach: notifies the reader of a segment that is freed; called with ``segment_id`` of an empty segment.
         ahead: number of requests that should fit in addition to the current one.
         timeout: seconds to wait for the reader; None to wait as long as it lives.
+        before_wait: sends requests that were submitted; called before a wait for the reader.
 
     Attributes:
         limit: largest total size of all segments, in bytes.
@@ -75,6 +76,7 @@ class Arena:
         detach: Callable[[int], None],
         ahead: int = 2,
         timeout: float | None = None,
+        before_wait: Callable[[], None] | None = None,
     ) -> None:
         if not 0 < nbytes <= limit:
             raise ValueError(f"an arena of {nbytes} bytes exceeds its limit of {limit} bytes")
@@ -86,6 +88,7 @@ class Arena:
         self._detach = detach
         self._ahead = ahead
         self._timeout = timeout
+        self._before_wait = before_wait
         # Reentrant: a finalizer or signal handler that closes the arena may interrupt its holder.
         self._lock = new_rlock(Level.ARENA, "arena")
         self._segments: list[_Segment] = []
@@ -228,6 +231,8 @@ class Arena:
         return None
 
     def _wait(self, completed: int, deadline: float | None) -> None:
+        if self._before_wait is not None:
+            self._before_wait()
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         started = time.monotonic_ns()
         try:

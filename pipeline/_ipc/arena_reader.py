@@ -54,6 +54,12 @@ class ArenaReader:
         self._pin = pin
         self._segments: dict[int, _Segment] = {}
 
+    def pin(self, pin: Pin) -> None:
+        """Pin all segments, and those that are attached later."""
+        self._pin = pin
+        for segment in self._segments.values():
+            pin(segment.array, segment.set_pinned)
+
     def attach(self, segment_id: int, fd: int, nbytes: int) -> None:
         """Map a new segment. Owns `fd` from now on.
 

@@ -169,8 +169,13 @@ class Channel:
         with self.using():
             self._wait_written(self._outgoing.written + len(self._outgoing), timeout)
 
-    def post(self, message: object, fds: Sequence[int] = ()) -> None:
+    def post(self, message: object, fds: Sequence[int] = (), *, flush: bool = True) -> None:
         """Send a message without waiting: data that doesn't fit into the socket stays for `flush`.
+
+        Args:
+            message: the message.
+            fds: descriptors to send with it; the caller still owns them.
+            flush: whether to write now; if not, the caller calls `flush` after its last message.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone.
@@ -178,8 +183,8 @@ class Channel:
             ProtocolError: the message doesn't fit its schema.
         """
         with self.using():  # a handler or finalizer may close the channel in between
-            self._write(self._encode(message, fds), fds)
-        if self._outgoing and self.on_backlog is not None:
+            self._write(self._encode(message, fds), fds, flush)
+        if flush and self._outgoing and self.on_backlog is not None:
             self.on_backlog()
 
     def flush(self) -> bool:
@@ -293,10 +298,10 @@ class Channel:
         number, body = self._codec.encode(message)
         return encode_frame(number, body, len(fds))
 
-    def _write(self, data: bytes, fds: Sequence[int]) -> int:
+    def _write(self, data: bytes, fds: Sequence[int], flush: bool = True) -> int:
         with self._lock:
             self._check_open()
-            return self._outgoing.put(data, fds)
+            return self._outgoing.put(data, fds, flush)
 
     def _wait_written(self, ticket: int, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -6,18 +6,19 @@ import heapq
 import itertools
 import os
 import selectors
+import threading
 import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pipeline._concurrency.forking import drop_in_child
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import Listener
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.messages import Codec
 
 __all__ = ["ChannelServer"]
@@ -71,14 +72,18 @@ class ChannelServer:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: time, order, callback
         self._order = itertools.count()
         self._stopping = False
+        self._thread = 0  # the thread inside `run`, which needs no bell
+        self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
         self._selector.register(self._bell, _READ, self._drain_bell)
         self._selector.register(self._listener, _READ, self._accept)
         drop_in_child(self)
 
     def run(self) -> None:
         """Serve until `stop` is called; then close all channels and stop listening."""
+        self._thread = threading.get_ident()
         try:
             while not self._stopping:
+                self._flush()
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
                 for key, events in self._selector.select(wait):
                     if key.fd in self._selector.get_map():  # an earlier callback may have ended it
@@ -87,13 +92,36 @@ class ChannelServer:
                     _call(self._calls.popleft())
                 while self._timers and self._timers[0][0] <= time.monotonic():
                     _call(heapq.heappop(self._timers)[2])
+            self._flush()
         finally:
+            self._thread = 0
             self.close()
+
+    def post(self, channel: Channel, message: object, fds: Sequence[int] = ()) -> None:
+        """Send a message to a client, on the server's thread, together with all others of this turn of the loop.
+
+        Raises:
+            ChannelClosedError: the channel is closed.
+            ChannelOverflowError: the client doesn't read, and too much data waits for it.
+        """
+        channel.post(message, fds, flush=False)
+        self._unsent[channel] = None
+
+    def _flush(self) -> None:
+        """Write what callbacks have posted: one system call for all messages to a client."""
+        while self._unsent:
+            channel, _ = self._unsent.popitem()
+            try:
+                if channel in self._channels and not channel.flush():
+                    self._await_room(channel)
+            except IPCError as error:
+                self.end(channel, None if isinstance(error, ChannelClosedError) else error)
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread. Any thread may call this; a closed server ignores it."""
         self._calls.append(call)
-        self._ring()
+        if threading.get_ident() != self._thread:
+            self._ring()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread after `seconds`. Call this on that thread, or before `run`."""

@@ -15,12 +15,16 @@ from pipeline._ipc.memory import as_descriptor_error
 __all__ = ["Outgoing"]
 
 
+_MERGED = 1 << 16  # bytes from which frames aren't joined: copying them would take longer than a system call
+
+
 class _Frame:
     """A frame that isn't completely written."""
 
-    __slots__ = ("data", "fds", "owned")
+    __slots__ = ("count", "data", "fds", "owned")
 
     def __init__(self, data: bytes, fds: Sequence[int]) -> None:
+        self.count = 1  # number of frames in it
         self.data = memoryview(data)
         self.fds = tuple(fds)  # those that remain to be sent
         self.owned = False  # whether they are duplicates, to be closed once they are sent
@@ -49,12 +53,15 @@ class Outgoing:
         self._peer_pid = peer_pid
         self._limit = limit
         self._waiting: deque[_Frame] = deque()
+        self._nbytes = 0  # those that wait
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum([frame.count for frame in self._waiting])
 
-    def put(self, data: bytes, fds: Sequence[int]) -> int:
+    def put(self, data: bytes, fds: Sequence[int], flush: bool = True) -> int:
         """Write as much of a frame as fits, and queue the rest. Return the value of `written` once it is written.
+
+        Without `flush`, only queue it.
 
         The caller still owns the descriptors: queued frames have duplicates.
 
@@ -62,14 +69,14 @@ class Outgoing:
             ChannelClosedError: the peer is gone.
             ChannelOverflowError: too much waits already.
         """
-        nbytes = sum(len(frame.data) for frame in self._waiting)
+        nbytes = self._nbytes
         if nbytes and nbytes + len(data) > self._limit:
             raise ChannelOverflowError(f"process {self._peer_pid} doesn't read: {nbytes} bytes wait for it")
         frame = _Frame(data, fds)
         if len(fds) > MAX_FDS:  # before anything is sent: half a frame would be an error of all that follow
             self._duplicate(frame)
         try:
-            if not self._waiting and self._push(frame):
+            if flush and not self._waiting and self._push(frame):
                 self.written += 1
                 return self.written
         except BaseException:
@@ -77,7 +84,8 @@ class Outgoing:
             raise
         self._duplicate(frame)
         self._waiting.append(frame)
-        return self.written + len(self._waiting)
+        self._nbytes += len(frame.data)
+        return self.written + len(self)
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left.
@@ -86,17 +94,34 @@ class Outgoing:
             ChannelClosedError: the peer is gone.
         """
         while self._waiting:
-            if not self._push(self._waiting[0]):
-                return False
-            self._waiting.popleft()
-            self.written += 1
+            if len(self._waiting) > 1:
+                self._merge()
+            frame = self._waiting[0]
+            left = len(frame.data)
+            try:
+                if not self._push(frame):
+                    return False
+            finally:
+                self._nbytes -= left - len(frame.data)
+            self.written += self._waiting.popleft().count
         return True
+
+    def _merge(self) -> None:
+        """Join the frames at the front that have no descriptors: one system call writes them all."""
+        run: list[_Frame] = []
+        while self._waiting and not self._waiting[0].fds and sum(len(frame.data) for frame in run) < _MERGED:
+            run.append(self._waiting.popleft())
+        if run:
+            merged = _Frame(b"".join([frame.data for frame in run]), ())
+            merged.count = sum(frame.count for frame in run)
+            self._waiting.appendleft(merged)
 
     def close(self) -> None:
         """Drop the queued frames."""
         for frame in self._waiting:
             frame.close()
         self._waiting.clear()
+        self._nbytes = 0
 
     def _push(self, frame: _Frame) -> bool:
         """Write a frame until the socket is full. Return whether all of it is written."""

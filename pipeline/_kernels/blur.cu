@@ -31,7 +31,7 @@ extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const f
         for (int64 k = -sample.radius; k <= sample.radius; ++k) {
             const int64 from = inside<REFLECT_101>(position + k, sample.extent);
             const SUM value = convert<SUM>(load<IN>(line + from * static_cast<int64>(sample.inner * sizeof(IN))));
-            sum = fma(static_cast<SUM>(window[k + sample.radius]), value, sum);
+            sum += static_cast<SUM>(window[k + sample.radius]) * value;
         }
         if (ADDS) {  // not fused, so that the result is that of the CPU
             const float scaled = fmaf(static_cast<float>(sum), sample.factor, 0.0f);

@@ -31,10 +31,11 @@ from pipeline._dynamic.dtypes import TYPES, DType, dtype, type_id
 from pipeline._dynamic.functions import imread, is_function, make_dynamic_function
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng, set_seed
 from pipeline._dynamic.readers import make_reader
+from pipeline._dynamic.source import ExternalSource
 from pipeline._dynamic.streams import Stream, get_default_stream, set_default_stream, stream
 from pipeline._dynamic.trace import trace
 from pipeline._dynamic.values import TracingError
-from pipeline.dynamic import math, pytorch
+from pipeline.dynamic import checkpoint, math, pytorch
 
 
 def _graph_function(path: str) -> Any:
@@ -59,6 +60,7 @@ for _name, _module in _readers.items():  # readers, and those below `experimenta
         sys.modules[f"{__name__}.{_name}"] = _operators[_name]
     else:
         _operators[_name] = _module
+_operators["optical_flow"] = _operators["experimental"].optical_flow  # DALI's name
 _randomness = {"RNG": RNG, "SampleRNG": SampleRNG, "get_default_rng": get_default_rng, "set_seed": set_seed}
 vars(_operators["random"]).update(_randomness)
 globals().update(TYPES)
@@ -70,6 +72,7 @@ __all__ = [
     "Device",
     "EvalContext",
     "EvalMode",
+    "ExternalSource",
     "Stream",
     "Tensor",
     "ThreadPool",
@@ -77,6 +80,7 @@ __all__ = [
     "as_batch",
     "as_tensor",
     "batch",
+    "checkpoint",
     "device",
     "dtype",
     "get_current_stream",

@@ -13,9 +13,9 @@ from torch.utils.data import default_collate
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._transport.deferred import OutputFunctions
-from dali_proxy._transport.fetch_ahead import Lookahead
+from dali_proxy._transport.fetch_ahead import FetchAhead
 from dali_proxy._transport.opener import ResultOpener
-from dali_proxy._transport.protocol import Fetch
+from dali_proxy._transport.protocol import Advance
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.checked_lock import as_interruption
 from pipeline._ipc.channel import Channel
@@ -47,18 +47,18 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     next(left)
     session = left._session
 
-    class Interrupted(Lookahead):
-        def ask(self, key: Any) -> list[Any]:
+    class Interrupted(FetchAhead):
+        def forget(self, key: Any) -> None:
             as_interruption(lambda: server.consumer.close_session(session))
-            assert session in self._early, "it ended while the holder of the lock iterates over the sessions"
-            return super().ask(key)
+            assert session in self._sessions, "it ended while the holder of the lock iterates over the sessions"
+            super().forget(key)
 
     monkeypatch.setattr(server.consumer._ahead, "__class__", Interrupted)
     other = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
     assert check_affine(*next(other)) == [0, 1, 2, 3]
     monkeypatch.undo()
     assert check_affine(*next(other)) == [4, 5, 6, 7]
-    assert session not in server.consumer._ahead._early, "the server learns of it with the next request, or earlier"
+    assert session not in server.consumer._ahead._sessions, "the server learns of it with the next request, or earlier"
 
 
 def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) -> None:
@@ -73,10 +73,13 @@ def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) 
     assert not consumer._releases
 
 
-def test_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
+def test_early_result_of_a_session_that_ended_is_dropped(server: DALIServer) -> None:
+    iterator = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8))
+    next(iterator)
     consumer = server.consumer
-    consumer._fetch_early([(1, 5)])
-    assert not consumer._requests
+    consumer._ahead.close(iterator._session)  # as if its end came before results that are on their way
+    wait_until(lambda: server.stats().batches >= 8)  # this receives them
+    assert not [key for key in consumer._requests if key[0] == "batch"]
 
 
 def test_thread_requests_a_batch_that_another_one_is_opening(
@@ -156,16 +159,16 @@ def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest
 def test_posted_messages_continue_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer that waits for a prefetched result sends nothing to the server."""
+    """A consumer that waits for an early result sends nothing to the server."""
     post, push = Channel.post, Outgoing._push
     busy = []
 
-    def post_to_busy(channel: Channel, message: Any, *more: Any) -> None:
-        if not isinstance(message, Fetch):
-            return post(channel, message, *more)
+    def post_to_busy(channel: Channel, message: Any, *more: Any, **options: Any) -> None:
+        if not isinstance(message, Advance):
+            return post(channel, message, *more, **options)
         with monkeypatch.context() as patched:
             patched.setattr(Outgoing, "_push", lambda out, *more: out is not channel._outgoing and push(out, *more))
-            post(channel, message, *more)
+            post(channel, message, *more, **options)
         busy.append(channel.backlog)
         return None
 

@@ -32,7 +32,7 @@ def workers() -> Iterator[list[Worker]]:
 
 
 def request(worker: Worker, seq: int) -> Request:
-    return Request(worker, seq, session=0, key=BatchKey(), size=1, labels="")
+    return Request(worker, None, seq, session=0, key=BatchKey(), size=1, labels="")
 
 
 def take_all(scheduler: Scheduler) -> list[Request]:

@@ -18,7 +18,7 @@ def request(client: int, seq: int, session: int = 0, nbytes: int = 0) -> Request
     """Return a request whose outputs have `nbytes`."""
     worker: Any = SimpleNamespace(client=client)
     output: Any = SimpleNamespace(nbytes=nbytes)
-    return Request(worker, seq, session, BatchKey(), 1, (), staged=StagedResult([(output, None, None)]))
+    return Request(worker, None, seq, session, BatchKey(), 1, (), staged=StagedResult([(output, None, None)]))
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from dali_proxy._server.placement import (
     idle_cores,
     usable_cores,
 )
-from dali_proxy._transport.fetch_ahead import AHEAD, Lookahead
+from dali_proxy._server.trial import Trial
+from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
 from pipeline._graph import Graph
@@ -274,7 +275,7 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert placing.placement in ("server", "consumer")
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
-    assert (placing.device_stage is None) == (placing.placement == "server")
+    assert placing.device_stage is not None, "it is a candidate"
     assert decodes_images(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()
@@ -283,42 +284,122 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert pickle.loads(pickle.dumps(placing)).placement == placing.placement
 
 
+class Clock:
+    """A loop in which a batch takes a time that depends on where it is computed."""
+
+    def __init__(self, seconds: list[float], refused: int = -1) -> None:
+        self.seconds = seconds
+        self.now = 1.0
+        self.refuses = refused
+        self.trial = Trial(("a", "b", "c"), lambda number: None, self.refused, clock=lambda: self.now)
+
+    def refused(self, number: int) -> str:
+        return "broken" if number == self.refuses else ""
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            candidate = 0 if self.trial.current == self.refuses else self.trial.current
+            self.now += self.seconds[candidate]
+            self.trial.take(candidate)
+
+
+def test_trial_chooses_the_fastest_and_repeats_itself_after_a_change() -> None:
+    clock = Clock([0.05, 0.03, 0.04])
+    clock.run(20)
+    assert not clock.trial.is_deciding
+    assert clock.trial.current == 1
+    assert clock.trial.reason == "batches/s of the loop: a 20.0, b 33.3, c 25.0"
+    clock.seconds = [0.05, 0.06, 0.04]
+    clock.run(30)
+    assert clock.trial.current == 1, "two trials have some time between them"
+    clock.run(60)
+    assert clock.trial.current == 2
+
+
+def test_trial_ignores_small_changes_and_pauses() -> None:
+    clock = Clock([0.05, 0.0501, 0.0502])
+    clock.run(20)
+    assert clock.trial.current == 0
+    reason = clock.trial.reason
+    for _ in range(50):
+        clock.now += 5.0
+        clock.trial.pause()
+        clock.run(5)
+    assert clock.trial.reason is reason
+
+
+def test_trial_leaves_out_what_cannot_run() -> None:
+    clock = Clock([0.05, 0.03, 0.04], refused=1)
+    clock.run(20)
+    assert clock.trial.current == 2
+    assert "b not measured (broken)" in clock.trial.reason
+
+
+def test_auto_measures_all_placements_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loader(server: DALIServer) -> Any:
+        return DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 20, num_workers=1)
+
+    with DALIServer(sample_images(device_id=None)) as server:
+        expected = tensors(list(loader(server)))
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    monkeypatch.setattr("dali_proxy._loader.flight._LARGEST", 1)
+    for name, value in {"_SECONDS": 0.0, "_SETTLE": 0.0, "_BATCHES": 1}.items():
+        monkeypatch.setattr(f"dali_proxy._server.trial.{name}", value)
+    caplog.set_level(logging.INFO, "dali_proxy")
+    with Halved(sample_images(device_id=0), placement="auto") as server:
+        variants = set()
+        found = []
+        for batch in loader(server):
+            found += tensors([batch])
+            variants.add(server.consumer.variant)
+        check_same(found, expected)
+        assert variants == {0, 1, 2}
+        stats = server.stats()
+        assert stats.placement in ("server", "cores", "consumer")
+        assert stats.placement_reason.startswith("batches/s of the loop: ")
+        assert "not measured" not in stats.placement_reason
+        assert f"placement={stats.placement!r}: {stats.placement_reason}" in caplog.messages
+
+
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
     with DALIServer(affine(device_id=0), placement="auto") as server:
         assert server.placement == "server"
         assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
-def test_batches_are_computed_before_they_are_requested() -> None:
+@pytest.fixture
+def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._MOST", AHEAD)
+
+
+def test_batches_are_computed_before_they_are_requested(two_ahead: None) -> None:
     def made_by_device_stage() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
     with halved() as server:
         iterator = iter(DataLoader(server, Images(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
-        wait_until(lambda: server.stats().batches == 9)  # the batches that the worker prepares ahead
-        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
-            next(iterator)
-        wait_until(lambda: made_by_device_stage() == 1 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 1 + AHEAD)
         next(iterator)  # takes one of them, so that another one is computed
-        wait_until(lambda: made_by_device_stage() == 2 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 2 + AHEAD)
         del iterator  # which discards unused batches
         wait_until(lambda: not server.consumer._requests)
         check_first = next(iter(DataLoader(server, Images(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
 
 
-def test_results_are_fetched_before_they_are_requested() -> None:
+def test_results_are_sent_before_they_are_requested(two_ahead: None) -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)
         next(iterator)
         wait_until(lambda: server.stats().batches == 8)  # all batches
-        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
-            next(iterator)
-        wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
-        next(iterator)  # takes one of them, so that another one is fetched
-        wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
+        wait_until(lambda: server.stats().waiting_results == 8 - 1 - AHEAD)
+        next(iterator)  # takes one of them, so that another one is sent
+        wait_until(lambda: server.stats().waiting_results == 8 - 2 - AHEAD)
         del iterator  # which discards unused results
         wait_until(lambda: not server.consumer._requests)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
@@ -331,18 +412,20 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_early_fetches() -> None:
-    ahead = Lookahead(limit=2)
-    one, two, three, four = [(1, seq) for seq in range(4)]
-    assert ahead.note(7, [one]) == [], "no such session"
+def test_early_results_are_limited_by_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._NBYTES", 1000)
+    ahead = FetchAhead()
+    assert ahead.advance(7, 0) is None, "no such session"
     ahead.open(7)
-    assert ahead.note(7, [one, two, three]) == [one, two]
-    assert ahead.note(7, [three, four]) == []
-    assert ahead.ask(one) == [three]
-    assert ahead.ask(four) == [], "it was requested before there was room"
-    ahead.forget(two)
-    assert ahead.note(7, [(2, 0)]) == [(2, 0)]
-    assert ahead.ask((9, 9)) == []
-    assert ahead.close(7) == {three, (2, 0)}
+    assert ahead.advance(7, 0) == AHEAD
+    assert ahead.arrive(7, (1, 0), 100)
+    assert ahead.depth(7) == 10
+    assert ahead.advance(7, 1) == 11
+    assert ahead.advance(7, 2) is None, "the server may send enough for now"
+    assert ahead.advance(7, 4) == 14
+    assert ahead.arrive(7, (1, 1), 10_000)
+    assert ahead.depth(7) == AHEAD
+    ahead.forget((1, 0))
+    assert ahead.close(7) == {(1, 1)}
     assert ahead.close(7) == set()
-    assert ahead.ask(three) == []
+    assert not ahead.arrive(7, (1, 2), 100)

@@ -1,0 +1,106 @@
+"""A form of the user's pipeline that the host runs: one for each placement that may be chosen while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dali_proxy._host.planning import Planning
+from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
+from pipeline._bulk.gather import gathered
+from pipeline._definition import Pipeline
+from pipeline._executor.statistics import StepTimes
+from pipeline._external_source.data import check_batch, declares_data
+from pipeline._ipc.errors import ProtocolError
+from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._rng import BatchKey
+
+if TYPE_CHECKING:
+    from dali_proxy._host.requests import Request
+    from dali_proxy._transport.protocol import Submit
+
+__all__ = ["Variant"]
+
+
+class Variant:
+    """A built pipeline, and what the host must know about it.
+
+    All variants have the same inputs and compute the same outputs.
+
+    Args:
+        number: its number in messages.
+        pipeline: the pipeline; it is built.
+        publisher: destination of the results.
+        host_stage_only: whether it is only the host stage, and consumers run the device stage.
+        device_stage: the device stage, if the host plans its GPU work; else empty.
+
+    Attributes:
+        number: see above.
+        sends_origin: whether consumers continue its batches.
+        executor: runs it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        pipeline: Pipeline,
+        publisher: ResultPublisher,
+        host_stage_only: bool = False,
+        device_stage: bytes = b"",
+    ) -> None:
+        internals = pipeline._internals
+        self.number = number
+        self.sends_origin = host_stage_only
+        self._close = internals.close
+        self._runner = internals.runner
+        self._max_batch_size = internals.arguments.batch_size
+        self._inputs = tuple(internals.graph.fed_inputs.values())
+        self._declared = {node.index for node in self._inputs if declares_data(node)}
+        self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
+        self._publisher = publisher
+        self._planning = Planning(device_stage) if device_stage else None
+        self.executor = self._runner.executor
+        self.executor.output_allocator = self._allocate
+
+    def read_inputs(self, message: Submit, request: Request) -> dict[str, TensorList]:
+        """Return the inputs of a request, in the worker's shared memory.
+
+        Raises:
+            ProtocolError: the message doesn't fit the pipeline or the worker's shared memory.
+            InputError: the data doesn't fit the declaration of its input.
+        """
+        if len(message.inputs) != len(self._inputs):
+            raise ProtocolError(f"expected {len(self._inputs)} inputs, not {len(message.inputs)}")
+        inputs: dict[str, TensorList] = {}
+        for node, packed in zip(self._inputs, message.inputs, strict=True):
+            dtype, table = packed.unpack()
+            batch = request.worker.arena.batch(table, dtype)
+            if len(batch) != message.batch_size:
+                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
+            if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
+                request.paths = gathered(batch)
+            checked = node.index in self._declared
+            inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
+        return inputs
+
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool) -> None:
+        """Start a batch; see `pipeline._definition.running.Runner.submit`."""
+        self._runner.submit(request, on_done, on_caller=on_caller)
+
+    def stage(self, outputs: Sequence[TensorList], key: BatchKey) -> StagedResult:
+        """Put the outputs of a batch into slots, with the plan of the device stage if this host makes it."""
+        planned = None if self._planning is None else self._planning.plan(outputs, key)
+        return self._publisher.stage(outputs) if planned is None else self._publisher.stage_planned(planned)
+
+    def operators(self) -> list[StepTimes]:
+        """Return the times of all operators."""
+        return [*self.executor.statistics.operators(), *(self._planning.times() if self._planning else ())]
+
+    def close(self) -> None:
+        """Finish all batches that were started, and free all resources."""
+        self._close()
+
+    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
+        if self._planning is not None and output not in self._planning.forwarded:
+            return None  # `stage_planned` puts all data for the GPU into one slot
+        return self._publisher.allocate(output, nbytes)

@@ -1,0 +1,69 @@
+"""The number of batches in a chunk: it follows from what a batch costs, and bounds the batches in flight."""
+
+from __future__ import annotations
+
+from dali_proxy._common.in_flight import InFlight
+from dali_proxy._loader.batches import CollatedBatch
+
+__all__ = ["Flight"]
+
+_LARGEST = 16  # batches; more would hardly save anything
+_SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one
+_SAMPLES = 1024
+_MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
+_NBYTES = 64 << 20  # samples of all batches in flight
+_WEIGHT = 0.2  # of a batch in the moving average of its cost
+
+
+class Flight:
+    """Chooses the size of chunks from the cost of the batches that arrive.
+
+    `prefetch_factor` chunks of each worker are in flight, so small batches have more in flight than large ones.
+
+    Args:
+        workers: number of workers.
+        prefetch_factor: number of chunks of each worker in flight.
+
+    Attributes:
+        chunk: number of batches in a chunk.
+        reason: bound that limits it, as text for users.
+    """
+
+    def __init__(self, workers: int, prefetch_factor: int) -> None:
+        self.chunk = 1
+        self.reason = "the first batches"
+        self._tasks = workers * prefetch_factor
+        self._seconds = self._nbytes = self._message = 0.0
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        reason = "prefetch_factor" if self.chunk == 1 else f"prefetch_factor, {self.chunk} at once"
+        return InFlight(self._tasks * self.chunk, f"{reason}; limit: {self.reason}")
+
+    def restart(self) -> int:
+        """Return the size of the first chunks of an epoch: its first batch waits for no other."""
+        self.chunk = 1
+        return self.chunk
+
+    def observe(self, batch: CollatedBatch) -> int:
+        """Record the cost of a batch. Return the size of the next chunks."""
+        if batch.cost is None:
+            return self.chunk
+        seconds, nbytes, message = batch.cost
+        if not self._seconds:
+            self._seconds, self._nbytes, self._message = seconds, float(nbytes), float(message)
+        self._seconds += _WEIGHT * (min(seconds, 2 * self._seconds) - self._seconds)
+        self._nbytes += _WEIGHT * (nbytes - self._nbytes)
+        self._message = max(self._message, message)
+        samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
+        bounds = {
+            "more would save nothing": float(_LARGEST),
+            "time of a worker for a batch": _SECONDS / max(self._seconds, 1e-9),
+            "samples": _SAMPLES / max(samples, 1),
+            "size of a worker's message": _MESSAGE / max(self._message, 1.0),
+            "memory": _NBYTES / max(self._nbytes * self._tasks, 1.0),
+        }
+        self.reason = min(bounds, key=lambda name: bounds[name])
+        self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))
+        return self.chunk

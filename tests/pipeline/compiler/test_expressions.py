@@ -173,6 +173,22 @@ def test_blur_equals_that_on_the_cpu(device: str, layout: str, shape: tuple[int,
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
 
 
+def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
+    def define(x: Any) -> Any:
+        on = {"device": "gpu"} if x.device == "gpu" else {}
+        return (
+            fn.random.uniform(shape=[3, 5], **on),
+            fn.random.uniform(range=fn.random.uniform(shape=2, range=(0.0, 1.0)) + [0.0, 2.0], **on),
+            fn.random.uniform(range=(-7.0, 300.0), dtype=types.UINT8, shape=fn.cast(fn.shapes(x), dtype=types.INT32), **on),
+            fn.random.uniform(range=(1e-3, 1e3), dtype=types.FLOAT64, shape=[17], **on),
+        )
+
+    images = [np.zeros((9 + index, 7, 3), np.uint8) for index in range(3)]
+    on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
 def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:
     """The filter's copy of its input must survive the wait for the window, which is on the GPU."""
     images = [np.full((20, 12, 3), 100, np.uint8)] * 2

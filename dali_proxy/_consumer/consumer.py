@@ -201,6 +201,10 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant))
 
+    def result_size(self, session: int) -> int:
+        """Return the size of the last result of a session in the server's memory; 0 if there was none."""
+        return self._ahead.size(session)
+
     def depth(self, session: int) -> int:
         """Return how many batches of a session the server may send before a thread requests them."""
         return self._ahead.depth(session)
@@ -343,8 +347,8 @@ class ConsumerClient:
         key = ("batch", result.client, result.seq)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
-            nbytes = sum([output.nbytes for output in result.outputs])
-            if request is None and self._ahead.arrive(result.session, key[1:], nbytes):
+            self._ahead.note_size(result.session, sum([output.nbytes for output in result.outputs]))
+            if request is None and self._ahead.arrive(result.session, key[1:]):
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
             if request is not None:

@@ -11,7 +11,7 @@ _LARGEST = 16  # batches; more would hardly save anything
 _SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one
 _SAMPLES = 1024
 _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
-_NBYTES = 64 << 20  # samples of all batches in flight
+_NBYTES = 64 << 20  # samples and results of all batches in flight
 _WEIGHT = 0.2  # of a batch in the moving average of its cost
 
 
@@ -46,9 +46,14 @@ class Flight:
         self.chunk = 1
         return self.chunk
 
-    def observe(self, batch: CollatedBatch) -> int:
-        """Record the cost of a batch. Return the size of the next chunks."""
-        if batch.cost is None:
+    def observe(self, batch: CollatedBatch, result: int) -> int:
+        """Record the cost of a batch. Return the size of the next chunks.
+
+        Args:
+            batch: a batch that has arrived from a worker.
+            result: size of the last result; 0 if there was none, so that memory isn't known yet.
+        """
+        if batch.cost is None or not result:
             return self.chunk
         seconds, nbytes, message = batch.cost
         if not self._seconds:
@@ -62,7 +67,7 @@ class Flight:
             "time of a worker for a batch": _SECONDS / max(self._seconds, 1e-9),
             "samples": _SAMPLES / max(samples, 1),
             "size of a worker's message": _MESSAGE / max(self._message, 1.0),
-            "memory": _NBYTES / max(self._nbytes * self._tasks, 1.0),
+            "memory": _NBYTES / max((self._nbytes + result) * self._tasks, 1.0),
         }
         self.reason = min(bounds, key=lambda name: bounds[name])
         self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))

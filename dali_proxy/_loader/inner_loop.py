@@ -41,11 +41,13 @@ class InnerLoop:
 
     Attributes:
         make: function that repeats a batch in this process; None if that is impossible.
+        result_size: size of the last result; the caller sets it.
     """
 
     make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None
 
     def __init__(self, loader: InnerLoader, sampler: NumberedSampler | None, sampler_state: SamplerState) -> None:
+        self.result_size = 0
         self._loader = loader
         self._sampler = sampler
         self._sampler_state = sampler_state
@@ -135,7 +137,7 @@ class InnerLoop:
                 self._held = batch
             elif not isinstance(batch, Pause):
                 if self._flight is not None and self._sampler is not None and isinstance(batch, CollatedBatch):
-                    self._sampler.chunk = self._flight.observe(batch)
+                    self._sampler.chunk = self._flight.observe(batch, self.result_size)
                 return batch
 
     def end(self) -> None:

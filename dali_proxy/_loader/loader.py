@@ -320,6 +320,7 @@ class LoaderIterator(Iterator[Any]):
             result_wait += consumer.waited - waited
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
             self._server.note_batch(consumer.variant)
+            self._loop.result_size = consumer.result_size(self._session)
             self._is_first = False
             return batch, arrived.numbered.batch, arrived.position
 

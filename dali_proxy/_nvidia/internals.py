@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from pipeline import types
@@ -30,6 +30,7 @@ _WORDS = {"BBox": "Bbox", "MXNet": "Mxnet", "TFRecord": "Tfrecord"}
 def not_iterable(cls: Class) -> Class:
     """Make the objects of a class that has ``__iter__`` not iterable. Returns the class."""
     cls.__iter__ = None  # type: ignore[attr-defined]
+    Iterable._abc_caches_clear()  # type: ignore[attr-defined]  # earlier answers of isinstance()
     return cls
 
 

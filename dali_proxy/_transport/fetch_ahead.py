@@ -39,12 +39,22 @@ class FetchAhead:
         closed = self._sessions.pop(session, None)
         return set() if closed is None else closed.keys
 
-    def arrive(self, session: int, key: Key, nbytes: int) -> bool:
-        """Record a result. Return whether a thread will ask for it: whether its session is open."""
+    def note_size(self, session: int, nbytes: int) -> None:
+        """Record the size of a result."""
+        known = self._sessions.get(session)
+        if known is not None:
+            known.nbytes = nbytes
+
+    def size(self, session: int) -> int:
+        """Return the size of the last result; 0 if there was none."""
+        known = self._sessions.get(session)
+        return 0 if known is None else known.nbytes
+
+    def arrive(self, session: int, key: Key) -> bool:
+        """Record a result that no thread has asked for. Return whether one will: whether its session is open."""
         known = self._sessions.get(session)
         if known is None:
             return False
-        known.nbytes = nbytes
         known.keys.add(key)
         return True
 

@@ -18,11 +18,15 @@ __all__ = ["BufferPool", "buffer_size"]
 _SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
 
 
+_FORGET = 0.999  # share of the peak that remains after each allocation
+
+
 class BufferPool:
     """Allocates arrays whose memory returns to the pool when the array and all its views have been freed.
 
     Args:
-        idle_limit: largest amount of idle memory to keep, in bytes.
+        idle_limit: largest amount of idle memory to keep, in bytes. It is more while more memory is in use at times:
+            large batches would otherwise allocate their memory anew, which costs more than their work.
         pin_for: GPU that reads the memory, which is pinned if possible.
 
     Attributes:
@@ -36,6 +40,8 @@ class BufferPool:
         self._returned: deque[Array] = deque()
         self._idle_bytes = 0
         self._idle_limit = idle_limit
+        self._lent_bytes = 0
+        self._peak = 0.0  # largest `_lent_bytes`, slowly forgotten
         self._lock = new_lock(Level.LEAF, "buffer pool")
         self.allocated = 0
 
@@ -65,6 +71,8 @@ class BufferPool:
     def _take(self, size: int) -> Array:
         with self._lock:
             self._sort_returned()
+            self._lent_bytes += size
+            self._peak = max(self._lent_bytes, _FORGET * self._peak)
             idle = self._idle.get(size)
             if idle:
                 self._idle_bytes -= size
@@ -77,11 +85,12 @@ class BufferPool:
     def _sort_returned(self) -> None:
         while self._returned:
             memory = self._returned.popleft()
+            self._lent_bytes = max(self._lent_bytes - memory.nbytes, 0)  # those of `reserve` weren't lent
             # The dictionary is in order of last use: beyond the limit, the least recently used sizes are freed first.
             idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
             idle.append(memory)
             self._idle_bytes += memory.nbytes
-            while self._idle_bytes > self._idle_limit:
+            while self._idle_bytes > max(self._idle_limit, self._peak):
                 oldest = next(iter(self._idle))
                 if self._idle[oldest]:
                     self._idle[oldest].pop()

@@ -162,7 +162,8 @@ class Checkpoint:
             raise KeyError(f"No operator registered under {name!r}.")
         if op_type is not None and not isinstance(op_type, type | str):
             raise ArgumentTypeError(f"op_type must be a class or its name, not {type(op_type).__name__}")
-        self._states[name] = _State(value, getattr(op_type, "__name__", op_type), False)
+        type_name = op_type.__name__ if isinstance(op_type, type) else op_type
+        self._states[name] = _State(value, type_name, False)
 
     def serialize(self) -> str:
         """Return the states as JSON.

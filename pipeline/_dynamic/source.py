@@ -89,7 +89,7 @@ class ExternalSource:
         elif self._items is None:
             self._items = iter(self._source)  # type: ignore[arg-type]
         try:
-            return next(self._items)  # type: ignore[arg-type]
+            return next(self._items)
         except StopIteration:
             if self._cycle == "no":
                 raise
@@ -97,7 +97,7 @@ class ExternalSource:
             if self._cycle == "raise":
                 raise
         self._items = self._source() if callable(self._source) else iter(self._source)
-        return next(self._items)  # type: ignore[call-overload]
+        return next(self._items)
 
     def _convert(self, value: Any, number: int, batch_size: int | None) -> Any:
         arguments = (self._dtypes[number], self._device, self._layouts[number])

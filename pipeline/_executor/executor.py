@@ -207,7 +207,8 @@ class Executor:
 
         The caller found that this is faster. One thread at a time may call this.
         """
-        self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
+        if self._cpu_queue is not None:
+            self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
         if self._mixed_queue is not None and self._mixed_threads() > 1:
             self._mixed_queue.widen(min(concurrency - 1, _MOST_STAGES))
 

@@ -19,6 +19,7 @@ from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
 
+_LARGE = 64 << 20  # bytes of a request
 _IDLE_REQUESTS = 32  # the arena frees a segment that this many consecutive requests didn't need
 
 
@@ -49,7 +50,8 @@ class Arena:
     The memory of a sample stays allocated while its `Block` is referenced: by the caller of `write`, and by every
     request that uses it, until the reader has completed that request. If there is no free space, `write` waits for
     requests in flight. If none is in flight, it would wait forever, so it allocates another segment. It also does so,
-    without waiting, until `ahead` requests of the largest size so far fit in addition to the current one.
+    without waiting, until `ahead` requests of the largest size so far fit in addition to the current one; one, if they
+    are large: fresh memory costs as much as filling it several times.
 
     Args:
         nbytes: size of the first segment.
@@ -217,7 +219,8 @@ class Arena:
     def _make_room(self, nbytes: int) -> Block | None:
         """Return a block in a new segment; None if it is better to wait for requests in flight."""
         too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
-        if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
+        ahead = self._ahead if self._largest < _LARGE else min(self._ahead, 1)
+        if too_small or not self._in_flight or self.capacity < (ahead + 1) * self._largest:
             if self._grow(nbytes):
                 block = self._take(nbytes)
                 assert block is not None  # the new segment is empty and large enough

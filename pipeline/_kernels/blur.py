@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["BlurPlan"]
+__all__ = ["BlurPlan", "blur_axes"]
 
 #: struct Sample of blur.cu.
 _SAMPLE = np.dtype(
@@ -21,16 +23,43 @@ _SAMPLE = np.dtype(
 )  # fmt: skip
 
 
-class BlurPlan:
-    """Plan of launches that filter a batch along neighboring axes.
-
-    Borders reflect without repeating the outermost value.
+def blur_axes(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    first: int,
+    windows: Sequence[Sequence[npt.NDArray[np.float32]]],
+) -> None:
+    """Filter a batch along neighboring axes. Borders reflect without repeating the outermost value.
 
     Args:
+        context: context of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous samples.
         dst: contiguous samples of the same shapes; integers are rounded and clamped.
         first: first axis to filter.
         windows: per sample and axis, an odd number of float32 weights.
+
+    Raises:
+        PipelineError: the shapes don't match.
+        CudaError: a launch failed.
+    """
+    plan = BlurPlan(src, dst, first=first, windows=windows)
+    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
+    for launch in plan.launches(scratch):
+        context.run(launch, stream)
+
+
+class BlurPlan:
+    """Plan of the launches of `blur_axes`, with the same arguments and others.
+
+    Args:
+        src: as in `blur_axes`.
+        dst: as in `blur_axes`.
+        first: as in `blur_axes`.
+        windows: as in `blur_axes`.
         factors: factors of the results, (N,) float32; None for 1.
         add: contiguous float32 samples of the same shapes, which are added to the results; only with `factors`.
     """

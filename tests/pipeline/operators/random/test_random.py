@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
+from pipeline.errors import PipelineError
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_dali, run_ours
@@ -222,3 +223,22 @@ def test_normal_numbers_are_those_of_gaussian_noise(device: str) -> None:
     for before, after, drawn in zip(data.samples, noisy.samples, normal.samples, strict=True):
         np.testing.assert_allclose(before + drawn, after, atol=1e-4)
         assert np.unique(drawn).size == drawn.size
+
+
+def test_random_state_takes_the_place_of_the_seed() -> None:
+    def describe(seed: int) -> Any:
+        states = [[np.full(6, number, np.uint32)] * 2 for number in (1, 2, 1)]
+        with Pipeline(batch_size=2, num_threads=1, device_id=None, seed=seed) as pipe:
+            state = fn.external_source(states, cycle=True)
+            pipe.set_outputs(*(fn.random.uniform(shape=[9], _random_state=state) for _ in range(2)))
+        return pipe
+
+    batches = []
+    for seed in (1, 2):
+        with contextlib.closing(describe(seed)) as pipe:
+            batches += [[output.as_array().tolist() for output in pipe.run()] for _ in range(3)]
+    assert batches[0] == batches[2] == batches[3]
+    assert batches[0] != batches[1]
+    assert batches[0][0] == batches[0][1]
+    with pytest.raises(PipelineError, match='Argument "_random_state" is not defined'):
+        fn.flip(np.zeros((2, 2, 3)), _random_state=[1])

@@ -1,0 +1,53 @@
+"""The number of batches in the executor follows from what further ones gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dali_proxy._host.depth import Depth
+
+
+class Executor:
+    """Finishes batches at a rate that depends on the depth."""
+
+    def __init__(self, rate: Callable[[int], float]) -> None:
+        self.rate = rate
+        self.now = 1.0
+        self.depth = Depth(3, lambda value: None, clock=lambda: self.now)
+        self.largest = 3
+
+    def run(self, count: int, limits: bool = True, nbytes: int = 1000) -> None:
+        for _ in range(count):
+            self.now += 1 / self.rate(self.depth.value)
+            self.depth.finish(limits, nbytes)
+            self.largest = max(self.largest, self.depth.value)
+
+
+def test_depth_grows_while_that_is_faster() -> None:
+    executor = Executor(lambda depth: 50.0 * min(depth, 9))
+    executor.run(2000)
+    assert executor.depth.value == 9
+    assert "wasn't faster" in executor.depth.reason
+
+
+def test_depth_stays_where_more_gains_nothing() -> None:
+    executor = Executor(lambda depth: 400.0)
+    executor.run(2000)
+    assert executor.depth.value == 3
+    assert executor.largest == 4, "it was tried"
+
+
+def test_depth_stays_where_the_executor_does_not_limit_the_speed() -> None:
+    executor = Executor(lambda depth: 50.0 * depth)
+    executor.run(2000, limits=False)
+    assert executor.largest == 3
+    assert executor.depth.reason == "prefetch_queue_depth"
+
+
+def test_large_batches_bound_the_depth() -> None:
+    executor = Executor(lambda depth: 50.0 * depth)
+    executor.run(2000, nbytes=50 << 20)
+    assert executor.largest == 5
+    executor.run(1, nbytes=200 << 20)
+    assert executor.depth.value == 3
+    assert executor.depth.reason == "memory"

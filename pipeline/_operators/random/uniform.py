@@ -71,7 +71,9 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
         return [output]
 
 
-_DRAWN_ON_GPU = {np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")}
+_DRAWN_ON_GPU = {
+    np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")
+}
 
 
 def _ends(arguments: Arguments, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:

@@ -46,6 +46,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 '"xyXY": left, top, right, bottom; "xyWH": left, top, width, height.',
                 "xyXY",
                 choices=("xyXY", "xyWH"),
+                unknown="Unknown bbox_layout: {}.",
             ),
             Argument("bbox_normalized", Kind.BOOL, "Boxes are fractions of the extents, not pixels.", True),
             Argument(
@@ -55,6 +56,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 'are exchanged by angles around 90 degrees; "halfway": the mean of both.',
                 "expand",
                 choices=tuple(_MODES),
+                unknown="Unknown mode: {}.",
             ),
             Argument(
                 "remove_threshold",
@@ -94,7 +96,7 @@ class BBoxRotateCpu(BatchOperator):
             raise ArgumentValueError("arguments 'keep_size' and 'size' can't be used together")
         threshold = node.argument("remove_threshold")
         if not 0 <= threshold < 1:
-            raise ArgumentValueError(f"argument 'remove_threshold' must be from 0 to below 1, not {threshold:g}")
+            raise ArgumentValueError(f"Index {threshold:f} out of range [0.000000, 1.000000): it is `remove_threshold`")
         layout = node.argument("shape_layout")
         if not {"H", "W"} <= set(layout):
             raise ArgumentValueError(f"argument 'shape_layout' must name H and W, not {layout!r}")
@@ -181,4 +183,4 @@ def _check(boxes: Array, labels: Sequence[Array]) -> None:
         if own.dtype.kind not in "iu":
             raise ArgumentTypeError(f"labels must be integers, not {own.dtype}")
         if len(own) != len(boxes):
-            raise ArgumentValueError(f"there are {len(own)} labels for {len(boxes)} boxes")
+            raise ArgumentValueError(f"Number of labels must match number of boxes. Got: {len(own)} and {len(boxes)}")

@@ -120,7 +120,7 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 def run_graph(
     define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]], *, on_gpu: bool = True, layout: str = "HWC"
 ) -> list[np.ndarray[Any, Any]]:
-    pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0)
+    pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0, seed=1)
     with pipe:
         source = fn.external_source(name="images", layout=layout)
         outputs = define(source.gpu() if on_gpu else source)
@@ -171,6 +171,22 @@ def test_blur_equals_that_on_the_cpu(device: str, layout: str, shape: tuple[int,
     on_cpu, on_gpu = (run_graph(define, samples, on_gpu=on_gpu, layout="") for on_gpu in (False, True))
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
+
+
+def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
+    def define(x: Any) -> Any:
+        on = {"device": x.device, "seed": 7}
+        return (
+            fn.random.uniform(shape=[3, 5], **on),
+            fn.random.uniform(range=types.Constant([0.0, 2.0]) + fn.random.uniform(shape=2, seed=8), **on),
+            fn.random.uniform(x, range=(-7.0, 300.0), dtype=types.UINT8, **on),
+            fn.random.uniform(range=(1e-3, 1e3), dtype=types.FLOAT64, shape=[17], **on),
+        )
+
+    images = [np.zeros((9 + index, 7, 3), np.uint8) for index in range(3)]
+    on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:

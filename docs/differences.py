@@ -193,7 +193,7 @@ BEHAVIOUR = (
     (
         "environment variables",
         "many",
-        "`DALI_MAX_IMAGE_SIZE` and `DALI_AFFINITY_MASK`; those of buffers are reported by `backend`; others have no effect",
+        "`DALI_MAX_IMAGE_SIZE` and `DALI_AFFINITY_MASK`; `backend` reports those of buffers; others have no effect",
     ),
     ("a script without a GPU", "needs other arguments", "`--device cpu` or `DALI_PROXY_DEVICE=cpu`"),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
     from dali_proxy._nvidia.install import install_as_nvidia_dali
-    from dali_proxy._server.server import DALIServer
+    from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import OperatorTimes, ServerStats
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
@@ -58,6 +58,7 @@ __all__ = [
     "WorkerDiedError",
     "feed_ndarray",
     "install_as_nvidia_dali",
+    "serve",
     "to_torch_tensor",
     "to_torch_type",
 ]
@@ -88,6 +89,7 @@ _MODULES = {
     "WorkerDiedError": "errors",
     "feed_ndarray": "_consumer.interop",
     "install_as_nvidia_dali": "_nvidia.install",
+    "serve": "_server.server",
     "to_torch_tensor": "_consumer.interop",
     "to_torch_type": "_consumer.interop",
 }

@@ -42,7 +42,7 @@ class StaleReferenceError(ProxyError):
     """A placeholder's data is gone: it was discarded, or belongs to another process or start of the server."""
 
 
-class ProxyCallError(ProxyError, TypeError):
+class ProxyCallError(ProxyError, TypeError, ValueError):
     """The proxy was called with a wrong number of inputs, or with wrong names."""
 
 

@@ -16,7 +16,7 @@ DIFFERENCES = {
     "crop": "Samples of five dimensions are accepted; DALI declares them, but fails.",
     "decoders.audio": "Decodes MP3 as well. With `sample_rate=0`, the second output is the rate of the file, not 0.",
     "decoders.image": "Decodes GIF, WebP with EXIF, and grey and alpha images as ANY_DATA; DALI refuses these or ends "
-    "the process. On the mixed device, files of 16 bits are reduced to 8 bits, whatever the dtype.",
+    "the process.",
     "decoders.image_crop, decoders.image_slice": "A window has the same pixels as in the whole image. DALI decodes a "
     "window of only the first column of a JPEG without its neighbours, which changes its colours.",
     "decoders.inflate": "On the CPU; DALI has it on the GPU only.",
@@ -54,7 +54,6 @@ DIFFERENCES = {
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "
     "output, but fails.",
-    "readers.coco": "Preprocessed annotations have a different format: those that DALI wrote are refused.",
     "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them through GDS.",
     "readers.video": "Codecs may differ from file to file, and frame numbers and timestamps don't need labels; DALI "
     "refuses both. Frame rates may vary; DALI often fails with such a video, even with `skip_vfr_check`. In a "
@@ -89,7 +88,9 @@ DIFFERENCES = {
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
     "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "
     "error.",
-    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent.",
+    "tensor_resize": "Any number of axes may be resized; DALI resizes up to three that are adjacent. With three "
+    "dimensions and more, DALI doesn't resample a first or last axis whose extent stays the same, if regions of all "
+    "samples differ from the whole axis by less than a pixel, as after rounding.",
     "water, sphere": "A constant `mask=0` returns the image unchanged; DALI's CPU version ignores a constant. "
     "`fill_value` is clamped; DALI's wraps around.",
     "transforms.rotation": "An axis of length zero raises an error.",

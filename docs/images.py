@@ -32,6 +32,7 @@ OF_IMAGES: dict[str, Graph] = {
     "clahe": lambda x: fn.clahe(x, tiles_x=4, tiles_y=4, clip_limit=4.0),
     "debayer": lambda x: fn.debayer(x, blue_position=[0, 0]),
     "experimental.dilate": lambda x: fn.experimental.dilate(x, mask_size=[7, 7]),
+    "experimental.resize": lambda x: fn.experimental.resize(x, size=[75, 100], roi_start=[20, 40], roi_end=[120, 170]),
     "experimental.erode": lambda x: fn.experimental.erode(x, mask_size=[7, 7]),
     "experimental.median_blur": lambda x: fn.experimental.median_blur(x, window_size=[9, 9]),
     "experimental.warp_perspective": lambda x: fn.experimental.warp_perspective(
@@ -82,6 +83,7 @@ OF_SOUNDS: dict[str, tuple[Graph, Graph]] = {
             x, *fn.nonsilent_region(x, cutoff_db=-30.0), axes=[0], normalized_anchor=False, normalized_shape=False
         ),
     ),
+    "power_spectrum": (lambda x: x, lambda x: fn.to_decibels(fn.power_spectrum(x), cutoff_db=-60) / 60 + 0.5),
     "preemphasis_filter": (lambda x: x, lambda x: fn.preemphasis_filter(x)),
     "spectrogram": (lambda x: x, lambda x: _spectrogram(x) ** 0.3),  # powers alone are too dark to see
     "to_decibels": (lambda x: _spectrogram(x), lambda x: _decibels(_spectrogram(x))),
@@ -209,10 +211,38 @@ def segmentations() -> dict[str, list[Array]]:
     cv2.rectangle(boxed, start[1::-1].tolist(), (end[1::-1] - 1).tolist(), (255, 255, 255), 2)
     (pixel,) = run(lambda x: fn.segmentation.random_mask_pixel(x, foreground=1), labels)
     cv2.drawMarker(marked, pixel[1::-1].tolist(), (255, 255, 255), cv2.MARKER_CROSS, 16, 2)
+    polygons = np.array([[0, 0, 3], [1, 3, 7], [2, 7, 10]], np.int32)
+    vertices = np.array(
+        [20, 130, 60, 20, 90, 120, 100, 30, 180, 40, 170, 70, 110, 60, 110, 90, 185, 85, 150, 140], np.float32
+    )
+    selected = run(
+        fn.segmentation.select_masks, np.array([0, 2], np.int32), polygons, vertices.reshape(-1, 2), layouts=()
+    )
     return {
         "segmentation.random_mask_pixel": [colors, marked],
         "segmentation.random_object_bbox": [colors, boxed],
+        "segmentation.select_masks": [outlines(polygons, vertices.reshape(-1, 2)), outlines(*selected)],
     }
+
+
+def outlines(polygons: Array, vertices: Array) -> Array:
+    """Draw polygons in the colors of their numbers."""
+    picture = np.full((*SIZE, 3), 60, np.uint8)
+    for number, first, end in polygons.tolist():
+        color = ((190, 90, 60), (60, 130, 190), (120, 170, 70))[number]
+        cv2.fillPoly(picture, [vertices[first:end].round().astype(np.int32)], color)
+    return picture
+
+
+def encoded(image: Array) -> list[Array]:
+    """Draw boxes, and the anchors of a grid that `box_encoder` assigns to them, by label."""
+    half, (rows, columns) = np.array([0.15, 0.3]), np.mgrid[0:1:5j, 0:1:7j]
+    centers = np.stack([columns, rows], axis=-1).reshape(-1, 2)
+    anchors = np.clip(np.concatenate([centers - half, centers + half], axis=1), 0, 1).astype(np.float32)
+    _, labels = run(
+        lambda boxes, labels: fn.box_encoder(boxes, labels, anchors=anchors.ravel().tolist()), BOXES, LABELS, layouts=()
+    )
+    return [drawn(image, BOXES, LABELS), drawn(image, anchors[labels > 0], labels[labels > 0])]
 
 
 def images() -> dict[str, list[Array]]:
@@ -221,7 +251,10 @@ def images() -> dict[str, list[Array]]:
     frames = np.stack(
         [image, np.asarray(cv2.warpAffine(image, np.array([[1.0, 0.05, -3], [-0.05, 1, 5]]), SIZE[::-1]))]
     )
-    found = {"experimental.remap": [image, *remapped(image)], **segmentations()}
+    found = {"experimental.remap": [image, *remapped(image)], "box_encoder": encoded(image), **segmentations()}
+    sequence = np.stack([photograph(name)[::2, ::2] for name in ("cat", "coffee", "rocket")])
+    (rearranged,) = run(lambda x: fn.sequence_rearrange(x, new_order=[2, 0, 0]), sequence, layouts=("FHWC",))
+    found["sequence_rearrange"] = [np.concatenate(list(each), axis=1) for each in (sequence, rearranged)]
     found["experimental.optical_flow"] = [*frames, flow_of(frames)]
     for name, graph in OF_IMAGES.items():
         before = mosaic(image) if name.endswith("debayer") else image

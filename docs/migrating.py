@@ -34,7 +34,7 @@ def _operators() -> list[tuple[str, str, str]]:
     ]
     rows = [
         (missing, "available", "missing: a call raises an `AttributeError` that names the operator"),
-        (fewer, "run on more devices", "[the table](operators.md) has the devices"),
+        (fewer, "have a GPU version", "run on the CPU; a call for a GPU copies the data there and back"),
         (more, "run on the GPU only", "run on the CPU, too"),
     ]
     return [(f"operators: {_listed(names)}", there, here) for names, there, here in rows if names]

@@ -19,7 +19,7 @@ from docs.arguments import look_up_arguments, rows
 from docs.differences import DIFFERENCES
 from pipeline._catalog import all_schemas
 from tests.parity.exceptions import EXCEPTIONS
-from tests.parity.tolerances import EXACT, TOLERANCES
+from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
 
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER / "operators.md"
@@ -81,6 +81,9 @@ def page() -> str:
         cells += [f"as `{alias}`", "", ""] if alias else _differences(name, found, name in ours)
         table.append("| " + " | ".join(cells) + " |")
     reasons = [f"| `{name}` | {TOLERANCES[name].reason} |" for name in sorted(TOLERANCES)]
+    for name, bound in sorted(TOLERANCES_ON_GPU.items()):
+        allowed = _largest({"int": bound.integers, "float": bound.reals})
+        reasons.append(f"| `{name}`, GPU from CPU | up to {allowed}: {bound.reason} |")
     differences = [f"| `{name}` | {text} |" for name, text in DIFFERENCES.items()]
     head = HEAD.format(
         version=listed["version"],

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline import errors, fn, math, ops, tensors, types
+    from pipeline import dynamic, errors, fn, math, ops, tensors, types
     from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
     from pipeline._graph import DataNode, newaxis
 
@@ -21,6 +21,7 @@ __all__ = [
     "Pipeline",
     "StreamPolicy",
     "do_not_convert",
+    "dynamic",
     "errors",
     "fn",
     "math",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -304,6 +305,14 @@ class ScalarConstant:
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, ScalarConstant):
+            return NotImplemented  # a data node creates a comparison of the graph
+        return self.value == other.value and self.dtype is other.dtype
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.dtype))
+
 
 def _cast(name: str, dtype: DALIDataType) -> Callable[[ScalarConstant], ScalarConstant]:
     def cast(self: ScalarConstant) -> ScalarConstant:
@@ -327,12 +336,15 @@ def _is_tensor(value: Any) -> bool:
 class _NodeFactory:
     """The function that creates the data node of a constant. `pipeline._graph`, which is above this module, sets it."""
 
-    create: Callable[..., Any]
+    @staticmethod
+    def create(*arguments: Any) -> Any:
+        importlib.import_module(f"{__package__}._catalog")  # replaces this function
+        return _NodeFactory.create(*arguments)
 
 
 def set_constant_nodes(create: Callable[..., Any]) -> None:
     """Set the function that creates the data nodes of `Constant`; it takes the same arguments."""
-    _NodeFactory.create = staticmethod(create)
+    _NodeFactory.create = staticmethod(create)  # type: ignore[method-assign]
 
 
 def Constant(

@@ -19,7 +19,14 @@ import numpy as np
 from pipeline._kernels import compiler, streams
 from tests.pipeline.kernels import emulator
 
-_CTYPES = {"i4": "int", "u4": "unsigned int", "i8": "long long", "u8": "unsigned long long", "f4": "float"}
+_CTYPES = {
+    "i4": "int",
+    "u4": "unsigned int",
+    "i8": "long long",
+    "u8": "unsigned long long",
+    "f4": "float",
+    "f8": "double",
+}
 
 
 class Array:
@@ -27,6 +34,7 @@ class Array:
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> None:
         kind = np.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else shape
         memptr = memptr or _allocators[-1](int(np.prod(shape)) * kind.itemsize)
         interface = {"shape": tuple(shape), "typestr": kind.str, "data": (memptr.ptr, False), "strides": strides}
         holder = types.SimpleNamespace(__array_interface__={**interface, "version": 3}, memory=memptr)

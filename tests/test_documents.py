@@ -14,7 +14,9 @@ from tests.preloaded import run_python
 
 
 @pytest.mark.timeout(300)  # the guide starts several servers
-@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/migrating.md", "docs/new-operator.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/guide.md", "docs/dynamic.md", "docs/migrating.md", "docs/new-operator.md"]
+)
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document form a script that runs."""
     text = (ROOT / document).read_text(encoding="utf-8")

@@ -84,6 +84,12 @@ def _blobs(folder: Path) -> list[Array]:
     return [(sample_image(number, 120, 160)[..., 0] // 64).astype(np.int32) for number in range(BATCH)]
 
 
+def _swirl(number: int) -> tuple[Array, Array]:
+    """Return smooth maps of positions along x and y, float32 [480, 640]."""
+    y, x = np.mgrid[:480, :640].astype(np.float32)
+    return x + 5 * np.sin(y / 30 + number), y + 5 * np.cos(x / 30 + number)
+
+
 def _flac(folder: Path) -> list[Array]:
     import soundfile
 
@@ -123,6 +129,8 @@ _MAKERS: dict[str, Callable[[Path], list[Array]]] = {
         np.array([[1, skew, -20], [-skew, 1, 30]], np.float32) for skew in np.linspace(-0.3, 0.3, BATCH)
     ],
     "kernels": _numbers(0, 0.1, 5, 5),
+    "columns": lambda folder: [_swirl(number)[0] for number in range(BATCH)],
+    "rows": lambda folder: [_swirl(number)[1] for number in range(BATCH)],
     "factors": _numbers(0.5, 1.5),
     "angles": _numbers(-45, 45),
     "flags": _numbers(0, 2, dtype=np.int32),

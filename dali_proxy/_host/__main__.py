@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
+from dali_proxy._host.allocator import keep_freed_memory
 from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
@@ -35,6 +36,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()
+    keep_freed_memory()
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)

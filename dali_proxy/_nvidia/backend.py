@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 from importlib import metadata
 from pathlib import Path
@@ -157,12 +158,16 @@ def CheckDLPackCapsule(ptr: Any) -> tuple[bool, bool]:
 # Memory ---------------------------------------------------------------------------------------------------------------
 
 
+def _setting(variable: str, default: float) -> float:
+    return float(os.environ.get(variable) or default)
+
+
 class _Buffers:
     """Settings of DALI's buffers. They are stored only: this project chooses the sizes of buffers itself."""
 
-    device_growth = 1.1
-    host_growth = 1.1
-    shrink_threshold = 0.5
+    device_growth = _setting("DALI_DEVICE_BUFFER_GROWTH_FACTOR", _setting("DALI_BUFFER_GROWTH_FACTOR", 1.1))
+    host_growth = _setting("DALI_HOST_BUFFER_GROWTH_FACTOR", _setting("DALI_BUFFER_GROWTH_FACTOR", 1.1))
+    shrink_threshold = _setting("DALI_HOST_BUFFER_SHRINK_THRESHOLD", 0.5)
 
 
 def GetDeviceBufferGrowthFactor() -> float:
@@ -209,8 +214,8 @@ def _checked(value: float, low: float, high: float, message: str) -> float:
 
 
 def RestrictPinnedMemUsage() -> bool:
-    """Return False: pinned memory is used where it helps."""
-    return False
+    """Return whether the environment variable `DALI_RESTRICT_PINNED_MEM` is set. It has no other effect."""
+    return os.environ.get("DALI_RESTRICT_PINNED_MEM", "0") not in ("", "0")
 
 
 def PreallocateDeviceMemory(bytes: int, device_id: int) -> None:

@@ -99,7 +99,9 @@ class _Finder(MetaPathFinder, Loader):
         return _StandIn(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: attributes are resolved on first use, so that torch isn't imported without need."""
+        """Import the submodules. Attributes are resolved on first use, so that torch isn't imported without need."""
+        for child in children(module.__name__):
+            importlib.import_module(f"{module.__name__}.{child}")
 
 
 class _StandIn(ModuleType):

@@ -77,6 +77,7 @@ _PLACEHOLDERS = {
 _PYTORCH = _from("pipeline", "Pipeline") | _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListGPU")
 _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
+_INTERNALS = "dali_proxy._nvidia.internals"
 _NUMBA = "dali_proxy._nvidia.numba_function"
 
 _FORMATS = _from("pipeline.tensors.formatting", "format_batch", "format_tensor")
@@ -127,18 +128,33 @@ _TABLE = {
     "backend_impl.types": Stand(
         "pipeline.types", names={**_TYPES, "_DALIDataType": "pipeline.types:DALIDataType"}, values=_OLD_TYPES
     ),
-    "data_node": Stand(names=_from("pipeline", "DataNode", "newaxis")),
+    "_utils": Stand(),
+    "_utils.hacks": Stand(names=_from(_INTERNALS, "not_iterable")),
+    "data_node": Stand(names={**_from("pipeline", "DataNode", "newaxis"), **_from(_INTERNALS, "not_iterable")}),
+    "experimental": Stand(),
+    "experimental.dynamic": Stand("pipeline.dynamic"),
+    "experimental.dynamic._ops": Stand("dali_proxy._nvidia.dynamic_operators"),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
-    "fn": Stand("pipeline.fn", names={"_shape": "pipeline.fn:shapes"}),
+    "fn": Stand("pipeline.fn", names={"_shape": "pipeline.fn:shapes", "_to_snake_case": f"{_INTERNALS}:to_snake_case"}),
     "math": Stand("pipeline.math"),
     "ops": Stand(
         "pipeline.ops",
         names={
             **_from("dali_proxy._nvidia.backend", "cpu_ops", "gpu_ops", "mixed_ops"),
             "_DataNode": "pipeline:DataNode",
+            "_generate_input_desc": f"{_INTERNALS}:generate_input_desc",
+            "_group_inputs": f"{_INTERNALS}:group_inputs",
+            "_op_name": f"{_INTERNALS}:op_name",
         },
+    ),
+    "ops._registry": Stand(
+        names={
+            "_all_registered_ops": f"{_INTERNALS}:all_registered_ops",
+            "_discover_ops": f"{_INTERNALS}:discover_ops",
+            **_from("dali_proxy._nvidia.backend", "cpu_ops", "gpu_ops", "mixed_ops"),
+        }
     ),
     "pickling": Stand(values={"pickle_by_value": _unchanged}),
     "pipeline": Stand(names={**_PIPELINE, **_from("pipeline", "do_not_convert")}),
@@ -181,13 +197,14 @@ def find(name: str) -> Stand | None:
     """
     path = name[len(ROOT) + 1 :]
     stand = _TABLE.get(path)
-    if stand is None and path.startswith(("fn.", "ops.")):
-        module = f"pipeline.{path}"
+    if stand is None and path.startswith(("fn.", "ops.", "experimental.dynamic.")):
+        inner = path.removeprefix("experimental.")
+        module = f"pipeline.{inner}"
         try:
             import_ours(module)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition("pipeline.")[2]
-            if not missing or not f"{path}.".startswith(f"{missing}."):
+            if not missing or not f"{inner}.".startswith(f"{missing}."):
                 raise  # our module exists, but imports a missing one
             return None
         stand = Stand(module)

@@ -130,5 +130,8 @@ def numba_function(*inputs: Any, **arguments: Any) -> Any:
     return NumbaFunction(**arguments)(*inputs, **own)
 
 
+numba_function._schema_name = "NumbaFunction"  # type: ignore[attr-defined]  # DALI's name
+
+
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence) else [value]

@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.ragged import Ragged
     from dali_proxy._worker.proxy import Proxy
 
-__all__ = ["DALIServer"]
+__all__ = ["DALIServer", "serve"]
 
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
@@ -72,6 +73,40 @@ class _Life:
                 steps.callback(consumer.close)
 
 
+def _as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
+    """Return the pipeline to run: one of this project or of NVIDIA's package, or the trace of a function."""
+    served = adopt(served) if is_nvidia_pipeline(served) else served
+    if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
+        from pipeline.dynamic import trace  # most servers run pipelines
+
+        return trace(served, **arguments)
+    if not isinstance(served, Pipeline):
+        hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(served) else ""
+        raise ArgumentTypeError(f"DALIServer needs a Pipeline or a function, not {type(served).__name__}{hint}")
+    if arguments:
+        raise ArgumentTypeError(f"DALIServer: unexpected arguments for a pipeline: {', '.join(sorted(arguments))}")
+    return served
+
+
+def serve(function: Callable[..., Any], **arguments: Any) -> DALIServer:
+    """Return a running server for a function of `pipeline.dynamic`. Use it as a context manager, or call its `stop`.
+
+    Args:
+        function: function of one sample, which is traced; or a pipeline.
+        **arguments: arguments of `DALIServer` and of `pipeline.dynamic.trace`, such as `batch_size` and `seed`.
+
+    Raises:
+        TracingError: the function can't be traced; the message names the line.
+
+    Example:
+        >>> with serve(augment, batch_size=64) as server:  # doctest: +SKIP
+        ...     dataset = ImageDataset(folder, transform=server.proxy)
+    """
+    server = DALIServer(function, **arguments)
+    server.start()
+    return server
+
+
 class DALIServer:
     """Server that runs a pipeline for the samples of torch datasets.
 
@@ -82,7 +117,8 @@ class DALIServer:
 
     Args:
         pipeline: pipeline to run. It needs at least one `external_source` without a source: these become the inputs of
-            the proxy. Pipelines of NVIDIA's package are accepted, too, if that is installed.
+            the proxy. Pipelines of NVIDIA's package are accepted, too, if that is installed. A function of
+            `pipeline.dynamic` is traced: its parameters become the inputs of the proxy.
         deterministic: accepted for compatibility. With `dali_proxy.DataLoader`, results never depend on the number or
             the speed of the workers.
         mode: "process" runs the pipeline in a separate process, which shares neither the GIL nor the CUDA context with
@@ -105,8 +141,10 @@ class DALIServer:
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
+        **arguments: arguments of `pipeline.dynamic.trace` for a function, such as `batch_size` and `seed`.
 
     Raises:
+        TracingError: the function can't be traced; the message names the line.
         GraphError: the pipeline has no input, or an operator doesn't support `placement`.
         DeviceError: the pipeline runs on the CPU, but an operator exists only on the GPU.
         ArgumentMismatchError: the pipeline has no `device_id`, and `placement` isn't "server".
@@ -125,7 +163,7 @@ class DALIServer:
     @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: Pipeline | Callable[..., Any],
         deterministic: bool = False,
         *,
         mode: Literal["process", "thread"] = "process",
@@ -136,11 +174,9 @@ class DALIServer:
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
+        **arguments: Any,
     ) -> None:
-        pipeline = adopt(pipeline) if is_nvidia_pipeline(pipeline) else pipeline
-        if not isinstance(pipeline, Pipeline):
-            hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(pipeline) else ""
-            raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
+        pipeline = _as_pipeline(pipeline, arguments)
         if mode not in _HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):

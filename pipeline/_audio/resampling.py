@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["check_quality", "resample", "to_range"]
+__all__ = ["check_quality", "filter_table", "range_factors", "resample", "to_range"]
 
 Array = npt.NDArray[Any]
 
@@ -49,6 +49,11 @@ def _filters(lobes: int) -> tuple[Array, Array]:
     window = 0.5 + 0.5 * np.cos(np.pi * distance / (lobes + 0.5 / _PHASES))
     weights = np.where(distance < lobes, np.sinc(distance) * window, 0)
     return weights[:-1].astype(np.float32), np.diff(weights, axis=0).astype(np.float32)
+
+
+def filter_table(quality: float) -> tuple[Array, Array]:
+    """Return the weights of the inputs around an output for each phase, and their differences to the next phase."""
+    return _filters(_lobes(quality))
 
 
 def resample(signal: Array, scale: float, length: int, quality: float) -> Array:
@@ -151,16 +156,23 @@ def to_range(signal: Array, dtype: np.dtype[Any]) -> Array:
         >>> to_range(np.array([0, 128, 255], np.uint8), np.dtype(np.int8))
         array([-127.        ,    0.49803922,  127.        ], dtype=float32)
     """
-    source = signal.dtype
-    if source == dtype:
+    if signal.dtype == dtype:
         return signal.astype(np.float32, copy=False)
-    result = signal.astype(np.float64)
+    gain, offset = range_factors(signal.dtype, dtype)
+    return (signal * gain + offset).astype(np.float32)
+
+
+def range_factors(source: np.dtype[Any], dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return a factor and an offset that convert values from the range of one dtype to that of another."""
+    if source == dtype:
+        return 1.0, 0.0
+    gain, offset = 1.0, 0.0
     if source.kind in "iu":
-        result /= np.iinfo(source).max
+        gain /= np.iinfo(source).max
     if source.kind == "u":
-        result = result * 2 - 1
+        gain, offset = gain * 2, -1.0
     if dtype.kind == "u":
-        result = (result + 1) / 2
+        gain, offset = gain / 2, (offset + 1) / 2
     if dtype.kind in "iu":
-        result *= np.iinfo(dtype).max
-    return result.astype(np.float32)
+        gain, offset = gain * np.iinfo(dtype).max, offset * np.iinfo(dtype).max
+    return gain, offset

@@ -47,12 +47,16 @@ class BufferPool:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        memory, _ = self.memory(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        return memory.view(dtype).reshape(shape)
+
+    def memory(self, nbytes: int) -> tuple[Array, bool]:
+        """Return uninitialized bytes, and whether they are pinned."""
         if nbytes < _SMALLEST:
-            return np.empty(shape, dtype)
+            return np.empty(nbytes, np.uint8), False
         memory = self._take(buffer_size(nbytes))
         lease = Lease(partial(self._returned.append, memory))
-        return lent_array(memory, lease)[:nbytes].view(dtype).reshape(shape)
+        return lent_array(memory, lease)[:nbytes], isinstance(memory.base, PinnedMemory)
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Allocate `count` buffers for arrays of `nbytes`, so that the first arrays cost no more than later ones."""

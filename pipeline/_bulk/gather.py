@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.native import compiled
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -91,15 +92,11 @@ class MemoryRanges:
 
     def copy_to(self, buffer: Array, pool: ThreadPool | None = None) -> None:
         """Copy all ranges to a uint8 buffer, on the threads of a pool if one is given."""
-        counts = -(-self.sizes // _CHUNK)
-        index = np.repeat(np.arange(len(counts)), counts)
-        within = (np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)) * _CHUNK
-        sizes = np.minimum(self.sizes[index] - within, _CHUNK)
-        _copy(buffer, self.starts[index] + within, sizes, self.offsets[index] + within, pool)
+        _copy(buffer, self.starts, self.sizes, self.offsets, pool, None)
 
 
-def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s) -> None:
-    """Copy the samples of a batch to offsets in a uint8 buffer, in C order.
+def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPool | None = None) -> None:
+    """Copy the samples of a batch to offsets in a uint8 buffer, in C order, on the threads of a pool if one is given.
 
     Raises:
         ValueError: a sample doesn't fit.
@@ -109,24 +106,47 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s) -> None:
         for sample, offset in zip(batch.samples, offsets.tolist(), strict=True):
             np.ndarray(sample.shape, sample.dtype, buffer=buffer, offset=offset)[...] = sample
         return
-    _copy(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets)
+    _copy(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool, batch)
 
 
-def gathered(batch: TensorListCPU) -> TensorListCPU:
-    """Return a copy of a batch whose samples are packed in new memory."""
-    table = batch.table()
-    packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
-    buffer = np.empty(nbytes, np.uint8)
-    gather(batch, buffer, packed.pointers)
-    starts = buffer.ctypes.data + packed.pointers
-    return TensorListCPU.from_table(replace(packed, pointers=starts), [buffer], layout=batch.layout())
+def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
+    """Return a copy of a batch: one array if it is dense, otherwise samples that are packed in one block of memory.
+
+    Args:
+        batch: the batch.
+        buffers: allocator of the memory; None for new memory.
+        pool: threads that copy; None for the calling thread.
+    """
+    table, dense = batch.table(), batch.dense
+    packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE if dense is None else 1)
+    buffer, pinned = (np.empty(nbytes, np.uint8), False) if buffers is None else buffers.memory(nbytes)
+    gather(batch, buffer, packed.pointers, pool)
+    if dense is not None:
+        result = TensorListCPU(buffer.view(dense.dtype).reshape(dense.shape), batch.layout())
+    else:
+        starts = buffer.ctypes.data + packed.pointers
+        result = TensorListCPU.from_table(replace(packed, pointers=starts), [buffer], layout=batch.layout())
+    result.pinned = pinned
+    return result
 
 
-def _copy(buffer: Array, pointers: Int64s, sizes: Int64s, offsets: Int64s, pool: ThreadPool | None = None) -> None:
-    """Copy `sizes` bytes at `pointers` to their offsets in the buffer."""
-    count, nbytes = len(sizes), int(sizes.sum())
+def _copy(
+    buffer: Array, pointers: Int64s, sizes: Int64s, offsets: Int64s, pool: ThreadPool | None, source: object
+) -> None:
+    """Copy `sizes` bytes at `pointers` to their offsets in the buffer.
 
-    def copy(begin: int, end: int) -> None:
+    The threads keep `source` alive, because a signal may interrupt the caller while it waits for them.
+    """
+    nbytes = int(sizes.sum())
+    if nbytes > _CHUNK:
+        chunks = -(-sizes // _CHUNK)
+        index = np.repeat(np.arange(len(chunks)), chunks)
+        within = (np.arange(len(index)) - np.repeat(np.cumsum(chunks) - chunks, chunks)) * _CHUNK
+        pointers, offsets = pointers[index] + within, offsets[index] + within
+        sizes = np.minimum(sizes[index] - within, _CHUNK)
+    count = len(sizes)
+
+    def copy(begin: int, end: int, _: object = source) -> None:
         if compiled is not None:
             compiled.gather(begin, end, buffer, pointers, sizes, offsets)
             return

@@ -52,6 +52,15 @@ class EncodedBatch:
     def __len__(self) -> int:
         return len(self.pointers)
 
+    def select(self, indices: npt.NDArray[np.int64]) -> EncodedBatch:
+        """Return the images at these positions, in ascending order; the batch itself if these are all."""
+        if len(indices) == len(self):
+            return self
+        arrays = self.arrays
+        return EncodedBatch(
+            self.pointers[indices], self.lengths[indices], lambda: [arrays[index] for index in indices], self
+        )
+
     @cached_property
     def arrays(self) -> Sequence[Bytes]:
         """The images, one array each."""

@@ -128,8 +128,7 @@ class GpuDecoder:
             _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
         sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
-        if self.device_id is not None:
-            _refuse_rgb(encoded, headers, sources, failures)
+        _refuse_colors(encoded, headers, sources, failures)
         good = [i for i, source in enumerate(sources) if source is not None]
         color, layout = _FORMATS[output_type]
         params = self._codec.DecodeParams(
@@ -207,16 +206,17 @@ class GpuDecoder:
                 raise PipelineError(f"nvImageCodec failed for the whole batch: {error}") from error
 
 
-def _refuse_rgb(
+def _refuse_colors(
     encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
 ) -> None:
-    """Fail JPEGs that store red, green and blue: with CUDA, nvImageCodec 0.9 decodes them as luma and chroma."""
+    """Fail JPEGs of red, green and blue, which nvImageCodec 0.9 decodes as luma and chroma with CUDA, and of inks."""
     valid = [i for i, source in enumerate(sources) if source is not None]
     known = EncodedBatch.from_arrays([encoded[i] for i in valid]).headers if headers is None else headers[valid]
-    for i, rgb in zip(valid, known["rgb"].tolist(), strict=True):
-        if rgb:
+    for i, rgb, components in zip(valid, known["rgb"].tolist(), known["components"].tolist(), strict=True):
+        if rgb or components == 4:
             sources[i] = None
-            reason = "a JPEG that stores red, green and blue instead of luma and chroma; use device='cpu'"
+            stored = "red, green and blue" if rgb else "cyan, magenta, yellow and black"
+            reason = f"a JPEG that stores {stored} instead of luma and chroma; use device='cpu'"
             failures[i] = SampleFailure(i, DecodeError(reason))
 
 

@@ -87,7 +87,10 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
 
 
 def _is_pixel_operator(node: GraphNode) -> bool:
-    return node.device == "gpu" and not node.branch and issubclass(implementation(node.operator, "gpu"), PixelOperator)
+    if node.device != "gpu" or node.branch:
+        return False
+    kind = implementation(node.operator, "gpu")
+    return issubclass(kind, PixelOperator) and not kind.launches
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 __all__ = ["nearest_cores", "parse_cores"]
@@ -10,8 +11,8 @@ __all__ = ["nearest_cores", "parse_cores"]
 def nearest_cores(device_id: int | None) -> tuple[int, ...]:
     """Return the cores that this process may use.
 
-    With a GPU, return only those of its NUMA node, unless the process may use none of them. The result is empty on
-    systems without CPU affinity.
+    With a GPU, return only those of its NUMA node, unless the process may use none of them. Those that the environment
+    variable `DALI_AFFINITY_MASK` lists come first, as in DALI. The result is empty on systems without CPU affinity.
 
     Args:
         device_id: number of the GPU, or None.
@@ -22,10 +23,10 @@ def nearest_cores(device_id: int | None) -> tuple[int, ...]:
     if ask is None:  # macOS
         return ()
     allowed: list[int] = ask()
-    if device_id is None:
-        return tuple(allowed)
-    near = _cores_near(device_id)
-    return tuple(core for core in allowed if core in near) or tuple(allowed)
+    near = set(allowed) if device_id is None else _cores_near(device_id)
+    listed = [int(core) for core in os.environ.get("DALI_AFFINITY_MASK", "").split(",") if core.strip().isdecimal()]
+    first = [core for core in listed if core in allowed]
+    return (*first, *([core for core in allowed if core in near and core not in first] or ([] if first else allowed)))
 
 
 def _cores_near(device_id: int) -> set[int]:

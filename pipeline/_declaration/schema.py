@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
-__all__ = ["REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
+__all__ = ["RANDOM_STATE", "REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
 
 
 class Kind(Enum):
@@ -206,6 +206,9 @@ COMMON_ARGUMENTS: tuple[Argument, ...] = (
     Argument("seed", Kind.INT, "Seed of the operator's random numbers; by default derived from the pipeline's.", -1),
 )
 
+#: An argument of the operators that draw random numbers, as in DALI: numbers that take the place of the seed.
+RANDOM_STATE = Argument("_random_state", Kind.INTS, "State of the random generator of each sample.", per_sample=True)
+
 
 @dataclass(frozen=True)
 class OperatorSchema:
@@ -270,7 +273,8 @@ class OperatorSchema:
 
     @cached_property
     def _declared(self) -> Mapping[str, Argument]:
-        return {argument.name: argument for argument in (*COMMON_ARGUMENTS, *self.arguments)}
+        hidden = (RANDOM_STATE,) if self.random else ()
+        return {argument.name: argument for argument in (*hidden, *COMMON_ARGUMENTS, *self.arguments)}
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""

@@ -13,6 +13,7 @@ from pipeline._declaration.schema import OperatorSchema
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.debug_call import KeptCall
 from pipeline._definition.debug_node import DebugNode
+from pipeline._executor.shared import SharedResources
 from pipeline._external_source.data import check_batch, to_batch
 from pipeline._external_source.source import SerialSource
 from pipeline._external_source.spec import SourceSpec
@@ -55,6 +56,7 @@ class DebugBuilder(GraphBuilder):
         self._config = replace(
             arguments.executor_config(), num_threads=1, cpu_depth=1, gpu_depth=1, gpu_streams=1, set_affinity=False
         )
+        self._shared = SharedResources(1)
         self._conditional = conditional
         self._on_cpu = on_cpu
         self._kept: list[KeptCall] = []
@@ -99,6 +101,7 @@ class DebugBuilder(GraphBuilder):
         """End the threads of all operators."""
         for kept in self._kept:
             kept.close()
+        self._shared.close()
 
     def finish_call(self, call: OperatorCall, nodes: tuple[DataNode, ...]) -> tuple[DataNode, ...]:
         """Run an operator; return nodes with its outputs."""
@@ -158,7 +161,7 @@ class DebugBuilder(GraphBuilder):
         position = self._used
         self._used += 1
         if position == len(self._kept):
-            self._kept.append(KeptCall(call, number, twin, self._config, self._on_cpu))
+            self._kept.append(KeptCall(call, number, twin, self._config, self._shared, self._on_cpu))
         else:
             self._kept[position].check(call)
         return self._kept[position]

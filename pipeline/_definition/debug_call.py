@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-import queue
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pipeline._executor.executor import Executor
+from pipeline._executor.shared import SharedResources
 from pipeline._external_source.spec import SourceOutput
-from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.graph import Edge, Graph
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline._graph.on_cpu import check_movable
-from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, TensorList
+from pipeline._graph.subgraph import Subgraph
+from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import GraphError
 from pipeline.tensors.gpu import TensorListGPU
@@ -31,6 +33,7 @@ class KeptCall:
         number: number of the call in the graph, on which its random numbers depend.
         twin: number of the call whose random numbers it shares; None for its own.
         config: configuration of executors.
+        shared: threads and GPU of all operators.
         on_cpu: whether it runs on the CPU, whatever its device.
 
     Attributes:
@@ -42,22 +45,27 @@ class KeptCall:
     """
 
     def __init__(
-        self, call: OperatorCall, number: int, twin: int | None, config: ExecutorConfig, on_cpu: bool = False
+        self,
+        call: OperatorCall,
+        number: int,
+        twin: int | None,
+        config: ExecutorConfig,
+        shared: SharedResources,
+        on_cpu: bool = False,
     ) -> None:
         self._call = call
+        self._shared = shared
         self._config = config
-        fed = [_fed(index, "cpu" if on_cpu else node.device) for index, node in enumerate(_read(call))]
-        edges = [Edge(node.index) for node in fed]
-        self._names = [node.name for node in fed]
-        self.declared = GraphNode(
-            index=len(fed),
-            operator=call.schema.name,
+        # One node for each input, because an operator may read a node twice in one batch and two nodes in the next.
+        keywords = {key: copy(node) for key, node in call.argument_inputs.items()}
+        call = replace(call, inputs=tuple(map(copy, call.inputs)), argument_inputs=keywords)
+        read = (*call.inputs, *keywords.values())
+        subgraph = Subgraph([call], lambda _: True)
+        fed = [replace(node, device="cpu") if on_cpu else node for node in subgraph.graph(()).nodes[:-1]]
+        self._names = [subgraph.input_name(subgraph.edge(node).node) for node in read]
+        self.declared = replace(
+            subgraph.graph(()).nodes[-1],
             name=call.name or f"__{call.schema.name}_{number}",
-            device=call.device,
-            inputs=tuple(edges[: len(call.inputs)]),
-            arguments=dict(call.arguments),
-            argument_inputs=dict(zip(call.argument_inputs, edges[len(call.inputs) :], strict=True)),
-            location=call.location,
             stream=(number if twin is None else twin) + 1,
         )
         if on_cpu and call.device != "cpu":
@@ -71,7 +79,7 @@ class KeptCall:
     def executor(self) -> Executor:
         """The executor. Reading this creates it."""
         if self._executor is None:
-            self._executor = Executor(self._graph, self._config)
+            self._executor = Executor(self._graph, self._config, self._shared)
         return self._executor
 
     def check(self, call: OperatorCall) -> None:
@@ -130,28 +138,16 @@ class KeptCall:
             PipelineError: the operator failed.
         """
         names = [self.node.name] if self.node.schema.fed else self._names
-        done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
-        self.executor.submit(BatchRequest(size, dict(zip(names, inputs, strict=True)), key), done.put)
-        result = done.get()
-        if result.error is not None:
-            raise result.error
-        for output in result.outputs:
+        outputs = self.executor.run(BatchRequest(size, dict(zip(names, inputs, strict=True)), key))
+        for output in outputs:
             if isinstance(output, TensorListGPU) and output.ready is not None:
                 output.ready.synchronize()
-        return result.outputs
+        return outputs
 
     def close(self) -> None:
         """End the threads of the executor."""
         if self._executor is not None:
             self._executor.close()
-
-
-def _read(call: OperatorCall) -> tuple[DataNode, ...]:
-    return (*call.inputs, *call.argument_inputs.values())
-
-
-def _fed(index: int, device: str) -> GraphNode:
-    return GraphNode(index, "external_source", f"__input_{index}", device, arguments={"no_copy": True})
 
 
 def _keywords(call: OperatorCall) -> Mapping[str, Any]:

@@ -202,7 +202,8 @@ class PipelineInternals:
         batch = to_batch(data, layout or None, f"input {name!r}")
         inputs, size = self.runner.inputs, self.arguments.batch_size
         if node.operator == "external_source":
-            inputs.feed(name, take_over(check_batch(batch, node, size), node, data, cuda_stream, use_copy_kernel))
+            batch, copy = check_batch(batch, node, size), self.runner.executor.copy_input
+            inputs.feed(name, take_over(batch, node, copy, data, cuda_stream, use_copy_kernel))
         else:
             for chunk in split_video(batch, node, size, self.arguments.device_id):
                 inputs.feed(name, chunk)

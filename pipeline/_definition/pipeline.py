@@ -303,9 +303,11 @@ class Pipeline(PipelineProperties):
 
     def input_feed_count(self, name: str) -> int:
         """Return how many batches of an input must be fed to keep all stages busy."""
-        if name not in self._internals.graph.fed_inputs:
+        graph = self._internals.graph
+        if name not in graph.fed_inputs:
             raise self._internals.builder.unknown_input(name)
-        return self._internals.arguments.depth
+        uses_gpu = any(node.device != "cpu" for node in graph.nodes)
+        return self._internals.arguments.depth(uses_gpu=uses_gpu)
 
     def reset(self) -> None:
         """Begin the next epoch if the data has ended; otherwise do nothing.

@@ -134,6 +134,7 @@ class Runner:
         self._sources = sources
         self._submitter = Submitter(self.executor, sources)
         self._arguments = arguments
+        self._depth = arguments.depth(uses_gpu=self.executor.device_id is not None)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
         self._changed = threading.Condition(new_lock(Level.LEAF, "started batches"))
@@ -165,7 +166,7 @@ class Runner:
             MissingInputError: an input has no data; nothing was scheduled.
         """
         scheduled = self._scheduled + 1
-        while not self._ended and len(self._started) < scheduled + self._arguments.depth - 1:
+        while not self._ended and len(self._started) < scheduled + self._depth - 1:
             needed = len(self._started) < scheduled
             if not (self._iter_setup or (self.inputs.ready if needed else self.inputs.fresh)):
                 if needed and not self.inputs.may_wait:
@@ -326,6 +327,7 @@ class Runner:
         inputs = self.inputs.take()
         if len(self._sources):
             size = len(next(iter(inputs.values()))) if inputs else self._arguments.batch_size
-            inputs |= self._sources.next_batch(BatchInfo(self._iteration, self._epoch), size)
+            info = BatchInfo(self._iteration, self._epoch)
+            inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
         size = check_sizes(inputs) if inputs else self._arguments.batch_size
         return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline._concurrency.interrupts import is_interrupt
@@ -17,6 +17,7 @@ from pipeline._graph.graph import Graph, GraphNode
 from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
 __all__ = ["SourceGroup"]
@@ -91,7 +92,9 @@ class SourceGroup:
             return (), 1
         return self._pool.segment_sizes, max(1, -(-self._max_batch_size // len(self._pool.pids)))
 
-    def next_batch(self, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
+    def next_batch(
+        self, info: BatchInfo, batch_size: int, copy: Callable[[TensorListCPU, GraphNode], TensorListCPU]
+    ) -> dict[str, TensorList]:
         """Return the next batch of every source, by the names of the operators.
 
         Reads all sources, even if one of them fails, so that they stay in step.
@@ -105,7 +108,7 @@ class SourceGroup:
         failure: BaseException | None = None
         for member in self._members:
             try:
-                batches.update(self._read(member, info, batch_size))
+                batches.update(self._read(member, info, batch_size, copy))
             except BaseException as error:  # noqa: BLE001 - raised below, after the other sources were read
                 if failure is None or is_interrupt(error):
                     failure = error
@@ -116,7 +119,13 @@ class SourceGroup:
                 del failure  # its traceback references this frame: a cycle
         return batches
 
-    def _read(self, member: _Member, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
+    def _read(
+        self,
+        member: _Member,
+        info: BatchInfo,
+        batch_size: int,
+        copy: Callable[[TensorListCPU, GraphNode], TensorListCPU],
+    ) -> dict[str, TensorList]:
         outputs = member.source.next_batch(info, batch_size)
         batches = {}
         for node in member.nodes:
@@ -125,7 +134,7 @@ class SourceGroup:
             except InputError as error:
                 raise InputError(f"{error}\n  in source {member.spec.display}\n  at {node.location}") from None
             if not isinstance(member.source, ParallelSource):
-                batch = take_over(batch, node, None, None, False)
+                batch = take_over(batch, node, copy)
             batches[node.name] = batch
         return batches
 

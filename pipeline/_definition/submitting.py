@@ -78,7 +78,7 @@ class Submitter:
     def _complete(self, request: BatchRequest) -> BatchRequest:
         info = BatchInfo(request.key.iteration, request.key.epoch)
         try:
-            batches = self._sources.next_batch(info, request.batch_size)
+            batches = self._sources.next_batch(info, request.batch_size, self._executor.copy_input)
         except EndOfData:
             raise InputError(
                 "a source of the pipeline has no more data, but batches are still requested: let it cycle "

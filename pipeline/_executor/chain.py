@@ -46,7 +46,8 @@ class ChainRunner:
         for operator in reversed(operators):
             if operator.node.schema.merges and operator.node.index in results:  # a merge returns its inputs
                 results.update(edge.node for edge in operator.node.inputs)
-            operator.inner = operator.node.index not in results
+            readers = [each for each in operators if any(operator.node.index == edge.node for edge in each.node.inputs)]
+            operator.inner = operator.node.index not in results and all(each.any_strides for each in readers)
         self._elementwise = all(operator.elementwise and not operator.node.branch for operator in operators)
         #: Whether samples are so cheap that threads take longer to start than to compute them.
         self._is_cheap = False

@@ -21,8 +21,13 @@ __all__ = ["BatchStream", "Device", "open_device"]
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
 
 
-def open_device(graph: Graph, config: ExecutorConfig) -> Device:
+def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Device:
     """Open the GPU that a graph needs: CUDA's current device if the pipeline has no `device_id`.
+
+    Args:
+        graph: the graph.
+        config: configuration of the executor.
+        stream: CUDA stream for all batches; None for new ones.
 
     Raises:
         DeviceError: CuPy, the driver or the GPU is missing.
@@ -46,7 +51,7 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     device_id = cupy.cuda.runtime.getDevice() if config.device_id is None else config.device_id
     if not 0 <= device_id < count:
         raise DeviceError(f"device_id={device_id} is invalid: this machine has {count} GPU(s), numbered from 0")
-    return Device(device_id, config.gpu_streams, config.stream_priority)
+    return Device(device_id, config.gpu_streams, config.stream_priority, stream)
 
 
 class BatchStream:
@@ -81,15 +86,17 @@ class Device:
         device_id: number of the GPU.
         streams: number of streams, which batches use in turn.
         priority: priority of the streams.
+        stream: CUDA stream to use instead of new ones, or None.
     """
 
-    def __init__(self, device_id: int, streams: int, priority: int) -> None:
+    def __init__(self, device_id: int, streams: int, priority: int, stream: Any = None) -> None:
         import cupy
 
         self._cupy = cupy
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
-            self._streams = [BatchStream(new_stream(priority), self, number) for number in range(max(1, streams))]
+            own = [new_stream(priority) for _ in range(max(1, streams))] if stream is None else [stream]
+            self._streams = [BatchStream(each, self, number) for number, each in enumerate(own)]
         #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._bulk.gather import gathered
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -26,6 +28,7 @@ from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
+from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
@@ -44,8 +47,9 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.trace import Trace
+from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import InputError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
@@ -62,9 +66,8 @@ _MOST_STAGES = 8
 _MOST_MIXED = 4
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
-# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+# The cost of a step that isn't measured.
 _UNMEASURED = Cost()
-_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -89,12 +92,14 @@ class Executor:
     Args:
         graph: the graph.
         config: sizes, threads and devices.
+        shared: threads and a GPU that it shares with other executors; None for its own. With shared ones, all phases
+            run on the thread that calls `submit`.
 
     Raises:
         DeviceError: the graph needs a GPU or a library that is missing.
     """
 
-    def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+    def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
@@ -110,7 +115,10 @@ class Executor:
         #: Whether chains of operators run as one.
         self._fuses = fuse
         self._closed = False
-        self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        self._shared = shared
+        self._device: Device | None = None
+        if self._plan.uses_gpu:
+            self._device = open_device(graph, config) if shared is None else shared.device(graph, config)
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}
@@ -146,7 +154,7 @@ class Executor:
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
         #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if node.device == "cpu"}
+        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -157,6 +165,12 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
+        device_id = None if self._device is None else self._device.device_id
+        self._pinned_buffers = BufferPool(pin_for=device_id)
+        #: Fed inputs that are copied to the GPU.
+        self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
+            graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
+        }
         self._reserve(self.config)
         #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
         self._costs: dict[int, float] = {
@@ -172,6 +186,11 @@ class Executor:
 
     def _start_threads(self) -> None:
         config = self.config
+        self._cpu_queue = self._gpu_queue = self._mixed_queue = None
+        if self._shared is not None:
+            self._pool = self._shared.pool
+            self.concurrency = 1
+            return
         self._pool = ThreadPool(
             config.num_threads,
             f"{THREAD_PREFIX}cpu",
@@ -189,7 +208,8 @@ class Executor:
 
         The caller found that this is faster. One thread at a time may call this.
         """
-        self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
+        if self._cpu_queue is not None:
+            self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
         if self._mixed_queue is not None and self._mixed_threads() > 1:
             self._mixed_queue.widen(min(concurrency - 1, _MOST_MIXED))
 
@@ -221,6 +241,28 @@ class Executor:
         run = _RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
+
+    def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
+        """Copy fed data, on the threads of the CPU stage; to pinned memory if the GPU reads the data.
+
+        Args:
+            batch: the data.
+            node: the input.
+        """
+        return gathered(batch, self._pinned_buffers if node.name in self._uploaded else self._buffers, self._pool)
+
+    def run(self, request: BatchRequest) -> tuple[TensorList, ...]:
+        """Run a batch and return its outputs. Those on the GPU may still be computed.
+
+        Raises:
+            PipelineError: the batch failed.
+        """
+        done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+        self.submit(request, done.put)
+        result = done.get()
+        if result.error is not None:
+            raise result.error
+        return result.outputs
 
     def _mixed_threads(self) -> int:
         """Return the number of threads for phases between CPU and GPU.
@@ -274,13 +316,13 @@ class Executor:
     def _end(self) -> None:
         """End the started threads, then close the operators and the device, as far as they exist."""
         with ExitStack() as ends:  # calls all of them in reverse order, even when one fails
-            if self._device is not None:
+            if self._device is not None and self._shared is None:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
             for name in ("_pool", "_gpu_queue", "_mixed_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
-                if threads is not None:
+                if threads is not None and self._shared is None:
                     ends.callback(threads.close)
 
     def __enter__(self) -> Executor:
@@ -316,7 +358,9 @@ class Executor:
             return
         run.on_caller = False
         work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
-        assert work_queue is not None
+        if work_queue is None:
+            self._run_phase(run, phase)
+            return
         work_queue.put(lambda: self._run_phase(run, phase))
 
     def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
@@ -424,14 +468,16 @@ class Executor:
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
         direct = self._device is not None and on_gpu and not operator.only_launches
-        with (
-            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
-            error_context(node, branch),
-            charged(batch.costs, node.index),
-        ):
+        with error_context(node, branch):
             values = branch.values
             inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
-            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            if direct or batch.costs is not None:
+                queueing = self._device.kernels.unqueued() if direct and self._device else nullcontext()
+                with queueing, charged(batch.costs, node.index):
+                    returned = operator.run(branch, inputs)
+            else:
+                returned = operator.run(branch, inputs)
+            outputs = check_batches(node, returned, branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
@@ -446,7 +492,7 @@ class Executor:
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers)
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy

@@ -109,11 +109,11 @@ def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> Tens
 
 def own_copy(batch: TensorList) -> TensorList:
     """Return a copy of a batch, so that the user may reuse the original memory."""
+    if isinstance(batch, TensorListCPU):
+        return gathered(batch)
     if batch.dense is not None:
-        return type(batch)(batch.dense.copy(), batch.layout())
-    if isinstance(batch, TensorListGPU):
-        return TensorListGPU([sample.copy() for sample in batch.samples], batch.layout())
-    return gathered(batch)
+        return TensorListGPU(batch.dense.copy(), batch.layout())
+    return TensorListGPU([sample.copy() for sample in batch.samples], batch.layout())
 
 
 def _device_array(value: Any, what: str) -> Any:

@@ -6,14 +6,15 @@ if the copy ran there. This needs only the handle of the user's stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
-from pipeline._external_source.data import own_copy
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentTypeError
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["stream_handle", "take_over"]
@@ -21,7 +22,14 @@ __all__ = ["stream_handle", "take_over"]
 INTERNAL = -1
 
 
-def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, use_copy_kernel: bool) -> TensorList:
+def take_over(
+    batch: TensorList,
+    node: GraphNode,
+    copy: Callable[[TensorListCPU, GraphNode], TensorListCPU],
+    data: Any = None,
+    cuda_stream: Any = None,
+    use_copy_kernel: bool = False,
+) -> TensorList:
     """Return a batch for an `external_source` that the pipeline may keep until its run ends.
 
     It is a copy, unless the operator has ``no_copy=True``. A batch on the GPU has an event after which it may be read.
@@ -29,6 +37,7 @@ def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, u
     Args:
         batch: the data.
         node: the operator.
+        copy: function that copies a batch on the CPU for the operator.
         data: original data of the user; without `cuda_stream`, the current stream of its library applies.
         cuda_stream: stream on which the data is written, as a handle or an object with one; 0 for the default stream,
             -1 for complete data. With -1, the copy is complete when this returns.
@@ -36,7 +45,7 @@ def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, u
     """
     no_copy = bool(node.argument("no_copy"))
     if not isinstance(batch, TensorListGPU):
-        return batch if no_copy else own_copy(batch)
+        return batch if no_copy else copy(batch, node)
     import cupy
 
     handle = stream_handle(node.argument("cuda_stream") if cuda_stream is None else cuda_stream, data)

@@ -112,7 +112,7 @@ def run_if(
     if names:
         return tuple(_merged_variable(selector, pair, name) for name, *pair in zip(names, *results, strict=True))
     for result, branch in zip(results, ("else", "if"), strict=True):
-        if result is None and results != [None, None]:
+        if result is None and any(each is not None for each in results):
             raise GraphError(f"{_INCONSISTENT} The `{branch}` branch must also have a return statement.")
     return _merged(selector, results)
 
@@ -177,8 +177,8 @@ def truth(value: Any, expression: str = "if", side: str = "") -> DataNode:
     if node.device != "cpu":
         if expression == "if":
             raise ArgumentValueError(
-                "Invalid device \"gpu\" for argument 'predicate' of an `if`: the condition must be on the CPU; "
-                "add .cpu()"
+                "Invalid device \"gpu\" for argument 'predicate' of operator 'nvidia.dali.fn._conditional.split'. The "
+                "condition of an `if` must be on the CPU: add .cpu()"
             )
         raise ArgumentValueError(
             f"Logical expression `{expression}` is restricted to scalar (0-d tensors) inputs of `bool` type, that are "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -95,6 +95,11 @@ class GraphNode:
             return self.stream
         return (self.index if self.twin is None else self.twin) + 1
 
+    @cached_property
+    def vectors(self) -> dict[Hashable, Any]:
+        """The constant arguments that `Arguments.vectors` has converted."""
+        return {}
+
     @property
     def output_device(self) -> str:
         return self.schema.output_device or ("cpu" if self.device == "cpu" else "gpu")
@@ -181,6 +186,7 @@ class Graph:
                 location=call.location,
                 branch=tuple((edge(node), value) for node, value in numbering.branches[index]),
                 twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
+                stream=None if call.random_state is None else call.random_state.stream,
             )
             for index, call in enumerate(numbering.calls)
         )

@@ -17,8 +17,10 @@ from pipeline._graph.branches import Branch, current_branch, within
 from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
+from pipeline._graph.host_operators import runs_on_host
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
+from pipeline._rng import RandomState
 from pipeline.errors import (
     ArgumentMismatchError,
     ArgumentTypeError,
@@ -63,6 +65,7 @@ class OperatorCall:
         split: whether `fn._conditional.split` put it into this branch, and not the place of the call.
         twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
         builder: builder that was current, or None.
+        random_state: random state of the call in dynamic mode, or None.
         order: position among all calls of this process.
     """
 
@@ -77,6 +80,7 @@ class OperatorCall:
     split: bool = False
     twin: OperatorCall | None = None
     builder: weakref.ref[GraphBuilder] | None = None
+    random_state: RandomState | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -222,8 +226,12 @@ def apply_operator(
     Raises:
         GraphError: the call doesn't match the declaration; the message names the operator and the user's line.
     """
-    call = check_call(lookup(name), inputs, arguments, twin)
-    schema = call.schema
+    schema = lookup(name)
+    on_host = runs_on_host(schema, inputs, arguments.get("device"))
+    if on_host:
+        inputs = [each.cpu() if isinstance(each, DataNode) else each for each in inputs]
+        arguments = {**arguments, "device": "cpu"}
+    call = check_call(schema, inputs, arguments, twin)
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
@@ -234,6 +242,8 @@ def apply_operator(
         _preserve(call)
     if builder is not None:
         nodes = builder.finish_call(call, nodes)
+    if on_host:
+        nodes = tuple(node.gpu() for node in nodes)
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes

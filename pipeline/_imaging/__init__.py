@@ -3,7 +3,7 @@
 Their expensive calls (simplejpeg, OpenCV, large NumPy operations) release the GIL, so threads scale.
 """
 
-from pipeline._imaging.blur import blur, gaussian_window, gaussian_windows
+from pipeline._imaging.blur import GaussianWindows, blur, gaussian_window
 from pipeline._imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline._imaging.convert import convert, convert_color
 from pipeline._imaging.decode import decode
@@ -14,6 +14,7 @@ from pipeline._imaging.resample import resize
 from pipeline._imaging.window import extract
 
 __all__ = [
+    "GaussianWindows",
     "ImageInfo",
     "blur",
     "color_matrix",
@@ -24,7 +25,6 @@ __all__ = [
     "extract",
     "gaussian_noise",
     "gaussian_window",
-    "gaussian_windows",
     "peek",
     "resize",
     "salt_and_pepper",

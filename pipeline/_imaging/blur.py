@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
 
-__all__ = ["blur", "gaussian_window", "gaussian_windows"]
+__all__ = ["GaussianWindows", "blur", "gaussian_window"]
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +24,6 @@ _MOST_CHANNELS = 4
 _BORDER = cv2.BORDER_REFLECT_101
 
 
-@lru_cache(maxsize=1024)
 def gaussian_window(sigma: float, size: int) -> Array:
     """Return the weights of a Gaussian filter: float32, with the sum 1.
 
@@ -39,49 +38,60 @@ def gaussian_window(sigma: float, size: int) -> Array:
         >>> gaussian_window(0.0, 3)
         array([0.23899426, 0.52201146, 0.23899426], dtype=float32)
     """
-    if sigma < 0 or size < 0 or not math.isfinite(sigma):
-        raise ValueError(f"sigma and window_size can't be negative; they are {sigma} and {size}")
-    if not sigma and not size:
-        raise ValueError("sigma and window_size can't both be 0")
-    if size and size % 2 == 0:
-        raise ValueError(f"window_size must be odd, not {size}")
-    radius = (size - 1) // 2 if size else math.ceil(3 * sigma)
-    deviation = sigma or (radius - 1) * 0.3 + 0.8
-    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)
-    result: Array = (weights / weights.sum()).astype(np.float32)
-    result.flags.writeable = False
-    return result
+    windows = GaussianWindows.from_arguments(np.array([[sigma]]), np.array([[size]]))
+    if windows.errors:
+        raise windows.errors[0]
+    return windows.of_sample(0)[0]
 
 
-def gaussian_windows(sigmas: Array, sizes: Array) -> list[list[Array] | ValueError]:
-    """Return the windows of many samples: for each, the weights for each axis, or the error of `gaussian_window`.
+@dataclass(frozen=True)
+class GaussianWindows:
+    """The weights of Gaussian filters, for each sample and axis.
 
-    Windows of one length are computed together.
-
-    Args:
-        sigmas: standard deviations in pixels, (samples, axes).
-        sizes: numbers of weights, (samples, axes).
+    Attributes:
+        weights: (samples, axes, odd length) float32; a narrower window is in the middle.
+        radii: number of weights on each side, (samples, axes).
+        errors: the errors of samples with invalid arguments.
     """
-    sigma, size = sigmas.ravel().astype(np.float64), sizes.ravel().astype(np.int64)
-    valid = np.isfinite(sigma) & (sigma >= 0) & ((size == 0) & (sigma > 0) | (size > 0) & (size % 2 == 1))
-    radius = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
-    deviation = np.where(sigma > 0, sigma, (radius - 1) * 0.3 + 0.8)
-    windows: list[Any] = [None] * len(sigma)
-    for length in np.unique(radius[valid]).tolist():
-        chosen = np.flatnonzero(valid & (radius == length))
-        weights = np.exp(-0.5 * (np.arange(-length, length + 1) / deviation[chosen, None]) ** 2)
-        rows = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-        rows.flags.writeable = False
-        for index, row in zip(chosen.tolist(), rows, strict=True):
-            windows[index] = row
-    axes = sigmas.shape[1]
-    result: list[list[Array] | ValueError] = [windows[begin : begin + axes] for begin in range(0, len(windows), axes)]
-    for position in np.flatnonzero(~valid).tolist():
-        try:
-            gaussian_window(float(sigma[position]), int(size[position]))
-        except ValueError as error:
-            result[position // axes] = error
-    return result
+
+    weights: Array
+    radii: Array
+    errors: dict[int, ValueError]
+
+    @classmethod
+    def from_arguments(cls, sigmas: Array, sizes: Array) -> GaussianWindows:
+        """Return the windows of many samples; arguments as in `gaussian_window`, (samples, axes)."""
+        sigma, size = sigmas.astype(np.float64), sizes.astype(np.int64)
+        valid = np.isfinite(sigma) & (sigma >= 0) & ((size == 0) & (sigma > 0) | (size > 0) & (size % 2 == 1))
+        radii = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
+        radii = np.where(valid, radii, 0)
+        deviation = np.where(sigma > 0, sigma, (radii - 1) * 0.3 + 0.8)
+        largest = int(radii.max(initial=0))
+        offsets = np.arange(-largest, largest + 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            weights = np.exp(-0.5 * (offsets / deviation[..., None]) ** 2)
+        weights *= np.abs(offsets) <= radii[..., None]
+        # A running sum has the same bits whatever the number of zeros around a window.
+        weights /= weights.cumsum(axis=-1)[..., -1:]
+        errors = {
+            int(sample): _error(float(sigma[sample, axis]), int(size[sample, axis]))
+            for sample, axis in reversed(np.argwhere(~valid))
+        }
+        return cls(weights.astype(np.float32), radii, errors)
+
+    def of_sample(self, sample: int) -> list[Array]:
+        """Return the weights for each axis of a sample."""
+        middle = self.weights.shape[-1] // 2
+        rows = zip(self.weights[sample], self.radii[sample].tolist(), strict=True)
+        return [row[middle - radius : middle + radius + 1] for row, radius in rows]
+
+
+def _error(sigma: float, size: int) -> ValueError:
+    if sigma < 0 or size < 0 or not math.isfinite(sigma):
+        return ValueError(f"sigma and window_size can't be negative; they are {sigma} and {size}")
+    if not sigma and not size:
+        return ValueError("sigma and window_size can't both be 0")
+    return ValueError(f"window_size must be odd, not {size}")
 
 
 def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:

@@ -62,7 +62,8 @@ def decode(
         region: (y0, x0, height, width), the region to decode, inside the image after `adjust_orientation`.
         adjust_orientation: whether to apply the EXIF orientation.
         fancy_upsampling: whether to interpolate a JPEG's chroma planes, as DALI's CPU decoder does, or repeat pixels.
-        fast_idct: whether to use the faster, less exact inverse DCT of libjpeg-turbo.
+        fast_idct: whether to use the faster, less exact inverse DCT of libjpeg-turbo. As in DALI, images that are
+            turned don't use it.
         min_size: (height, width), before the orientation is applied. A JPEG may be decoded at 1/2, 1/4 or 1/8 of its
             size if the result isn't smaller than this; None decodes the full size. Not supported with `region`.
             Each pixel covers a square of 2, 4 or 8 pixels: multiply coordinates by that, not by the ratio of sizes.
@@ -96,7 +97,7 @@ def decode(
         final = region is None and orientation == 1 and not scaled
         if info.format == "jpeg" and info.channels != 4:
             pixels: Array = _decode_jpeg(
-                view, info, stored, fancy_upsampling, fast_idct, min_size, out if final else None
+                view, info, stored, fancy_upsampling, fast_idct and orientation == 1, min_size, out if final else None
             )
         else:
             pixels = _decode_other(view, info, stored, scaled)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
 
-__all__ = ["Border", "filter2d"]
+__all__ = ["CV2_BORDERS", "Border", "filter2d"]
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,8 @@ BORDERS = {
     "pad": Border.CONSTANT,
     "fill": Border.CONSTANT,
 }
-_KINDS = {
+#: OpenCV's numbers of borders.
+CV2_BORDERS = {
     Border.REFLECT_101: cv2.BORDER_REFLECT_101,
     Border.REFLECT_1001: cv2.BORDER_REFLECT,
     Border.WRAP: cv2.BORDER_WRAP,
@@ -90,7 +91,7 @@ def filter2d(
         return _assign(_filtered(work, window, (left, top), cv2.BORDER_REPLICATE, out)[top:, left:], out)
     row, column = anchor
     if border in (Border.REFLECT_101, Border.REFLECT_1001, Border.CLAMP) and min(image.shape[:2]) > max(rows, columns):
-        return _assign(_filtered(work, window, (column, row), _KINDS[border], out), out)
+        return _assign(_filtered(work, window, (column, row), CV2_BORDERS[border], out), out)
     margins = (row, rows - 1 - row, column, columns - 1 - column)
     padded = _padded(work, margins, border, fill)
     return _assign(_filtered(padded, window, (column, row), cv2.BORDER_REPLICATE, out)[row:, column:], out)

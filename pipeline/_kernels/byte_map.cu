@@ -7,14 +7,6 @@
 
 #define MOST_COUNTED 4  // maximum number of channels that a block counts in shared memory
 
-#ifdef EMULATED
-static inline uint32 atomicAdd(uint32* address, uint32 value) {
-    const uint32 before = *address;
-    *address += value;
-    return before;
-}
-#endif
-
 struct Image {
     const uint8* src;
     uint8* dst;
@@ -37,7 +29,6 @@ extern "C" __global__ void count_values(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
     const uint64 copy = blockIdx.x % COPIES;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
-#ifndef EMULATED
     // A block counts in shared memory first: for a frequent value, all threads would wait for one word of memory.
     __shared__ uint32 counted[MOST_COUNTED * 256];
     if (image.channels <= MOST_COUNTED) {
@@ -53,7 +44,6 @@ extern "C" __global__ void count_values(const Image* __restrict__ images) {
                 atomicAdd(image.counts + (word / 256 * COPIES + copy) * 256 + word % 256, counted[word]);
         return;
     }
-#endif
     for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
          element += step)
         atomicAdd(image.counts + (element % image.channels * COPIES + copy) * 256 + image.src[element], 1u);

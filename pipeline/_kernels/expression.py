@@ -19,18 +19,25 @@ import numpy.typing as npt
 
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
+from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.samples import Samples
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "PixelExpression", "evaluation_defines", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
+#: Order of the dimensions of samples without a layout, by their number.
+UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
 _MOST_BLOCKS = 1 << 16
 _COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
+_STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
 _MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+#: Largest windows whose pixels a thread keeps in registers to find their median.
+_KEPT = (9, 25)
+_GRAY = 2
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 
 
@@ -48,6 +55,7 @@ class PixelExpression:
         order: letters of a sample's dimensions: H and W, and possibly F or D, and C.
         owners: objects that keep the memory of the sources alive.
         reads: estimated number of pixels in memory that are read for one pixel.
+        is_image: whether `order` names the dimensions; otherwise it only counts up to three.
     """
 
     kind: str
@@ -59,6 +67,7 @@ class PixelExpression:
     order: str
     owners: tuple[Any, ...]
     reads: int = 1
+    is_image: bool = True
 
     @classmethod
     def from_samples(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
@@ -66,13 +75,12 @@ class PixelExpression:
 
         Args:
             samples: the samples, with any strides.
-            layout: layout of the samples; if it is empty, three dimensions are height, width and channels, and four are
-                frames of such images.
+            layout: layout of the samples; if it is empty, the dimensions are those of `UNNAMED`.
             owners: objects that keep the memory alive.
         """
-        order = layout or {3: "HWC", 4: "FHWC"}.get(samples.ndim, "")
+        order = layout or UNNAMED.get(samples.ndim, "")
         axes = _axes(order)
-        if axes is None or not len(samples):
+        if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
         shapes = samples.shapes
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
@@ -86,6 +94,22 @@ class PixelExpression:
         extents = extents[:, :3]
         kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
+
+    @classmethod
+    def from_elements(cls, samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
+        """Return the expression that reads samples with up to three dimensions of any meaning; None for others.
+
+        Only operators that treat all elements alike may read it.
+        """
+        if samples.ndim > 3 or not len(samples):
+            return None
+        outer = 3 - samples.ndim
+        extents, rows = np.ones((len(samples), 3), np.int64), np.zeros(len(samples), _MEMORY)
+        extents[:, outer:] = samples.shapes
+        rows["data"] = samples.pointers
+        rows["strides"][:, outer:3] = samples.strides
+        kind = f"Memory<{ctype(samples.dtype)}, 1>"
+        return cls(kind, rows, extents, 1, samples.dtype, layout, "DHW"[outer:], owners, is_image=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -120,9 +144,40 @@ class PixelExpression:
                 columns[:, _COLUMNS[letter]] = values[:, axis]
         return columns
 
+    def broadcast(self, like: PixelExpression) -> PixelExpression | None:
+        """Return these elements with the shapes of other pixels, by NumPy's rules.
+
+        Returns:
+            The elements; None if the shapes differ too much, or if they differ and the elements aren't in memory.
+        """
+        if (self.order, self.channels) == (like.order, like.channels) and (self.extents == like.extents).all():
+            return self
+        missing, shapes = like.ndim - self.ndim, self.shapes
+        if not self.in_memory or missing < 0:
+            return None
+        repeated = shapes == 1
+        if not (repeated | (shapes == like.shapes[:, missing:])).all():
+            return None
+        rows = np.zeros(len(self), _MEMORY)
+        rows["data"] = self.rows["data"]
+        for axis, letter in enumerate(self.order):
+            strides = self.rows["strides"][:, _STRIDES[letter]]
+            rows["strides"][:, _STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
+        kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
+        return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
+
     def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
         """Return a selection of the samples."""
         return self._with(rows=self.rows[indices], extents=self.extents[indices])
+
+    def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
+        """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
+        rows = self.rows.copy()
+        member = rows
+        while member.dtype != _MEMORY:
+            member = member["in"]
+        member["data"] += offsets
+        return self._with(rows=rows)
 
     @classmethod
     def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
@@ -200,9 +255,46 @@ class PixelExpression:
         fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
         return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
 
+    def combine(self, operation: str, other: PixelExpression, dtype: np.dtype[Any]) -> PixelExpression:
+        """Return ``operation(self, other)`` for each element.
+
+        Args:
+            operation: name of a struct with a function `of` in expressions.cuh.
+            other: pixels of the same shapes.
+            dtype: element type of the result, to which both operands are converted first.
+        """
+        options, fields = f"{operation}, {ctype(dtype)}, {other.kind}, ", {"other": other.rows}
+        result = self._node("Combine", options, {"other": other.rows.dtype}, fields, dtype=dtype)
+        return result._with(owners=self.owners + other.owners, reads=self.reads + other.reads)
+
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
+
+    def convolve(
+        self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]
+    ) -> PixelExpression:
+        """Return weighted sums of neighbours along a dimension. Borders reflect without repeating the outermost value.
+
+        Args:
+            letter: the dimension.
+            weights: (N, odd length); narrower windows are in the middle.
+            radii: number of weights on each side, (N,).
+            dtype: element type of the result.
+        """
+        column = _COLUMNS[letter]
+        # The width is rounded up, so that few kernels are compiled.
+        width = max(16, 1 << (weights.shape[1] - 1).bit_length())
+        padded = np.zeros((len(self), width), np.float32)
+        middle = weights.shape[1] // 2
+        columns = np.arange(weights.shape[1]) - middle + radii[:, None]
+        inside = (columns >= 0) & (columns <= 2 * radii[:, None])
+        padded[np.nonzero(inside)[0], columns[inside]] = weights[inside]
+        fields = {"radius": radii, "extent": self.extents[:, column], "weights": padded}
+        kinds = {"radius": ("i4", ()), "extent": ("i4", ()), "weights": ("f4", (width,))}
+        number = "double" if self.dtype == np.float64 else "float"
+        options = f"{ctype(dtype)}, {number}, {column}, {width}, "
+        return self._node("Convolve", options, kinds, fields, dtype=dtype, reads=weights.shape[1])
 
     def resize(
         self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]
@@ -224,28 +316,101 @@ class PixelExpression:
 
     def warp(
         self,
-        matrices: npt.NDArray[np.float64],
+        points: PointMap,
         size: npt.NDArray[np.int64],
         dtype: np.dtype[Any],
         *,
-        nearest: bool,
-        fill: float | None,
+        taps: int,
+        border: int,
+        fill: npt.ArrayLike = 0.0,
     ) -> PixelExpression:
-        """Return images warped by matrices (N, 2, 3) from the output to the source, with height and width (N, 2).
+        """Return images that show the source at other positions.
 
         Args:
-            matrices: rows and columns are x, y.
-            size: height and width of the results.
+            points: positions in the source.
+            size: height and width of the results, (N, 2).
             dtype: element type of the result.
-            nearest: whether to take the nearest pixel instead of interpolating.
-            fill: value outside the source, from `prepare_fill`; None repeats the border.
+            taps: 1 for the nearest pixel, 2 to interpolate linearly, 4 and 8 for OpenCV's cubic and Lanczos filters.
+            border: a `pipeline._imaging.filter2d.Border`.
+            fill: values outside of the source for a constant border, one or one for each channel; in the dtype of the
+                result for the nearest pixel, otherwise in that of the source.
         """
         extents = self.extents.copy()
         extents[:, 1:] = size
-        kinds = {"matrix": ("f8", (2, 3)), "fill": ("f8", ()), "extent": ("i4", (2,))}
-        fields = {"matrix": matrices, "fill": fill or 0.0, "extent": self.extents[:, 1:]}
-        options = f"{ctype(dtype)}, {int(not nearest)}, {int(fill is not None)}, "
-        return self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=1 if nearest else 4)
+        kinds = {"points": points.rows.dtype, "fill": ("f8", (self.channels,)), "extent": ("i4", (2,))}
+        fields = {"points": points.rows, "fill": fill, "extent": self.extents[:, 1:]}
+        options = f"{ctype(dtype)}, {taps}, {int(border)}, {points.kind}, "
+        warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
+        return warped._with(owners=(*self.owners, *points.owners))
+
+    def grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
+        """Return the pixels without those in the first corner of each tile of a grid, which become 0.
+
+        Args:
+            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
+                y and x, (N, 6).
+        """
+        names = ("tile", "ratio", "sine", "cosine")
+        fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
+        return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
+
+    def extreme(
+        self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool
+    ) -> PixelExpression:
+        """Return the largest or smallest values of rectangles around the pixels.
+
+        Args:
+            sizes: height and width of each sample's rectangle, (N, 2).
+            anchors: row and column of the rectangle that are aligned with the pixel, (N, 2).
+            border: a `pipeline._imaging.filter2d.Border`; a constant border ignores pixels outside.
+            largest: whether to return the largest values.
+        """
+        pair = ("i4", (2,))
+        fields = {"size": sizes, "anchor": anchors, "extent": self.extents[:, 1:]}
+        kinds = dict.fromkeys(fields, pair)
+        return self._node("Extreme", f"{int(largest)}, {int(border)}, ", kinds, fields, reads=_most_pixels(sizes))
+
+    def median(self, sizes: npt.NDArray[Any]) -> PixelExpression:
+        """Return the medians of rectangles around the pixels, of odd heights and widths (N, 2); borders repeat."""
+        fields, most = {"size": sizes, "extent": self.extents[:, 1:]}, _most_pixels(sizes)
+        kept = next((limit for limit in _KEPT if most <= limit), 0)
+        return self._node("Median", f"{kept}, ", dict.fromkeys(fields, ("i4", (2,))), fields, reads=most)
+
+    def debayer(self, blue: npt.NDArray[Any], algorithm: int) -> PixelExpression:
+        """Return the colours of mosaics.
+
+        Args:
+            blue: row and column of the blue pixels, modulo 2, (N, 2).
+            algorithm: enum Debayering of neighborhoods.cuh; the last one returns grey images.
+        """
+        fields = {"blue": blue, "extent": self.extents[:, 1:]}
+        channels = 1 if algorithm == _GRAY else 3
+        kinds = dict.fromkeys(fields, ("i4", (2,)))
+        colors = self._node("Debayer", f"{algorithm}, ", kinds, fields, channels=channels, reads=9)
+        return colors if "C" in self.order else colors.named(self.order + "C")
+
+    def lightness(self) -> PixelExpression:
+        """Return RGB images of bytes as CIE L*a*b* in bytes, as OpenCV does."""
+        return self._node("ToLab", "", {}, {})
+
+    def colors(self) -> PixelExpression:
+        """Return images of `lightness` as RGB; values may differ from OpenCV's by 2."""
+        return self._node("FromLab", "", {}, {})
+
+    def tiles(
+        self, tables: npt.NDArray[np.int64], tiles: npt.ArrayLike, sizes: npt.NDArray[np.int64], channels: int
+    ) -> PixelExpression:
+        """Return the entries of tables of bytes that belong to tiles, interpolated between the centers of tiles.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (rows, columns, channels, 256) bytes.
+            tiles: number of tiles along height and width.
+            sizes: height and width of the tiles of each image, (N, 2).
+            channels: number of channels with tables; the others stay the same.
+        """
+        inverse = 1 / np.maximum(1, sizes).astype(np.float32)
+        kinds = {"tables": "i8", "tiles": ("i4", (2,)), "inverse": ("f4", (2,))}
+        return self._node("Tiles", f"{channels}, ", kinds, {"tables": tables, "tiles": tiles, "inverse": inverse})
 
     def launch(self, target: Samples) -> Launch:
         """Return the launch that writes the pixels to memory.
@@ -285,7 +450,10 @@ class PixelExpression:
     ) -> PixelExpression:
         rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
-            rows[field] = values
+            if isinstance(kinds[field], np.dtype):
+                _store(values, field, rows)
+            else:
+                rows[field] = values
         return PixelExpression(
             f"{name}<{options}{self.kind}>",
             rows,
@@ -296,6 +464,7 @@ class PixelExpression:
             self.order,
             self.owners,
             self.reads * reads,
+            self.is_image,
         )
 
 
@@ -320,6 +489,11 @@ def source_offset(table: np.dtype[Any]) -> int:
     return int(offset)
 
 
+def _most_pixels(sizes: npt.NDArray[Any]) -> int:
+    """Return the number of pixels of the largest window."""
+    return int(np.prod(sizes, axis=1, dtype=np.int64).max())
+
+
 def _as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
     return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
@@ -331,17 +505,22 @@ def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return structs of a kind, with rows as one of the members, and zeros as the others."""
-    assert kind.fields is not None
-    begin = kind.fields[member][1]
     result = _zeros(len(rows), kind)
-    _as_bytes(result)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
+    _store(rows, member, result)
     return result
+
+
+def _store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
+    """Store structs as a member of larger structs."""
+    assert target.dtype.fields is not None
+    begin = target.dtype.fields[member][1]
+    _as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
 
 
 @cache
 def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
     """Return the dtype of a struct with the expression `in` and further members."""
-    members = [(name, kind) if isinstance(kind, np.dtype) else (name, *kind) for name, kind in fields]
+    members = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
     return np.dtype([("in", inner), *members], align=True)
 
 
@@ -356,21 +535,17 @@ def _image(value: np.dtype[Any]) -> np.dtype[Any]:
 def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] | None:
     """Return the axes of depth (or frames), height, width and channels; None for other layouts."""
     letters = set(layout)
-    if len(letters) < len(layout) or not {"H", "W"} <= letters <= set("FDHWC") or {"F", "D"} <= letters:
+    if len(letters) < len(layout) or not letters <= set("FDHWC") or {"F", "D"} <= letters:
         return None
-    depth = layout.find("F") if "F" in letters else layout.find("D")
-    return (
-        None if depth < 0 else depth,
-        layout.index("H"),
-        layout.index("W"),
-        layout.index("C") if "C" in letters else None,
-    )
+    depth, *others = (layout.find(letter) for letter in ("F" if "F" in letters else "D", "H", "W", "C"))
+    axes = [None if axis < 0 else axis for axis in (depth, *others)]
+    return axes[0], axes[1], axes[2], axes[3]
 
 
 @cache
 def _columns(layout: str) -> slice | list[int]:
     """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
-    columns = ["DHWC".index("D" if letter == "F" else letter) for letter in layout]
-    first = columns[0]
+    columns = [_STRIDES[letter] for letter in layout]
+    first = min(columns, default=0)
     is_range = columns == list(range(first, first + len(columns)))
     return slice(first, first + len(columns)) if is_range else columns

@@ -13,6 +13,8 @@
 
 #include "common.cuh"
 #include "filters.cuh"
+#include "borders.cuh"
+#include "philox.cuh"
 
 template <typename T, int N> struct Pixel {
     T values[N];
@@ -109,6 +111,56 @@ template <typename T, int N, class In> struct Matrix {
     }
 };
 
+// Operations on two elements. Floats are rounded after each, so that a chain has the bits of its separate operators.
+#ifdef EMULATED
+#define ROUNDED(NAME, SIGN)                                                                  \
+    __device__ __forceinline__ float NAME(float a, float b) { return a SIGN b; }             \
+    __device__ __forceinline__ double NAME(double a, double b) { return a SIGN b; }
+#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN) ROUNDED(NAME, SIGN)
+#else
+#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN)                                                \
+    __device__ __forceinline__ float NAME(float a, float b) { return FLOAT(a, b); }          \
+    __device__ __forceinline__ double NAME(double a, double b) { return DOUBLE(a, b); }
+#endif
+ROUNDED_BY(__fadd_rn, __dadd_rn, sum_of, +)
+ROUNDED_BY(__fsub_rn, __dsub_rn, difference_of, -)
+ROUNDED_BY(__fmul_rn, __dmul_rn, product_of, *)
+ROUNDED_BY(__fdiv_rn, __ddiv_rn, quotient_of, /)
+
+#define OPERATION(NAME, FLOATS, INTEGERS)                                                    \
+    struct NAME {                                                                            \
+        template <typename T> static __device__ __forceinline__ T of(T a, T b) {             \
+            if constexpr (Limits<T>::kind == 2) return FLOATS;                               \
+            else return static_cast<T>(INTEGERS);                                            \
+        }                                                                                    \
+    };
+// Integers wrap around.
+OPERATION(Add, sum_of(a, b), static_cast<uint64>(a) + static_cast<uint64>(b))
+OPERATION(Subtract, difference_of(a, b), static_cast<uint64>(a) - static_cast<uint64>(b))
+OPERATION(Multiply, product_of(a, b), static_cast<uint64>(a) * static_cast<uint64>(b))
+OPERATION(Divide, quotient_of(a, b), 0)
+// NaN wins.
+OPERATION(Minimum, a < b || a != a ? a : b, a < b ? a : b)
+OPERATION(Maximum, a > b || a != a ? a : b, a > b ? a : b)
+
+// An operation on the pixels of two expressions, converted to T.
+template <class Operation, typename T, class Other, class In> struct Combine {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    Other other;
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        const auto left = in.at(z, y, x);
+        const auto right = other.at(z, y, x);
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c)
+            pixel.values[c] = Operation::of(convert<T>(left.values[c]), convert<T>(right.values[c]));
+        return pixel;
+    }
+};
+
 // The entry of a table for each byte.
 template <class In> struct Lookup {
     using Type = uint8;
@@ -156,64 +208,6 @@ template <typename T, class In> struct Resize {
     }
 };
 
-__device__ __forceinline__ int whole_position(double position) {
-    const double low = floor(position);
-    return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : static_cast<int>(low);
-}
-
-// Affine warp of each frame, as in warp.cu. Outside of the image, FILL says whether to use `fill` or repeat the border.
-template <typename T, int LINEAR, int FILL, class In> struct Warp {
-    using Type = T;
-    static constexpr int channels = In::channels;
-    In in;
-    double matrix[2][3];  // from the output to the source; rows and columns are x, y
-    double fill;          // a value of the output without interpolation, otherwise of the source
-    int extent[2];        // of the source: height, width
-
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
-        int first[2];  // y, x
-        float part[2];
-#pragma unroll
-        for (int d = 0; d < 2; ++d) {
-            const double* line = matrix[1 - d];
-            double position = fma(line[1], row + 0.5, fma(line[0], column + 0.5, line[2]));
-            if (LINEAR) position -= 0.5;
-            first[d] = whole_position(position);
-            part[d] = static_cast<float>(position - first[d]);
-        }
-        Pixel<T, channels> pixel;
-        if (!LINEAR) {
-            if (FILL && outside(first[0], first[1])) {
-#pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(fill);
-            } else {
-                const auto source = in.at(frame, clamped(first[0], extent[0]), clamped(first[1], extent[1]));
-#pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
-            }
-            return pixel;
-        }
-        float sums[channels] = {};
-#pragma unroll
-        for (int corner = 0; corner < 4; ++corner) {
-            const int down = corner & 1, right = corner >> 1;
-            const int y = first[0] + down, x = first[1] + right;
-            const float weight = (down ? part[0] : 1 - part[0]) * (right ? part[1] : 1 - part[1]);
-            if (FILL && outside(y, x)) {
-#pragma unroll
-                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, static_cast<float>(fill), sums[c]);
-            } else {
-                const auto source = in.at(frame, clamped(y, extent[0]), clamped(x, extent[1]));
-#pragma unroll
-                for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, convert<float>(source.values[c]), sums[c]);
-            }
-        }
-#pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
-        return pixel;
-    }
-
-    __device__ __forceinline__ bool outside(int y, int x) const {
-        return y < 0 || y >= extent[0] || x < 0 || x >= extent[1];
-    }
-};
+#include "point_maps.cuh"
+#include "neighborhoods.cuh"
+#include "equalize.cuh"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline._declaration.schema import RANDOM_STATE
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.outputs import Outputs
 from pipeline._operator_api.request import BatchRequest, TensorList
-from pipeline._rng import batch_generator
+from pipeline._rng import BatchKey, batch_generator
 from pipeline.errors import SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -81,9 +83,9 @@ class Batch:
         """The outputs that operators read as their inputs, by edge, with the samples of this batch only."""
         return self.outputs
 
-    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output with the samples of this batch as an expression; see `Outputs.pixels`."""
-        return self.outputs.pixels(edge, computed=computed)
+        return self.outputs.pixels(edge, computed=computed, elements=elements)
 
     @property
     def full_batch(self) -> Batch:
@@ -114,10 +116,25 @@ class Batch:
 
     def generator(self, node: GraphNode) -> np.random.Generator:
         """Return the random number generator of a node for this batch."""
+        stream = self.request.random_states.get(node.index)
+        if stream is not None:
+            return batch_generator(*stream)
+        if RANDOM_STATE.name in node.argument_inputs or RANDOM_STATE.name in node.arguments:
+            states = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
+            assert states is not None
+            digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
+            return batch_generator(int.from_bytes(digest, "little"), 0, BatchKey())
         own = node.argument("seed")
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.random_stream, self.request.key)
+
+    def sample_seeds(self, node: GraphNode) -> Array:
+        """Return a seed for the generator of each sample, uint64.
+
+        The numbers of a sample then depend neither on threads nor on the size of the batch.
+        """
+        return self.generator(node).integers(0, 1 << 64, self.size, np.uint64)
 
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
         """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""

@@ -46,8 +46,8 @@ class _BranchBatch(Batch):
     def values(self) -> Mapping[Edge, TensorList]:
         return _SelectedValues(self)
 
-    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
-        pixels = self.outputs.pixels(edge, computed=computed)
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
+        pixels = self.outputs.pixels(edge, computed=computed, elements=elements)
         indices = self.indices_in(edge)
         return pixels if pixels is None or indices is None else pixels.take(indices)
 

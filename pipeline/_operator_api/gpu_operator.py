@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import KernelContext, Samples, strided_copy
+from pipeline._kernels.launch import Launch
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
@@ -36,6 +37,11 @@ class GpuOperator(BatchOperator):
         """The context that runs kernels. An operator that only plans its launches must not use it."""
         assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
+
+    def launch(self, launch: Launch | None, batch: Batch) -> None:
+        """Issue a launch on the stream of a batch; do nothing without one."""
+        if launch is not None:
+            self.kernels.run(launch, batch.stream)
 
     def on_host(self, data: Any, batch: Batch) -> Sequence[Array]:
         """Return the samples of a batch as NumPy arrays; wait for those on the GPU."""

@@ -80,7 +80,7 @@ class SampleOperator(ABC, Generic[State]):
         setup: sizes and devices.
 
     Attributes:
-        inner: whether only other operators of its chain read its outputs, so that the outputs may have any strides.
+        inner: whether its outputs may have any strides: only operators with `any_strides` in its chain read them.
     """
 
     #: Whether it may wait for files, other processes or the user's code.
@@ -88,6 +88,8 @@ class SampleOperator(ABC, Generic[State]):
     #: Whether each element of the output depends only on the same element of the first input, in the same way for all
     #: samples. `run` then also accepts a whole batch as one sample.
     elementwise: ClassVar[bool] = False
+    #: Whether it reads inputs with any strides at the speed of contiguous ones.
+    any_strides: ClassVar[bool] = False
     #: A batch operator that computes the same at a lower cost, used where the GPU reads the results. In a chain of
     #: sample operators, this class is faster: the next operator finds the sample in the cache of its core.
     batch_operator: ClassVar[type[BatchOperator] | None] = None

@@ -37,23 +37,31 @@ class Outputs(dict["Edge", TensorList]):
         """
         self._deferred[edge] = pixels, compute
 
-    def pixels(self, edge: Edge, *, computed: bool = False) -> PixelExpression | None:
+    def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output as an expression; None if it isn't a batch of images on the GPU.
 
         Args:
             edge: the output.
             computed: whether to compute an expression first that reads several pixels for each output pixel.
+            elements: whether samples with up to three dimensions of any meaning are accepted, too.
         """
         deferred = self._deferred.get(edge)
-        if deferred is not None and not (computed and deferred[0].reads > 1):
-            return deferred[0]
+        if deferred is not None:
+            pixels = deferred[0]
+            if (elements or pixels.is_image) and not (computed and pixels.reads > 1):
+                return pixels
         if edge not in self._described:
             value = self[edge]
             is_on_gpu = isinstance(value, TensorListGPU) and len(value) > 0
             self._described[edge] = (
                 PixelExpression.from_samples(value.table(), value.layout(), value) if is_on_gpu else None
             )
-        return self._described[edge]
+        described = self._described[edge]
+        if described is None and elements:
+            value = self[edge]
+            if isinstance(value, TensorListGPU):
+                return PixelExpression.from_elements(value.table(), value.layout(), value)
+        return described
 
     def compute(self, edges: Iterable[Edge]) -> None:
         """Compute those of the outputs that are expressions."""

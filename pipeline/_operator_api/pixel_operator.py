@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._kernels import KernelContext, Samples
-from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
+from pipeline._kernels.expression import LARGEST_CHANNELS, UNNAMED, PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.errors import ArgumentValueError
@@ -29,10 +30,17 @@ class PixelOperator(GpuOperator):
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False
+    #: Whether `express` launches kernels for results in between. It then needs a GPU.
+    launches: ClassVar[bool] = False
+    #: Whether it treats all elements alike, so that its inputs needn't be images.
+    elementwise: ClassVar[bool] = False
+    #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
+    #: them. `run` then supports any number of channels.
+    planewise: ClassVar[bool] = False
 
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        """Return the output as an expression. This needs no GPU.
+        """Return the output as an expression. Unless `launches` is set, this needs no GPU.
 
         Args:
             batch: size, arguments and random numbers.
@@ -54,6 +62,10 @@ class PixelOperator(GpuOperator):
             data, layout = self.contiguous(data, batch.stream), layout or "FDHWC"
         source = samples_of(data)
         pixels = PixelExpression.from_samples(_merged(source, outer), layout[outer:], data)
+        if pixels is None and self.planewise:
+            planes = self._run_planes(batch, data)
+            if planes is not None:
+                return [planes]
         result = None if pixels is None else self.express(batch, pixels)
         if result is None:
             raise ArgumentValueError(
@@ -66,6 +78,28 @@ class PixelOperator(GpuOperator):
         self.kernels.run(result.launch(_merged(target, outer)), batch.stream)
         return [output]
 
+    def _run_planes(self, batch: Batch, data: TensorListGPU) -> TensorListGPU | None:
+        """Express the first channel of each sample, and compute all channels in this way, each as an image."""
+        source = samples_of(data)
+        layout = data.layout() or UNNAMED.get(source.ndim, "")
+        axis = layout.find("C")
+        counts = source.shapes[:, axis].copy()
+        if axis < 0 or not counts.any():
+            return None
+        pixels = PixelExpression.from_samples(_channel(source, axis), data.layout(), data)
+        first = None if pixels is None else self.express(batch, pixels)
+        if first is None:
+            return None
+        shapes = first.shapes
+        shapes[:, axis] = counts
+        output, target = allocate(shapes, first.dtype, first.layout)
+        owners = np.repeat(np.arange(len(source)), counts)
+        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        targets = _channel(target.take(owners), axis, numbers)
+        planes = first.take(owners).moved(numbers * source.strides[owners, axis])
+        self.kernels.run(planes.launch(targets), batch.stream)
+        return output
+
 
 def _merged(samples: Samples, outer: int) -> Samples:
     """Return contiguous samples with the first `outer` dimensions merged into the next one."""
@@ -74,6 +108,13 @@ def _merged(samples: Samples, outer: int) -> Samples:
     shapes = samples.shapes[:, outer:].copy()
     shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
     return Samples.contiguous(samples.pointers, shapes, samples.dtype)
+
+
+def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
+    """Return one channel of each sample."""
+    shapes = samples.shapes.copy()
+    shapes[:, axis] = 1
+    return Samples(samples.pointers + numbers * samples.strides[:, axis], shapes, samples.strides, samples.dtype)
 
 
 def evaluate(pixels: PixelExpression, kernels: KernelContext, stream: Any) -> TensorListGPU:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline._rng import BatchKey
+from pipeline._rng import BatchKey, RandomState
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -62,12 +62,14 @@ class BatchRequest:
         inputs: batch for each input of the graph, by name. All have `batch_size` samples.
         key: identity of the batch, for random numbers.
         on_inputs_read: function that is called once the memory of the inputs is no longer read, even after an error.
+        random_states: random states of nodes that don't use the seed of the graph and the key, by their index.
     """
 
     batch_size: int
     inputs: Mapping[str, TensorList] = field(default_factory=dict)
     key: BatchKey = BatchKey()
     on_inputs_read: Callable[[], None] | None = None
+    random_states: Mapping[int, RandomState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

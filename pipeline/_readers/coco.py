@@ -74,9 +74,9 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
             Argument(
                 "preprocessed_annotations",
                 Kind.STRING,
-                "Folder with annotations that `save_preprocessed_annotations` wrote, here or in NVIDIA DALI, instead of "
-                "`annotations_file`. They are read faster. `include_iscrowd` has no effect on them; other arguments "
-                "that select or convert objects are errors.",
+                "Folder with annotations that `save_preprocessed_annotations` wrote, here or in NVIDIA DALI, instead "
+                "of `annotations_file`. They are read faster. `include_iscrowd` has no effect on them; other "
+                "arguments that select or convert objects are errors.",
             ),
             Argument("save_preprocessed_annotations", Kind.BOOL, "Write the selected images and objects.", False),
             Argument("save_preprocessed_annotations_dir", Kind.STRING, "Folder to write them to."),
@@ -152,8 +152,8 @@ class CocoLoader(Loader):
             unknown = [name for name in argument("images") if name not in named]
             if unknown:
                 warnings.warn(
-                    f"{self.node.display}: annotations_file {path!r} doesn't have {len(unknown)} of the images, such as "
-                    f"{unknown[0]!r}: they are left out",
+                    f"{self.node.display}: annotations_file {path!r} doesn't have {len(unknown)} of the images, such "
+                    f"as {unknown[0]!r}: they are left out",
                     stacklevel=2,
                 )
             found = [named[name] for name in argument("images") if name in named]

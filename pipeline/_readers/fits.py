@@ -53,6 +53,7 @@ unit (HDU) of a file. Compressed images are decompressed, and values are scaled 
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
+        devices=("cpu", "gpu"),
         outputs=_outputs,
     )
 )

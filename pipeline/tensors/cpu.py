@@ -181,6 +181,52 @@ class TensorListCPU(TensorListBase):
         result._layout = check_layout(layout, result._ndim, "TensorListCPU")
         return result
 
+    @classmethod
+    def from_rows(cls, rows: Array, counts: Array, layout: str = "") -> TensorListCPU:
+        """Return a batch whose samples follow one another in an array.
+
+        Args:
+            rows: C-contiguous array.
+            counts: (N,) integers: number of rows of each sample.
+            layout: names of the dimensions of a sample.
+
+        Example:
+            >>> batch = TensorListCPU.from_rows(np.arange(6).reshape(3, 2), np.array([1, 2]))
+            >>> [sample.tolist() for sample in batch.samples]
+            [[[0, 1]], [[2, 3], [4, 5]]]
+        """
+        if len(counts) and (counts == counts[0]).all():
+            return cls(rows.reshape(len(counts), counts[0], *rows.shape[1:]), layout)
+        shapes = np.empty((len(counts), rows.ndim), np.int64)
+        shapes[:, 0], shapes[:, 1:] = counts, rows.shape[1:]
+        starts = rows.ctypes.data + (np.cumsum(counts) - counts) * rows.strides[0]
+        table = Samples.contiguous(starts, shapes, rows.dtype)
+        return cls.from_table(table, [rows.reshape(-1).view(np.uint8)], layout=layout)
+
+    def rows(self) -> tuple[Array, Array] | None:
+        """Return the samples one after another along their first dimension, and the number of rows of each, (N,).
+
+        None if the samples are numbers, or if their other dimensions differ.
+        """
+        if not self._ndim or not len(self):
+            return None
+        if self._dense is not None:
+            return self._dense.reshape(-1, *self._dense.shape[2:]), np.full(len(self), self._dense.shape[1])
+        table = self._table
+        if table is not None and len(self._blocks) == 1 and not (table.shapes[:, 1:] != table.shapes[0, 1:]).any():
+            ends, block = table.pointers + table.sizes, self._blocks[0]
+            if (table.pointers[1:] == ends[:-1]).all():
+                shape = (int(table.shapes[:, 0].sum()), *table.shapes[0, 1:].tolist())
+                offset = int(table.pointers[0]) - block.ctypes.data
+                return np.ndarray(shape, table.dtype, buffer=block, offset=offset), table.shapes[:, 0]
+        samples = self.samples
+        rests = {shape[1:] for shape in map(_SHAPE, samples)}
+        if len(rests) > 1:
+            return None
+        joined = _joined(samples)
+        rows = np.concatenate(samples) if joined is None else joined.reshape(-1, *rests.pop())
+        return rows, np.fromiter(map(len, samples), np.int64, len(samples))
+
     @property
     def homes(self) -> Array | None:
         """Index of each sample's block of memory, (N,) integers; None if the batch has no blocks."""
@@ -205,16 +251,15 @@ class TensorListCPU(TensorListBase):
 
         One call of NumPy on that array costs less than a call for each sample.
         """
-        if self._dense is not None or not len(self) or self.samples[0].nbytes * len(self) > _SMALL:
+        if self._dense is not None or not len(self):
             return self._dense
-        samples = self.samples
-        if len(set(map(_SHAPE, samples))) > 1:
+        if self._samples is None and not self.is_dense_tensor():
             return None
-        try:  # a tenth of the time of `np.array`
-            joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
-        except (ValueError, BufferError):  # samples that aren't contiguous, or of a dtype without a buffer format
-            return np.array(samples)
-        return joined.reshape(len(samples), *samples[0].shape)
+        samples = self.samples
+        if samples[0].nbytes * len(self) > _SMALL or len(set(map(_SHAPE, samples))) > 1:
+            return None
+        joined = _joined(samples)
+        return np.array(samples) if joined is None else joined.reshape(len(samples), *samples[0].shape)
 
     @property
     def nbytes(self) -> int:
@@ -371,8 +416,18 @@ class TensorListCPU(TensorListBase):
         ]
 
 
+def _joined(samples: Sequence[Array]) -> Array | None:
+    """Return a copy of all elements, in a fifth of the time of NumPy's functions; None if that can't be done."""
+    try:
+        return np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # they aren't contiguous, or their dtype has no buffer format
+        return None
+
+
 def as_host_array(data: Any) -> Array:
     """Convert data on the CPU (arrays, DLPack, ``__array__``) to an array, without a copy if possible."""
+    if type(data) is np.ndarray:
+        return data
     if isinstance(data, bytes | bytearray | memoryview):
         return np.frombuffer(data, np.uint8)
     data = opened(data)

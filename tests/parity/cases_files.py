@@ -65,8 +65,9 @@ def files(draw: Draw, *kinds: str) -> str:
 @case(*DECODED)
 def image(draw: Draw, operator: str) -> None:
     # JPEGs are compared in tests/pipeline/operators/test_gpu.py: nvJPEG repeats colours that the CPU interpolates.
-    kind = files(draw, *[each for each in KINDS if not draw.gpu or each.split()[0] in ("PNG", "BMP", "PPM", "WEBP")])
-    draw.maybe("output_type", lambda: Type(draw.one("RGB", "BGR", "GRAY", *([] if draw.gpu else ["YCbCr"]))))
+    exact = ("PNG", "BMP", "PPM", "WEBP")
+    kind = files(draw, *[each for each in KINDS if not draw.gpu or each.split()[0] in exact or each == "JPEG CMYK"])
+    draw.maybe("output_type", lambda: Type(draw.one("RGB", "BGR", "GRAY", "YCbCr")))
     if not draw.gpu and kind in (
         "PNG",
         "PNG alpha",

@@ -16,7 +16,7 @@ INTERPOLATIONS = ("NN", "LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR", "GAUSSIAN")
 
 def filters(draw: Draw, *, nearest: bool) -> None:
     """Draw the filters of a resize, with or without the nearest-pixel filter."""
-    region = "roi_end" in draw.call.names
+    region = bool({"roi_end", "max_size"} & draw.call.names)  # with `max_size`, rounding may adapt the region
     draw.maybe("interp_type", lambda: Type(f"INTERP_{draw.one(*INTERPOLATIONS[not nearest :])}"))
     if region and draw.call.constants.get("interp_type") == Type("INTERP_NN"):
         draw.call.ties = 0.35  # a row of three
@@ -281,7 +281,7 @@ def debayer(draw: Draw) -> None:
     draw.call.inputs.append((samples, layout))
     draw.argument("blue_position", lambda: [draw.integer(0, 1), draw.integer(0, 1)], np.int32, always=True)
     algorithms = ("bilinear_ocv", "edgeaware_ocv", "gray_ocv", "vng_ocv")
-    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8")]))
+    draw.maybe("algorithm", lambda: draw.one(*algorithms[: 3 + (dtype == "uint8" and not draw.gpu)]))
 
 
 @case("tensor_resize")
@@ -296,18 +296,21 @@ def tensor_resize(draw: Draw) -> None:
         draw.give(axis_names="".join(layout[axis] for axis in axes))
     elif count < ndim or draw.flag():
         draw.give(axes=[axis - ndim * draw.integer(0, 1) for axis in axes])
+    regions = first >= ndim - 2  # of further axes, DALI ignores regions if all samples keep their extents
     if draw.flag():
         draw.argument("sizes", lambda: [0.0 if draw.nothing() else draw.real(1, 14) for _ in axes], always=True)
         uniform = ("not_larger", "not_smaller") if ndim <= 3 else ()  # these modes also scale the other axes
-        draw.give(mode=draw.one("default", "stretch", *uniform))
+        mode = draw.one("default", "stretch", *uniform)
+        draw.give(mode=mode)
+        regions &= ndim <= 2 or mode not in uniform
         if draw.flag():
             draw.give(max_size=[draw.real(2, 12) for _ in axes])
     else:
         draw.argument("scales", lambda: [draw.real(0.5, 3) for _ in axes], always=True)
     draw.maybe("size_rounding", lambda: draw.one("round", "truncate", "ceil"))
     draw.argument("alignment", lambda: [draw.real(0, 1) for _ in axes])
-    draw.maybe("subpixel_scale", draw.flag)
-    if draw.flag():
+    draw.maybe("subpixel_scale", draw.flag) if regions else draw.give(subpixel_scale=False)
+    if regions and draw.flag():
         draw.argument("roi_start", lambda: [draw.real(0, 0.25) for _ in axes], always=True)
         draw.argument("roi_end", lambda: [draw.real(0.5, 1) for _ in axes], always=True)
         draw.give(roi_relative=True)

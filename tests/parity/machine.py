@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from docs.operators import NAMES
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
-from tests.parity.tolerances import EXACT, TOLERANCES
+from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
 from tests.pipeline.operators.both import Output, difference, run_dali, run_ours
 
 #: Function that draws one call of an operator.
 Case = Callable[[Draw], Any]
 
 CASES: dict[str, list[Case]] = {}
+#: Cases of operators that DALI doesn't have on the CPU.
+CASES_ON_GPU: dict[str, list[Case]] = {}
 
 _LISTED = json.loads(NAMES.read_text())
 
@@ -31,20 +34,25 @@ _IDLE = ("Accepted for compatibility", "Deprecated")
 
 def case(*operators: str) -> Callable[[Case], Case]:
     """Decorate a function that draws a call of each of these operators; it may accept the operator's name."""
+    return partial(_add, CASES, operators)
 
-    def add(function: Case) -> Case:
-        for operator in operators:
-            CASES.setdefault(operator, []).append(function)
-        return function
 
-    return add
+def case_on_gpu(*operators: str) -> Callable[[Case], Case]:
+    """Decorate a function like `case`, for operators that DALI doesn't have on the CPU."""
+    return partial(_add, CASES_ON_GPU, operators)
+
+
+def _add(cases: dict[str, list[Case]], operators: Sequence[str], function: Case) -> Case:
+    for operator in operators:
+        cases.setdefault(operator, []).append(function)
+    return function
 
 
 def draw_call(operator: str, data: st.DataObject, *, gpu: bool = False) -> Call:
     """Return a call of an operator, for both sides on the CPU or for a GPU and the CPU."""
     framed = [name for name, each in _LISTED["arguments"][operator].items() if each["takes"] == "frame"]
     draw = Draw(data, framed, gpu=gpu)
-    function = draw.one(*CASES[operator])
+    function = draw.one(*(CASES.get(operator) or CASES_ON_GPU[operator]))
     if function.__code__.co_argcount > 1:
         function(draw, operator)  # type: ignore[call-arg]
     else:
@@ -102,7 +110,9 @@ def run_there(operator: str, call: Call) -> list[Output]:
     return run_dali(graph_of(operator, call), *feeds, layouts=layouts, batch_size=call.batch_size)
 
 
-def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output]) -> dict[str, float]:
+def compare(
+    operator: str, call: Call, ours: list[Output], theirs: list[Output], *, gpu: bool = False
+) -> dict[str, float]:
     """Assert that outputs are equal within the tolerance of the operator and of the call.
 
     Returns:
@@ -110,6 +120,8 @@ def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output])
         for real numbers), and a fraction of the largest value for real numbers.
     """
     bound = TOLERANCES.get(operator, EXACT)
+    if gpu:
+        bound = TOLERANCES_ON_GPU.get(operator, bound)
     found: dict[str, float] = {}
     assert len(ours) == len(theirs)
     for here, there in zip(ours, theirs, strict=True):

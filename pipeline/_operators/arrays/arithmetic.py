@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operators.arrays.promotion import promote
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import TensorListCPU
@@ -199,13 +201,12 @@ class _Arithmetic(BatchOperator):
         )
 
     @staticmethod
-    def _layout(inputs: Sequence[Any]) -> str:
-        layouts = [data.layout() for data in inputs if data.layout()]
+    def _layout(layouts: Sequence[str], ndim: int) -> str:
         longest: str = max(layouts, key=len, default="")
         for layout in layouts:
             if not longest.endswith(layout):
                 raise ArgumentValueError(f"the layouts {layout!r} and {longest!r} of the operands don't match")
-        return longest if len(longest) == max(data.ndim for data in inputs) else ""
+        return longest if len(longest) == ndim else ""
 
 
 @implements(ARITHMETIC, "cpu")
@@ -213,7 +214,7 @@ class ArithmeticCpu(_Arithmetic):
     """Computes small dense batches in one call, others sample by sample on all threads."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        layout = self._layout(inputs)
+        layout = self._layout([data.layout() for data in inputs], max(data.ndim for data in inputs))
         self._check_shapes(inputs)
         self._check_divisor(inputs)
         arrays = [array for array in (data.small_array() for data in inputs) if array is not None]
@@ -229,14 +230,69 @@ class ArithmeticCpu(_Arithmetic):
         return [TensorListCPU(results, layout)]
 
 
+#: Operations of expressions.cuh.
+_DEVICE_OPERATIONS = {
+    "add": "Add",
+    "sub": "Subtract",
+    "mul": "Multiply",
+    "truediv": "Divide",
+    "min": "Minimum",
+    "max": "Maximum",
+}
+
+
+def _aligned(one: PixelExpression, other: PixelExpression) -> tuple[PixelExpression, PixelExpression] | None:
+    """Return two operands with one shape, by NumPy's rules of broadcasting; None if expressions can't do this."""
+    repeated = other.broadcast(one)
+    if repeated is not None:
+        return one, repeated
+    repeated = one.broadcast(other)
+    return None if repeated is None else (repeated, other)
+
+
+def _converts(source: _Dtype, dtype: _Dtype) -> bool:
+    """Return whether expressions compute in a dtype, and convert from another dtype to it as NumPy does."""
+    is_number = dtype.kind != "b" and np.float16 not in (source, dtype)
+    return is_number and (dtype.kind == "f" or np.can_cast(source, dtype))
+
+
 @implements(ARITHMETIC, "gpu")
-class ArithmeticGpu(_Arithmetic):
-    """Computes a dense batch with one launch per operation."""
+class ArithmeticGpu(_Arithmetic, PixelOperator):
+    """Combines two expressions; other operations have a launch of CuPy each."""
+
+    elementwise = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        operation = _DEVICE_OPERATIONS.get(self.node.argument("operation"))
+        if operation is None or len(self.node.inputs) != 2:
+            return None
+        other = batch.pixels(self.node.inputs[1], elements=True)
+        if other is None:
+            return None
+        pair = _aligned(pixels, other)
+        if pair is None:  # an operand must be in memory to be broadcast
+            smaller = self.node.inputs[other.ndim <= pixels.ndim]
+            batch.outputs.compute([smaller])
+            computed = batch.pixels(smaller, elements=True)
+            operands = (pixels, computed) if smaller == self.node.inputs[1] else (computed, other)
+            pair = None if computed is None else _aligned(*operands)
+        if pair is None:
+            return None
+        dtypes = [each.dtype for each in pair]
+        dtype = self._compute_type(dtypes)
+        if not all(_converts(each, dtype) for each in dtypes):
+            return None
+        layout = self._layout([each.layout for each in (pixels, other)], max(pixels.ndim, other.ndim))
+        return replace(pair[0].combine(operation, pair[1], dtype), layout=layout)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        pixels = batch.pixels(self.node.inputs[0], elements=True)
+        result = None if pixels is None else self.express(batch, pixels)
+        if result is not None:
+            return [evaluate(result, self.kernels, batch.stream)]
         import cupy
 
-        layout = self._layout(inputs)
+        layout = self._layout([data.layout() for data in inputs], max(data.ndim for data in inputs))
         self._check_shapes(inputs)
         if all(data.is_dense_tensor() for data in inputs):
             return [TensorListGPU(self._dense(cupy, [data.as_array() for data in inputs]), layout)]

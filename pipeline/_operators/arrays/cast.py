@@ -79,6 +79,7 @@ class CastLikeCpu(SampleOperator[None]):
 class CastGpu(PixelOperator):
     """Converts a batch with one launch."""
 
+    elementwise = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:

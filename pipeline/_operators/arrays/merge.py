@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -73,6 +73,7 @@ def common_property(what: str, values: Sequence[Any]) -> Any:
 class _State:
     selected: list[int]
     dtype: np.dtype[Any] | None
+    dimensions: set[int] = field(default_factory=set)  # of the samples so far
 
 
 @implements(MERGE, "cpu")
@@ -96,6 +97,8 @@ class MergeCpu(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         selected = inputs[state.selected[sample]]
+        state.dimensions.add(selected.ndim)
+        common_property("sample dimensions", sorted(state.dimensions))
         if out is None:
             return selected
         np.copyto(out, selected, casting="no")

@@ -55,6 +55,8 @@ NORMALIZE = register(
 
 # Batches below this size, in bytes, are computed on the calling thread.
 _SMALL = 1 << 20
+# Number of elements of a sample up to which NumPy sums along the last axes in the same order in a batch as alone.
+_SAME_SUMS = 8192
 
 _MEAN = REDUCTIONS["mean"]
 #: Sums of values, and of squared differences from a mean.
@@ -120,7 +122,11 @@ class _Settings:
             axes = chosen_axes(node, data.layout(), ndim)
         if not axes and ndim and named:
             raise ArgumentValueError("mean and deviation need at least one axis")
-        reduced = [tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)) for shape in shapes]
+        reduced = [
+            tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+            for shape in shapes
+            if tensors or whole  # otherwise there is nothing to check
+        ]
         for arrays in tensors:
             for sample, (array, expected) in enumerate(zip(arrays, reduced, strict=True)):
                 if array.shape != expected:
@@ -152,7 +158,8 @@ class _Settings:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return the number of elements per mean: shape (N,), or (1,) for the full batch."""
-        counts = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
+        shapes = np.array(self.shapes, np.int64).reshape(len(self.shapes), -1)
+        counts: npt.NDArray[np.int64] = shapes[:, list(self.axes)].prod(axis=1)
         return counts.sum(keepdims=True) if self.batch else counts
 
     def factor(self, deviation: float) -> float:
@@ -185,6 +192,11 @@ class NormalizeCpu(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         settings = _Settings.from_arguments(self.node, batch, data)
+        if not settings.batch and settings.mean is None and settings.stddev is None:
+            is_trailing = settings.axes == tuple(range(data.ndim - len(settings.axes), data.ndim))
+            array = data.small_array() if is_trailing else None
+            if array is not None and array.dtype.kind == "f" and array.size < _SAME_SUMS * batch.size:
+                return [TensorListCPU(self._apply_to_all(settings, array), data.layout())]
         samples: Sequence[Array] = [np.asarray(sample) for sample in data.samples]
         means = settings.mean
         if means is None:
@@ -202,6 +214,22 @@ class NormalizeCpu(BatchOperator):
         else:
             factors = [settings.given_factors(sample) for sample in range(batch.size)]
         return [self._apply(batch, settings, samples, means, factors, data.layout())]
+
+    def _apply_to_all(self, settings: _Settings, data: Array) -> Array:
+        """Return the normalized samples of a batch of small samples of one shape, in a call of NumPy for each step."""
+        axes = tuple(axis + 1 for axis in settings.axes)
+        count = math.prod([data.shape[axis] for axis in axes])
+        mean = (reduce(data, _SUM, axes, _DOUBLE) / max(1, count)).astype(np.float32)
+        squares = reduce(data, _SQUARES, axes, _DOUBLE, mean=mean)
+        degrees = count - settings.ddof
+        factors = settings.factors(squares / degrees if degrees > 0 else np.zeros_like(squares))
+        work = np.empty(data.shape, np.float32)
+        with np.errstate(invalid="ignore"):
+            combine(np.subtract, data, mean, work)
+            combine(np.multiply, work, factors, work)
+            if settings.shift:
+                work += np.float32(settings.shift)
+        return convert(work, settings.dtype)
 
     def _over(self, settings: _Settings, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
         """Divide sums, which are added up first for a full batch. Division by 0 returns 0."""
@@ -268,6 +296,8 @@ class NormalizeCpu(BatchOperator):
 class NormalizeGpu(GpuOperator):
     """Uses two launches for means of the data, two for its deviations, and one for the result."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         settings = _Settings.from_arguments(self.node, batch, data)
@@ -325,6 +355,7 @@ class NormalizeGpu(GpuOperator):
 
     def _add_up(self, sums: TensorListGPU) -> Any:
         assert sums.dense is not None  # with batch=True, all samples have the same number of means
+        self.kernels.flush()  # CuPy adds up the results of the launches
         return sums.dense.sum(axis=0)
 
     def _for_all(self, batch: Batch, settings: _Settings, values: Any) -> Samples:

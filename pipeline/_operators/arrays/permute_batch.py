@@ -10,11 +10,14 @@ import numpy.typing as npt
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import take_samples
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
-from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BATCH_PERMUTATION", "PERMUTE_BATCH"]
 
@@ -53,30 +56,45 @@ BATCH_PERMUTATION = register(
 )
 
 
-@implements(PERMUTE_BATCH, "cpu", "gpu")
-class PermuteBatch(BatchOperator):
-    """Returns the samples of the input; small batches on the CPU are copied."""
+def _indices(node: GraphNode, batch: Batch) -> Array:
+    arguments = batch.arguments(node)
+    rows = arguments.rows("indices", np.int64)
+    assert rows is not None
+    indices = np.concatenate(rows) if arguments.per_sample("indices") else rows[0]
+    if len(indices) != batch.size:
+        raise ArgumentValueError(
+            f"The number of sample indices {len(indices)} does not match the current batch size, which is {batch.size}"
+        )
+    wrong = (indices < 0) | (indices >= batch.size)
+    if wrong.any():
+        raise ArgumentValueError(
+            f"Sample index out of range. {indices[wrong][0]} is not a valid index for an input batch of {batch.size} "
+            "tensors."
+        )
+    return indices
 
-    only_launches = True
+
+@implements(PERMUTE_BATCH, "cpu")
+class PermuteBatchCpu(BatchOperator):
+    """Returns the samples of the input; small batches are copied."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        arguments = batch.arguments(self.node)
-        rows = arguments.rows("indices", np.int64)
-        assert rows is not None
-        indices = np.concatenate(rows).tolist() if arguments.per_sample("indices") else rows[0].tolist()
-        if len(indices) != batch.size:
-            raise ArgumentValueError(
-                f"The number of sample indices {len(indices)} does not match the current batch size, which is "
-                f"{batch.size}"
-            )
-        for index in indices:
-            if not 0 <= index < batch.size:
-                raise ArgumentValueError(
-                    f"Sample index out of range. {index} is not a valid index for an input batch of {batch.size} "
-                    "tensors."
-                )
-        return [take_samples(data, np.array(indices))]
+        return [take_samples(inputs[0], _indices(self.node, batch))]
+
+
+@implements(PERMUTE_BATCH, "gpu")
+class PermuteBatchGpu(PixelOperator):
+    """Returns the samples of the input."""
+
+    elementwise = True
+    only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        # In memory, the samples are views.
+        return None if pixels.in_memory else pixels.take(_indices(self.node, batch))
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        return [take_samples(inputs[0], _indices(self.node, batch))]
 
 
 @implements(BATCH_PERMUTATION, "cpu")

@@ -12,10 +12,12 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -106,10 +108,17 @@ def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
 
 
 @implements(TRANSPOSE, "gpu")
-class TransposeGpu(GpuOperator):
+class TransposeGpu(PixelOperator):
     """Transposes a batch with one launch."""
 
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        perm = _permutation(self.node, pixels.ndim)
+        order = "".join(pixels.order[axis] for axis in perm)
+        is_named = order == _output_layout(self.node, pixels.layout, perm)
+        # Threads write neighbours along the rows of the image.
+        return pixels.transposed(order) if is_named and order.index("H") < order.index("W") else None
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._audio.resampling import check_quality, resample, to_range
+from pipeline._audio.resampling import check_quality, filter_table, range_factors, resample, to_range
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
+from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
 from pipeline._operator_api.output_specs import describe, unknown_extents
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
 
@@ -56,6 +58,7 @@ its range: -1 to 1 for real numbers; the middle of the range is silence for unsi
             Argument("scale", Kind.FLOAT, "Ratio of the sample rates, output to input.", None, per_sample=True),
             QUALITY,
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -66,6 +69,27 @@ class _Sizes:
 
     scales: Array | None
     lengths: Array | None
+
+    @classmethod
+    def from_batch(cls, node: GraphNode, batch: Batch) -> _Sizes:
+        arguments = batch.arguments(node)
+        rates = [arguments.given(name) for name in ("in_rate", "out_rate")]
+        if rates[0] != rates[1]:
+            raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be specified together")
+        ways = (rates[0], arguments.given("scale"), arguments.given("out_length"))
+        if sum(ways) != 1:
+            what = "are used together" if any(ways) else "are all missing"
+            raise ArgumentValueError(
+                f"'scale', 'out_length', and the sampling rates 'in_rate' and 'out_rate' {what}: pass one of these"
+            )
+        if ways[0]:
+            before, after = (arguments.scalars(name, np.float32) for name in ("in_rate", "out_rate"))
+            assert before is not None
+            assert after is not None
+            if not (before > 0).all() or not (after > 0).all():
+                raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be more than 0")
+            return cls(after.astype(np.float64) / before, None)
+        return cls(arguments.scalars("scale", np.float32), arguments.scalars("out_length", np.int64))
 
     def resolve(self, sample: int, length: int) -> tuple[float, int]:
         """Return the ratio and the new length for a sample of some length."""
@@ -83,55 +107,77 @@ class _Sizes:
         return scale, int(np.ceil(length * scale))
 
 
+def _check_quality(node: GraphNode) -> None:
+    try:
+        check_quality(node.argument("quality"))
+    except ValueError as error:
+        raise ArgumentValueError(str(error)) from error
+
+
+def _check(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    if len(shape) not in (1, 2):
+        raise ArgumentValueError(
+            f"the samples must be signals of 1 dimension, or of 2 with channels last, not of shape {tuple(shape)}"
+        )
+    check_samples(dtype, _DTYPES)
+
+
+def _dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
+    wanted = node.argument("dtype")
+    return source if wanted is None else check_dtype(wanted, _DTYPES)
+
+
 @implements(AUDIO_RESAMPLE, "cpu")
 class AudioResample(SampleOperator[_Sizes]):
     """Computes in single precision."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        try:
-            check_quality(node.argument("quality"))
-        except ValueError as error:
-            raise ArgumentValueError(str(error)) from error
+        _check_quality(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Sizes, Sequence[OutputSpec]]:
-        dtype = self._dtype(inputs[0].dtype)
-        return self._sizes(batch), [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), dtype)]
+        source = inputs[0].dtype
+        dtype = None if source is None else _dtype(self.node, source)
+        sizes = _Sizes.from_batch(self.node, batch)
+        return sizes, [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), dtype)]
 
     def run(self, state: _Sizes, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        if data.ndim not in (1, 2):
-            raise ArgumentValueError(
-                f"the samples must be signals of 1 dimension, or of 2 with channels last, not of shape {data.shape}"
-            )
-        check_samples(data.dtype, _DTYPES)
-        dtype = self._dtype(data.dtype)
-        assert dtype is not None
+        _check(data.shape, data.dtype)
+        dtype = _dtype(self.node, data.dtype)
         scale, length = state.resolve(sample, len(data))
         signal = to_range(data, dtype).reshape(len(data), data.shape[1] if data.ndim == 2 else 1)
         result = resample(signal, scale, length, self.node.argument("quality"))
         return convert(result.reshape(length, *data.shape[1:]), dtype)
 
-    def _dtype(self, source: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        wanted = self.node.argument("dtype")
-        return source if wanted is None else check_dtype(wanted, _DTYPES)
 
-    def _sizes(self, batch: Batch) -> _Sizes:
-        arguments = batch.arguments(self.node)
-        rates = [arguments.given(name) for name in ("in_rate", "out_rate")]
-        if rates[0] != rates[1]:
-            raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be specified together")
-        ways = (rates[0], arguments.given("scale"), arguments.given("out_length"))
-        if sum(ways) != 1:
-            what = "are used together" if any(ways) else "are all missing"
-            raise ArgumentValueError(
-                f"'scale', 'out_length', and the sampling rates 'in_rate' and 'out_rate' {what}: pass one of these"
-            )
-        if ways[0]:
-            before, after = (arguments.scalars(name, np.float32) for name in ("in_rate", "out_rate"))
-            assert before is not None
-            assert after is not None
-            if not (before > 0).all() or not (after > 0).all():
-                raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be more than 0")
-            return _Sizes(after.astype(np.float64) / before, None)
-        return _Sizes(arguments.scalars("scale", np.float32), arguments.scalars("out_length", np.int64))
+@implements(AUDIO_RESAMPLE, "gpu")
+class AudioResampleGpu(GpuOperator):
+    """One launch per batch."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_quality(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source, sizes = samples_of(data), _Sizes.from_batch(self.node, batch)
+        shapes, scales = source.shapes.copy(), np.ones(len(source))
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(source.shapes.tolist()):
+            try:
+                _check(shape, source.dtype)
+                scales[sample], shapes[sample, 0] = sizes.resolve(sample, shape[0])
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        output, target = allocate(shapes, _dtype(self.node, source.dtype), data.layout())
+        gain, offset = range_factors(source.dtype, target.dtype)
+        weights, slopes = filter_table(self.node.argument("quality"))
+        self.launch(
+            plan_resample_signal(source, target, scales, gain=gain, offset=offset, weights=weights, slopes=slopes),
+            batch,
+        )
+        return [output]

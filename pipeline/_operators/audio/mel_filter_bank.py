@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from pipeline._audio.mel import FORMULAS, MelFilters, mel_filters
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.audio.signals import as_floats
+from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -42,6 +45,7 @@ output is float32.""",
                 choices=FORMULAS,
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -56,13 +60,11 @@ def _frequency_axis(layout: str, ndim: int) -> int:
     return max(0, ndim - 2)
 
 
-@implements(MEL_FILTER_BANK, "cpu")
-class MelFilterBank(SampleOperator[str]):
-    """Computes weighted sums of bins. Filters are computed once for each number of bins. The state is the layout."""
+class _Bank:
+    """The filters of an operator, computed once for each number of bins."""
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        argument = node.argument
+    def __init__(self, node: GraphNode) -> None:
+        argument = self._argument = node.argument
         rate, low = argument("sample_rate"), argument("freq_low")
         if argument("nfilter") < 1:
             raise ArgumentValueError(f"argument 'nfilter' must be 1 or more, not {argument('nfilter')}")
@@ -78,6 +80,31 @@ class MelFilterBank(SampleOperator[str]):
             )
         self._by_bins: dict[int, MelFilters] = {}
 
+    def filters(self, bins: int) -> MelFilters:
+        """Return the filters of spectra with a number of bins."""
+        filters = self._by_bins.get(bins)
+        if filters is None:
+            argument = self._argument
+            filters = self._by_bins[bins] = mel_filters(
+                bins,
+                argument("nfilter"),
+                argument("sample_rate"),
+                argument("freq_low"),
+                self._high,
+                argument("mel_formula"),
+                normalize=argument("normalize"),
+            )
+        return filters
+
+
+@implements(MEL_FILTER_BANK, "cpu")
+class MelFilterBank(SampleOperator[str]):
+    """Computes weighted sums of bins. The state is the layout."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._bank = _Bank(node)
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
         layout = inputs[0].layout
         known = known_extents(batch, self.node, inputs)
@@ -89,19 +116,25 @@ class MelFilterBank(SampleOperator[str]):
     def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = as_floats(inputs[0])
         axis = _frequency_axis(state, data.ndim)
-        return self._filters(data.shape[axis]).apply(data, axis)
+        return self._bank.filters(data.shape[axis]).apply(data, axis)
 
-    def _filters(self, bins: int) -> MelFilters:
-        filters = self._by_bins.get(bins)
-        if filters is None:
-            argument = self.node.argument
-            filters = self._by_bins[bins] = mel_filters(
-                bins,
-                argument("nfilter"),
-                argument("sample_rate"),
-                argument("freq_low"),
-                self._high,
-                argument("mel_formula"),
-                normalize=argument("normalize"),
-            )
-        return filters
+
+@implements(MEL_FILTER_BANK, "gpu")
+class MelFilterBankGpu(GpuOperator):
+    """One launch per batch."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._bank = _Bank(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source, axis = samples_of(data), _frequency_axis(data.layout(), data.ndim)
+        check_numbers(source.dtype)
+        shapes = source.shapes.copy()
+        shapes[:, axis] = self.node.argument("nfilter")
+        output, target = allocate(shapes, np.dtype(np.float32), data.layout())
+        self.launch(plan_matrix_axis(source, target, axis, lambda bins: self._bank.filters(bins).weights), batch)
+        return [output]

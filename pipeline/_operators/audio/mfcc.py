@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +12,12 @@ from pipeline._audio.cepstrum import DCT_TYPES, cosine_matrix, transform_axis
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, unknown_extents
-from pipeline._operators.audio.signals import as_floats, check_axis
+from pipeline._operators.audio.signals import as_floats, check_axis, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -38,8 +42,36 @@ The output is float32. It has at most as many coefficients as the axis has entri
                 0.0,
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+def _check(node: GraphNode) -> None:
+    argument = node.argument
+    kind = argument("dct_type")
+    if kind not in DCT_TYPES:
+        raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
+    if kind == 1 and argument("normalize"):
+        raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
+    if argument("n_mfcc") < 1:
+        raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {argument('n_mfcc')}")
+    if argument("axis") < 0:
+        raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
+
+
+def _matrix(node: GraphNode, length: int) -> Array:
+    """Return the matrix of the transform of vectors of a length."""
+    argument = node.argument
+    if argument("dct_type") == 1 and length == 1:
+        raise ArgumentValueError("DCT type I requires an extent of more than 1")
+    return cosine_matrix(
+        length,
+        min(argument("n_mfcc"), length),
+        argument("dct_type"),
+        orthonormal=argument("normalize"),
+        lifter=argument("lifter"),
+    )
 
 
 @implements(MFCC, "cpu")
@@ -48,28 +80,33 @@ class Mfcc(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        argument = node.argument
-        kind = argument("dct_type")
-        if kind not in DCT_TYPES:
-            raise ArgumentValueError(f"Unsupported DCT type: {kind}. Supported types are: 1, 2, 3, 4")
-        if kind == 1 and argument("normalize"):
-            raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
-        if argument("n_mfcc") < 1:
-            raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {argument('n_mfcc')}")
-        if argument("axis") < 0:
-            raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
+        _check(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, unknown_extents(batch, self.node, inputs), np.dtype(np.float32))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        data, argument = as_floats(inputs[0]), self.node.argument
-        axis = check_axis(argument("axis"), data.ndim)
-        length = data.shape[axis]
-        if argument("dct_type") == 1 and length == 1:
-            raise ArgumentValueError("DCT type I requires an extent of more than 1")
-        count = min(argument("n_mfcc"), length)
-        matrix = cosine_matrix(
-            length, count, argument("dct_type"), orthonormal=argument("normalize"), lifter=argument("lifter")
-        )
-        return transform_axis(matrix, data, axis)
+        data = as_floats(inputs[0])
+        axis = check_axis(self.node.argument("axis"), data.ndim)
+        return transform_axis(_matrix(self.node, data.shape[axis]), data, axis)
+
+
+@implements(MFCC, "gpu")
+class MfccGpu(GpuOperator):
+    """One launch per batch."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source, axis = samples_of(data), check_axis(self.node.argument("axis"), data.ndim)
+        check_numbers(source.dtype)
+        shapes = source.shapes.copy()
+        shapes[:, axis] = np.minimum(self.node.argument("n_mfcc"), shapes[:, axis])
+        output, target = allocate(shapes, np.dtype(np.float32), data.layout())
+        self.launch(plan_matrix_axis(source, target, axis, partial(_matrix, self.node)), batch)
+        return [output]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from pipeline._audio.silence import nonsilent_region
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
@@ -35,9 +38,25 @@ without dimensions. The length is 0 if the whole signal is silent.""",
             ),
             Argument("reset_interval", Kind.INT, "Accepted for compatibility; sums are precise for any length.", 8192),
         ),
+        devices=("cpu", "gpu"),
         outputs=2,
     )
 )
+
+
+def _check(node: GraphNode) -> None:
+    if node.argument("window_length") < 1:
+        raise ArgumentValueError(f"argument 'window_length' must be 1 or more, not {node.argument('window_length')}")
+    reference = node.argument("reference_power")
+    if reference is not None and not reference > 0:
+        raise ArgumentValueError(f"argument 'reference_power' must be more than 0, not {reference}")
+
+
+def _check_signal(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    if len(shape) != 1 or not all(shape) or dtype.kind not in "iuf":
+        raise ArgumentValueError(
+            f"the samples must be signals: 1-D, not empty, and numbers; not of shape {tuple(shape)} and dtype {dtype}"
+        )
 
 
 @implements(NONSILENT_REGION, "cpu")
@@ -46,24 +65,37 @@ class NonsilentRegion(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        if node.argument("window_length") < 1:
-            raise ArgumentValueError(
-                f"argument 'window_length' must be 1 or more, not {node.argument('window_length')}"
-            )
-        reference = node.argument("reference_power")
-        if reference is not None and not reference > 0:
-            raise ArgumentValueError(f"argument 'reference_power' must be more than 0, not {reference}")
+        _check(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe("", (), np.dtype(np.int32))] * 2
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
         (data,) = inputs
-        if data.ndim != 1 or not data.size or data.dtype.kind not in "iuf":
-            raise ArgumentValueError(
-                f"the samples must be signals: 1-D, not empty, and numbers; not of shape {data.shape} and dtype "
-                f"{data.dtype}"
-            )
+        _check_signal(data.shape, data.dtype)
         window, cutoff, reference = map(self.node.argument, ("window_length", "cutoff_db", "reference_power"))
         start, length = nonsilent_region(data, window, cutoff, reference)
         return np.array(start, np.int32), np.array(length, np.int32)
+
+
+@implements(NONSILENT_REGION, "gpu")
+class NonsilentRegionGpu(GpuOperator):
+    """Slides over the signals in three launches per batch."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        for shape in source.shapes.tolist():
+            _check_signal(shape, source.dtype)
+        (start, starts), (length, lengths) = (allocate(source.shapes[:, :0], np.dtype(np.int32)) for _ in range(2))
+        window, cutoff, reference = map(self.node.argument, ("window_length", "cutoff_db", "reference_power"))
+        plan = SilencePlan(source, starts, lengths, window=window, cutoff=cutoff, reference=reference)
+        for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
+            self.launch(launch, batch)
+        return [start, length]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from pipeline._kernels import Samples
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["as_floats", "as_signal", "check_axis", "check_power"]
+__all__ = ["as_floats", "as_signal", "check_axis", "check_numbers", "check_power", "signals_of"]
 
 
 def as_floats(data: Array) -> Array:
@@ -16,9 +21,18 @@ def as_floats(data: Array) -> Array:
     Raises:
         ArgumentValueError: the sample doesn't contain numbers.
     """
-    if data.dtype.kind not in "iuf":
-        raise ArgumentValueError(f"the samples must be numbers, not {data.dtype}; use fn.cast")
+    check_numbers(data.dtype)
     return data.astype(np.float32, copy=False)
+
+
+def check_numbers(dtype: np.dtype[Any]) -> None:
+    """Check the dtype of samples.
+
+    Raises:
+        ArgumentValueError: the samples don't contain numbers.
+    """
+    if dtype.kind not in "iuf":
+        raise ArgumentValueError(f"the samples must be numbers, not {dtype}; use fn.cast")
 
 
 def as_signal(data: Array) -> Array:
@@ -27,11 +41,23 @@ def as_signal(data: Array) -> Array:
     Raises:
         ArgumentValueError: more than one dimension has an extent other than 1.
     """
-    if data.size != max(data.shape, default=1):
-        raise ArgumentValueError(
-            f"the samples must be signals of one channel: 1-D, or all other extents 1, not of shape {data.shape}"
-        )
+    _check_signal(data.shape)
     return data.reshape(-1)
+
+
+def _check_signal(shape: Sequence[int]) -> None:
+    if math.prod(shape) != max(shape, default=1):
+        raise ArgumentValueError(
+            f"the samples must be signals of one channel: 1-D, or all other extents 1, not of shape {tuple(shape)}"
+        )
+
+
+def signals_of(samples: Samples) -> Samples:
+    """Return contiguous samples on the GPU as signals of one dimension; see `as_signal`."""
+    check_numbers(samples.dtype)
+    for shape in samples.shapes.tolist():
+        _check_signal(shape)
+    return Samples.contiguous(samples.pointers, samples.shapes.prod(axis=1, keepdims=True), samples.dtype)
 
 
 def check_axis(axis: int, ndim: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from pipeline._audio.spectrum import hann_window, spectrogram, window_count
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
-from pipeline._operators.audio.signals import as_floats, as_signal, check_power
+from pipeline._operators.audio.signals import as_floats, as_signal, check_power, signals_of
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -47,18 +50,21 @@ The output has `nfft` // 2 + 1 frequencies, and one column (or row, see `layout`
             ),
             Argument("layout", Kind.LAYOUT, 'Layout of the output: "ft" (frequency, time) or "tf".', "ft"),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
 
-@implements(SPECTROGRAM, "cpu")
-class Spectrogram(SampleOperator[None]):
-    """Transforms all windows of a sample at once, with pocketfft, in single precision."""
+class _Windows:
+    """The windows of an operator, and the size of their transform.
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
+    Args:
+        node: node of the graph.
+    """
+
+    def __init__(self, node: GraphNode) -> None:
         argument = node.argument
-        length, self._step = argument("window_length"), argument("window_step")
+        length, self.step = argument("window_length"), argument("window_step")
         for name in ("window_length", "window_step"):
             if argument(name) < 1:
                 raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {argument(name)}")
@@ -67,34 +73,92 @@ class Spectrogram(SampleOperator[None]):
             raise ArgumentValueError(
                 f"argument 'window_fn' must have window_length={length} values, not {len(factors)}"
             )
-        self._window = np.array(factors, np.float32) if factors else hann_window(length)
-        self._size = length if argument("nfft") is None else argument("nfft")
-        if self._size < length:
-            raise ArgumentValueError(f"argument 'nfft' must be window_length={length} or more, not {self._size}")
-        self._power = check_power(argument("power"))
-        if argument("layout") not in ("ft", "tf"):
-            raise ArgumentValueError(f"argument 'layout' must be 'ft' or 'tf', not {argument('layout')!r}")
+        self.factors = np.array(factors, np.float32) if factors else hann_window(length)
+        self.size = length if argument("nfft") is None else argument("nfft")
+        if self.size < length:
+            raise ArgumentValueError(f"argument 'nfft' must be window_length={length} or more, not {self.size}")
+        self.power = check_power(argument("power"))
+        self.layout = argument("layout")
+        if self.layout not in ("ft", "tf"):
+            raise ArgumentValueError(f"argument 'layout' must be 'ft' or 'tf', not {self.layout!r}")
+        self.centered, self.reflected = argument("center_windows"), argument("reflect_padding")
+
+    @property
+    def bins(self) -> int:
+        """Number of frequencies."""
+        return int(self.size // 2 + 1)
+
+    def count(self, length: int) -> int:
+        """Return the number of windows in a signal.
+
+        Raises:
+            ArgumentValueError: there are none.
+        """
+        if not length:
+            raise ArgumentValueError("Spectogram does not support empty (0-volume) samples")
+        count = window_count(length, len(self.factors), self.step, centered=self.centered)
+        if not count:
+            raise ArgumentValueError(
+                f"Signal is too short: it has {length} samples, and a window has {len(self.factors)}"
+            )
+        return count
+
+
+@implements(SPECTROGRAM, "cpu")
+class Spectrogram(SampleOperator[None]):
+    """Transforms all windows of a sample at once, with pocketfft, in single precision."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._windows = _Windows(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        layout, bins = self.node.argument("layout"), self._size // 2 + 1
-        return None, [describe(layout, [bins if axis == "f" else None for axis in layout], np.dtype(np.float32))]
+        windows = self._windows
+        extents = [windows.bins if axis == "f" else None for axis in windows.layout]
+        return None, [describe(windows.layout, extents, np.dtype(np.float32))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        signal = as_signal(as_floats(inputs[0]))
-        centered = self.node.argument("center_windows")
-        if not signal.size:
-            raise ArgumentValueError("a sample without elements has no spectrogram")
-        if not window_count(len(signal), len(self._window), self._step, centered=centered):
-            raise ArgumentValueError(
-                f"Signal is too short: it has {len(signal)} samples, and a window has {len(self._window)}"
-            )
+        signal, windows = as_signal(as_floats(inputs[0])), self._windows
+        windows.count(len(signal))
         result = spectrogram(
             signal,
-            self._window,
-            self._step,
-            self._size,
-            self._power,
-            centered=centered,
-            reflected=self.node.argument("reflect_padding"),
+            windows.factors,
+            windows.step,
+            windows.size,
+            windows.power,
+            centered=windows.centered,
+            reflected=windows.reflected,
         )
-        return np.ascontiguousarray(result.T) if self.node.argument("layout") == "ft" else result
+        return np.ascontiguousarray(result.T) if windows.layout == "ft" else result
+
+
+@implements(SPECTROGRAM, "gpu")
+class SpectrogramGpu(GpuOperator):
+    """Transforms windows in shared memory, in one launch per batch."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._windows = _Windows(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        windows = self._windows
+        data = self.contiguous(inputs[0], batch.stream)
+        source = signals_of(samples_of(data))
+        counts = [windows.count(length) for length in source.shapes[:, 0].tolist()]
+        shapes = np.full((len(source), 2), windows.bins, np.int64)
+        shapes[:, windows.layout.index("t")] = counts
+        output, target = allocate(shapes, np.dtype(np.float32), windows.layout)
+        plan = SpectrogramPlan(
+            source,
+            target,
+            window=windows.factors,
+            step=windows.step,
+            size=windows.size,
+            power=windows.power,
+            padding=1 + windows.reflected if windows.centered else 0,
+            time_first=windows.layout == "tf",
+        )
+        self.launch(plan.launch(self.kernels.scratch(plan.scratch_bytes, batch.stream)), batch)
+        return [output]

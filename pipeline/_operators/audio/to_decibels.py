@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from pipeline._audio.decibels import to_decibels
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._imaging.reductions import REDUCTIONS
+from pipeline._kernels import Samples, reduce_axes
+from pipeline._kernels.audio.elementwise import plan_to_decibels
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.audio.signals import as_floats
+from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -31,8 +36,15 @@ Ratios of less than 10 ** (`cutoff_db` / `multiplier`) are raised to it.""",
             Argument("reference", Kind.FLOAT, "Magnitude of 0 dB; by default the largest one of the sample."),
             Argument("cutoff_db", Kind.FLOAT, "Smallest result, in decibels.", -200.0),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+def _check(node: GraphNode) -> None:
+    for name in ("reference", "multiplier"):
+        if node.argument(name) == 0:
+            raise ArgumentValueError(f"argument {name!r} can't be zero")
 
 
 @implements(TO_DECIBELS, "cpu")
@@ -41,9 +53,7 @@ class ToDecibels(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        for name in ("reference", "multiplier"):
-            if node.argument(name) == 0:
-                raise ArgumentValueError(f"argument {name!r} can't be zero")
+        _check(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), np.dtype(np.float32))]
@@ -51,3 +61,32 @@ class ToDecibels(SampleOperator[None]):
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         multiplier, reference, cutoff = map(self.node.argument, ("multiplier", "reference", "cutoff_db"))
         return to_decibels(as_floats(inputs[0]), multiplier, reference, cutoff, out)
+
+
+@implements(TO_DECIBELS, "gpu")
+class ToDecibelsGpu(GpuOperator):
+    """One launch per batch, and two for the largest magnitudes."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        check_numbers(source.dtype)
+        multiplier, reference, cutoff = map(self.node.argument, ("multiplier", "reference", "cutoff_db"))
+        output, target = allocate(source.shapes, np.dtype(np.float32), data.layout())
+        zero_decibels = self._largest(source, batch) if reference is None else reference
+        self.launch(
+            plan_to_decibels(source, target, multiplier=multiplier, cutoff=cutoff, reference=zero_decibels), batch
+        )
+        return [output]
+
+    def _largest(self, source: Samples, batch: Batch) -> Samples:
+        _, target = allocate(source.shapes[:, :0], source.dtype)
+        axes = range(source.ndim)
+        reduce_axes(self.kernels, batch.stream, source, target, REDUCTIONS["max"], axes=axes)
+        return target

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -17,6 +20,10 @@ __all__ = ["BoxWindows", "Windows", "check_ratios"]
 _FIRST_COUNT, _MAX_COUNT = 4, 32
 # Shapes that are drawn for a window until an aspect ratio fits. If none does, more are drawn; then a side is stretched.
 _DRAWS, _MORE_DRAWS = 16, 128
+# Numbers of a block of the generator, which can begin at any block of its sequence.
+_BLOCK = 4
+# A sample's numbers are drawn separately if the batch has at least as many samples for each that still needs a window.
+_FEW = 8
 
 
 def check_ratios(ratios: Sequence[float], axes: int) -> Array:
@@ -112,7 +119,7 @@ class BoxWindows:
         draws = _DRAWS if self.redraw else 1
         for step in itertools.count():
             size = min(size, self.total - begin) if self.total > 0 else size
-            numbers = _numbers(key, step, 0, (count, size, 1 + axes * (1 + draws)))[left]
+            numbers = _numbers(key, step, 0, left, (count, size, 1 + axes * (1 + draws)))
             choices = self._choices(numbers[..., 0], begin, choice[left])
             choice[left] = choices[:, -1]
             pixels = np.broadcast_to(extents[left, None], (len(left), size, axes))
@@ -120,8 +127,9 @@ class BoxWindows:
                 shapes, narrow = self._shapes(numbers[..., 1 + axes :].reshape(len(left), size, draws, axes), pixels)
                 wrong = narrow & (not self.redraw)
                 if self.redraw and narrow.any():
-                    more = _numbers(key, step, 1, (count, size, _MORE_DRAWS, axes))[left]
-                    shapes[narrow], _ = self._shapes(more[narrow], pixels[narrow])
+                    few = narrow.any(axis=1)
+                    more = _numbers(key, step, 1, left[few], (count, size, _MORE_DRAWS, axes))
+                    shapes[narrow], _ = self._shapes(more[narrow[few]], pixels[narrow])
                 shapes = self._stretched(shapes, pixels)
                 anchors = numbers[..., 1 : 1 + axes] * (1 - shapes)
             else:
@@ -177,8 +185,8 @@ class BoxWindows:
             fits &= (inside[..., first] >= least * inside[..., second]) & (
                 inside[..., first] <= most * inside[..., second]
             )
-        first_fit = fits.argmax(axis=-1)[..., None, None]
-        shapes: Array = np.take_along_axis(drawn, first_fit, axis=-2)[..., 0, :]
+        flat = drawn.reshape(-1, *drawn.shape[-2:])
+        shapes: Array = flat[np.arange(len(flat)), fits.argmax(axis=-1).reshape(-1)].reshape(*pixels.shape)
         missing: Array = ~np.any(fits, axis=-1)
         return shapes, missing
 
@@ -196,18 +204,24 @@ class BoxWindows:
     def _overlaps(self, boxes: Array, present: Array, anchors: Array, shapes: Array) -> tuple[Array, Array]:
         """Return the decisive overlap of each window, (N, K), and a mask of the boxes that it keeps, (N, K, M)."""
         axes = anchors.shape[-1]
-        low, high = boxes[:, None, :, :axes], boxes[:, None, :, axes:]
-        near, far = anchors[:, :, None], (anchors + shapes)[:, :, None]
-        common = np.prod(np.maximum(np.minimum(high, far) - np.maximum(low, near), 0), axis=-1)
-        sizes = np.prod(high - low, axis=-1)
+        common: Any = 1.0
+        sizes: Any = 1.0
+        kept: Any = True
+        ends = anchors + shapes
+        for axis in range(axes):  # much faster than operations along the short last dimension
+            low, high = boxes[:, None, :, axis], boxes[:, None, :, axes + axis]
+            near, far = anchors[:, :, axis, None], ends[:, :, axis, None]
+            common = common * np.maximum(np.minimum(high, far) - np.maximum(low, near), 0)
+            sizes = sizes * (high - low)
+            if self.prune is None:
+                center = (low + high) / 2
+                kept = kept & (center >= near) & (center <= far)
         with np.errstate(invalid="ignore", divide="ignore"):
-            overlaps = fractions = np.nan_to_num(common / sizes)
+            overlaps = fractions = np.where(sizes > 0, common / sizes, 0)
             if self.iou:
-                overlaps = np.nan_to_num(common / (sizes + np.prod(shapes, axis=-1)[..., None] - common))
-        if self.prune is None:
-            centers = (low + high) / 2
-            kept = ((centers >= near) & (centers <= far)).all(axis=-1)
-        else:
+                union = sizes + np.prod(shapes, axis=-1)[..., None] - common
+                overlaps = np.where(union > 0, common / union, 0)
+        if self.prune is not None:
             kept = (fractions >= self.prune) & (common > 0)
         real = np.broadcast_to(present[:, None], overlaps.shape)
         if self.every:
@@ -216,7 +230,22 @@ class BoxWindows:
         return np.where(np.any(present, axis=1, keepdims=True), most, 1.0), kept & real
 
 
-def _numbers(key: Array, step: int, stage: int, shape: tuple[int, ...]) -> Array:
-    """Return the random numbers of one step, from 0 to 1."""
-    philox = np.random.Philox(key=key, counter=np.array([0, 0, step, stage], np.uint64))
-    return np.random.Generator(philox).random(shape)
+def _numbers(key: Array, step: int, stage: int, samples: Array, shape: tuple[int, ...]) -> Array:
+    """Return the random numbers of one step, from 0 to 1, for some samples.
+
+    Args:
+        key: key of the generator.
+        step: number of the step.
+        stage: number of the use within the step.
+        samples: positions of the samples in the batch, ascending.
+        shape: shape of the numbers of the whole batch, whose samples follow one another in the generator's sequence.
+    """
+
+    def drawn(first: int, count: int) -> Array:
+        return philox(key, [first * each // _BLOCK, 0, step, stage]).random((count, *shape[1:]))
+
+    each = math.prod(shape[1:])
+    if len(samples) * _FEW > shape[0] or each % _BLOCK:
+        numbers = drawn(0, shape[0])
+        return numbers if len(samples) == shape[0] else numbers[samples]
+    return np.concatenate([drawn(sample, 1) for sample in samples.tolist()])

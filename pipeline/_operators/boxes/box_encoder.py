@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._imaging.native import compiled
+from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
-from pipeline.tensors.cpu import Array
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BOX_ENCODER"]
 
@@ -50,7 +55,7 @@ and its label, INT32. An anchor without a box has the label 0 and its own coordi
                 (1.0, 1.0, 1.0, 1.0),
             ),
         ),
-        devices=("cpu",),
+        devices=("cpu", "gpu"),
         outputs=2,
     )
 )
@@ -94,6 +99,10 @@ class _Anchors:
 
     def match(self, boxes: Array, criteria: float) -> Array:
         """Return the index of the box of each anchor, or -1. Of equal overlaps, the last one counts, as in DALI."""
+        if compiled is not None:
+            found = np.empty(len(self.areas), np.int32)
+            compiled.match_boxes(np.ascontiguousarray(boxes), self.planes, self.areas, criteria, found)
+            return found
         (left, top, right, bottom), ours = np.ascontiguousarray(boxes.T)[..., None], self.planes
         common = np.maximum(np.minimum(ours[2], right) - np.maximum(ours[0], left), 0)  # (boxes, anchors)
         common *= np.maximum(np.minimum(ours[3], bottom) - np.maximum(ours[1], top), 0)
@@ -118,43 +127,54 @@ def _areas(corners: Array) -> Array:
     return areas
 
 
+def _check(shape: Sequence[int], dtype: np.dtype[Any], labels: int, kind: np.dtype[Any]) -> None:
+    """Check the boxes and labels of a sample."""
+    if dtype != np.float32 or kind.kind not in "iu":
+        raise ArgumentTypeError(f"boxes must be FLOAT and labels integers, not {dtype} and {kind}; use fn.cast")
+    if not (len(shape) == 1 and shape[0] % 4 == 0) and not (len(shape) == 2 and shape[1] == 4):
+        raise ArgumentValueError(f"boxes must be of shape (M, 4), not {tuple(shape)}")
+    count = math.prod(shape) // 4
+    if labels != count:
+        raise ArgumentValueError(f"there are {labels} labels for {count} boxes")
+
+
 @implements(BOX_ENCODER, "cpu")
-class BoxEncoderCpu(SampleOperator[None]):
-    """Compares all boxes of a sample with all anchors at once."""
+class BoxEncoderCpu(BatchOperator):
+    """Matches the boxes of each sample with the anchors, then encodes those of all samples together."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._anchors = _Anchors.from_node(node)
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        count = len(self._anchors.centers)
-        specs = [OutputSpec("", (count, 4), np.dtype(np.float32)), OutputSpec("", (count,), np.dtype(np.int32))]
-        return None, specs
-
-    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
-        boxes, labels = inputs[0], inputs[1].reshape(-1)
-        if boxes.dtype != np.float32 or labels.dtype.kind not in "iu":
-            raise ArgumentTypeError(
-                f"boxes must be FLOAT and labels integers, not {boxes.dtype} and {labels.dtype}; use fn.cast"
-            )
-        if boxes.ndim == 1:
-            boxes = boxes.reshape(-1, 4) if boxes.size % 4 == 0 else boxes
-        if boxes.ndim != 2 or boxes.shape[1] != 4:
-            raise ArgumentValueError(f"boxes must be of shape (M, 4), not {inputs[0].shape}")
-        if len(labels) != len(boxes):
-            raise ArgumentValueError(f"there are {len(labels)} labels for {len(boxes)} boxes")
-        anchors = self._anchors
-        offset = self.node.argument("offset")
-        encoded = np.zeros_like(anchors.centers) if offset else anchors.centers.copy()
-        found = np.zeros(len(encoded), np.int32)
-        if len(boxes):
-            matched = anchors.match(boxes, self.node.argument("criteria"))
-            rows = np.flatnonzero(matched >= 0)
-            chosen = matched[rows]
-            centers = _to_centers(boxes)[chosen]
-            encoded[rows] = self._offsets(centers, anchors.centers[rows]) if offset else centers
-            found[rows] = labels[chosen]
-        return encoded, found
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        samples: list[tuple[Array, Array]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (boxes, labels) in enumerate(zip(inputs[0].samples, inputs[1].samples, strict=True)):
+            try:
+                _check(boxes.shape, boxes.dtype, labels.size, labels.dtype)
+                samples.append((boxes.reshape(-1, 4), labels.reshape(-1)))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        anchors, criteria, offset = self._anchors, self.node.argument("criteria"), self.node.argument("offset")
+        matched = np.full((batch.size, len(anchors.centers)), -1)
+        first = 0
+        for row, (boxes, _) in zip(matched, samples, strict=True):
+            if len(boxes):
+                found = anchors.match(boxes, criteria)
+                row[:] = np.where(found >= 0, found + first, -1)  # counted from the first box of the batch
+            first += len(boxes)
+        encoded = np.zeros((*matched.shape, 4), np.float32)
+        if not offset:
+            encoded[:] = anchors.centers
+        classes = np.zeros(matched.shape, np.int32)
+        rows, columns = np.nonzero(matched >= 0)
+        chosen = matched[rows, columns]
+        if len(chosen):
+            centers = _to_centers(np.concatenate([boxes for boxes, _ in samples]))[chosen]
+            encoded[rows, columns] = self._offsets(centers, anchors.centers[columns]) if offset else centers
+            classes[rows, columns] = np.concatenate([labels for _, labels in samples])[chosen]
+        return [TensorListCPU(encoded), TensorListCPU(classes)]
 
     def _offsets(self, boxes: Array, anchors: Array) -> Array:
         scale = np.float32(self.node.argument("scale"))
@@ -164,3 +184,46 @@ class BoxEncoderCpu(SampleOperator[None]):
             grown = np.log(boxes[:, 2:] / anchors[:, 2:])
         result: Array = (np.concatenate([moved, grown], axis=1) - self._anchors.means) / self._anchors.stds
         return result
+
+
+@implements(BOX_ENCODER, "gpu")
+class BoxEncoderGpu(GpuOperator):
+    """Two launches per batch: the closest anchor of each box, and the box of each anchor."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        anchors, argument = _Anchors.from_node(node), node.argument
+        self._corners = np.ascontiguousarray(anchors.planes.T)
+        self._scaling = np.zeros(1, SCALING)
+        values = {"criteria": argument("criteria"), "scale": argument("scale")}
+        for name, value in {**values, "means": anchors.means, "stds": anchors.stds}.items():
+            self._scaling[name] = value
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        boxes, labels = (samples_of(self.contiguous(data, batch.stream)) for data in inputs)
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (shape, count) in enumerate(
+            zip(boxes.shapes.tolist(), np.prod(labels.shapes, axis=1).tolist(), strict=True)
+        ):
+            try:
+                _check(shape, boxes.dtype, count, labels.dtype)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        row = np.full((batch.size, 1), len(self._corners))
+        encoded, encoded_samples = allocate(np.pad(row, ((0, 0), (0, 1)), constant_values=4), np.dtype(np.float32))
+        found, found_samples = allocate(row, np.dtype(np.int32))
+        plan = BoxEncoding(
+            boxes,
+            labels,
+            encoded_samples,
+            found_samples,
+            anchors=self._corners,
+            scaling=self._scaling,
+            offset=self.node.argument("offset"),
+        )
+        for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
+            self.launch(launch, batch)
+        return [encoded, found]

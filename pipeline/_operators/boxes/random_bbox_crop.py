@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,80 +129,68 @@ class RandomBBoxCropCpu(BatchOperator):
                     raise ArgumentValueError(f"arguments 'crop_shape' and {name!r} can't be used together")
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        boxes, labels = [np.asarray(sample) for sample in inputs[0].samples], None
-        failures: list[tuple[int, PipelineError]] = [
-            (sample, ArgumentValueError(f"boxes must be of shape (M, 4) or (M, 6), not {each.shape}"))
-            for sample, each in enumerate(boxes)
-            if each.ndim != 2 or each.shape[1] not in (4, 6)
-        ]
-        if len(inputs) > 1:
-            labels = [np.asarray(sample) for sample in inputs[1].samples]
-            failures += [
-                (sample, ArgumentValueError(f"there are {len(own)} labels for {len(each)} boxes"))
-                for sample, (own, each) in enumerate(zip(labels, boxes, strict=True))
-                if len(own) != len(each)
-            ]
-        fail(failures)
-        results: list[Any] = [None] * batch.size
-        generator = batch.generator(self.node)
-        for axes in (2, 3):
-            samples = [sample for sample, each in enumerate(boxes) if each.shape[1] == 2 * axes]
-            if samples:
-                crops = self._crop(batch.arguments(self.node), generator, samples, [boxes[each] for each in samples])
-                for sample, outputs in zip(samples, crops, strict=True):
-                    results[sample] = outputs
-        columns = [list(column) for column in zip(*results, strict=True)]
-        indices = columns[-1]
-        if labels is not None:
-            columns.insert(3, [own[index] for own, index in zip(labels, indices, strict=True)])
-        if not self.node.argument("output_bbox_indices"):
-            columns.pop()
-        return [TensorListCPU(column) for column in columns]
+        arguments, generator = batch.arguments(self.node), batch.generator(self.node)
+        groups = _by_axes(inputs)
+        if len(groups) == 1:
+            return self._crop(arguments, generator, groups[0], inputs)
+        results: dict[int, list[Any]] = {}
+        for samples in groups:
+            parts = [TensorListCPU([data.samples[sample] for sample in samples]) for data in inputs]
+            for number, output in enumerate(self._crop(arguments, generator, samples, parts)):
+                column = results.setdefault(number, [None] * batch.size)
+                for sample, value in zip(samples, output.samples, strict=True):
+                    column[sample] = value
+        return [TensorListCPU(column) for column in results.values()]
 
     def _crop(
-        self, arguments: Arguments, generator: np.random.Generator, samples: list[int], inputs: list[Array]
-    ) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """Return anchor, shape, boxes and indices of each of these samples, which have the same number of axes.
+        self,
+        arguments: Arguments,
+        generator: np.random.Generator,
+        samples: list[int],
+        inputs: Sequence[TensorListCPU],
+    ) -> list[TensorListCPU]:
+        """Return the outputs for samples whose boxes have the same number of axes.
 
         Args:
             arguments: arguments of the batch.
             generator: generator of the batch.
             samples: positions of the samples in the batch.
-            inputs: boxes of these samples.
+            inputs: boxes of these samples, and possibly labels.
         """
-        axes = inputs[0].shape[1] // 2
+        packed = inputs[0].rows()
+        assert packed is not None  # all have the same number of coordinates
+        rows, counts = packed
+        axes = rows.shape[1] // 2
         layout = self._layout(axes)
-        counts = np.array([len(each) for each in inputs])
-        rows = layout.read(np.concatenate(inputs).astype(np.float64))
         present = np.arange(counts.max()) < counts[:, None]
         boxes = np.zeros((*present.shape, 2 * axes))
-        boxes[present] = rows
+        boxes[present] = layout.read(rows.astype(np.float64))
         outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
         message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
         fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
 
         extents, crop = (self._extents(arguments, name, axes, samples) for name in ("input_shape", "crop_shape"))
-        pixels = np.ones((len(inputs), axes)) if extents is None else extents
+        pixels = np.ones((len(samples), axes)) if extents is None else extents
         windows = self._windows(axes).draw(generator, boxes, present, pixels, crop)
         if not (windows.fits.all() or self.node.argument("quiet")):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
             )
-        origin = np.concatenate([windows.anchors] * 2, axis=1)[:, None]
-        moved = np.clip((boxes - origin) / np.concatenate([windows.shapes] * 2, axis=1)[:, None], 0, 1)
-        kept = layout.write(moved[windows.kept]).astype(np.float32)
+        sample, position = np.nonzero(windows.kept)
+        origin, extent = (np.concatenate([each] * 2, axis=1)[sample] for each in (windows.anchors, windows.shapes))
+        moved = np.clip((boxes[sample, position] - origin) / extent, 0, 1)
+        kept = layout.write(moved).astype(np.float32)
+        kept_counts = windows.kept.sum(axis=1)
         anchors, shapes = windows.anchors, windows.shapes
         if crop is not None:
             anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
-        ends = np.cumsum(windows.kept.sum(axis=1))[:-1]
-        indices = np.nonzero(windows.kept)[1].astype(np.int32)
-        return zip(
-            anchors.astype(np.float32),
-            shapes.astype(np.float32),
-            np.split(kept, ends),
-            np.split(indices, ends),
-            strict=True,
-        )
+        outputs = [TensorListCPU(anchors.astype(np.float32)), TensorListCPU(shapes.astype(np.float32))]
+        outputs.append(TensorListCPU.from_rows(kept, kept_counts))
+        if len(inputs) > 1:
+            outputs.append(_selected(inputs[1], windows.kept, present))
+        if self.node.argument("output_bbox_indices"):
+            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), kept_counts))
+        return outputs
 
     def _windows(self, axes: int) -> BoxWindows:
         argument = self.node.argument
@@ -239,6 +227,37 @@ class RandomBBoxCropCpu(BatchOperator):
         )
         order = [layout.index(letter) for letter in "WHD"[:axes]]
         return np.array([rows[each][order] for each in samples])
+
+
+def _by_axes(inputs: Sequence[TensorListCPU]) -> list[list[int]]:
+    """Return the positions of the samples with two axes, and of those with three.
+
+    Raises:
+        OperatorError: boxes or labels have wrong shapes.
+    """
+    shapes = inputs[0].shape()
+    failures: list[tuple[int, PipelineError]] = [
+        (sample, ArgumentValueError(f"boxes must be of shape (M, 4) or (M, 6), not {shape}"))
+        for sample, shape in enumerate(shapes)
+        if len(shape) != 2 or shape[1] not in (4, 6)
+    ]
+    if len(inputs) > 1:
+        failures += [
+            (sample, ArgumentValueError(f"there are {own[0]} labels for {shape[0]} boxes"))
+            for sample, (own, shape) in enumerate(zip(inputs[1].shape(), shapes, strict=True))
+            if own[:1] != shape[:1]
+        ]
+    fail(failures)
+    groups = [[sample for sample, shape in enumerate(shapes) if shape[1] == 2 * axes] for axes in (2, 3)]
+    return [samples for samples in groups if samples]
+
+
+def _selected(labels: TensorListCPU, kept: Array, present: Array) -> TensorListCPU:
+    """Return the labels of the boxes that are kept, given masks (N, M) of these and of all boxes."""
+    packed = labels.rows()
+    if packed is None:
+        return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, kept, strict=True)])
+    return TensorListCPU.from_rows(packed[0][kept[present]], kept.sum(axis=1))
 
 
 class _BoxLayout:

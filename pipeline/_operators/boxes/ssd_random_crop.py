@@ -38,6 +38,7 @@ Instead of a threshold, the draw may select the whole image.""",
         ),
         outputs=3,
         random=True,
+        deprecated=" Use `nvidia.dali.fn.random_bbox_crop` instead.",
     )
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -10,7 +11,11 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels import Samples
+from pipeline._kernels.clahe import ClahePlan
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_samples
@@ -42,8 +47,21 @@ Between the centres of tiles, their results are interpolated.""",
             ),
             Argument("bins", Kind.INT, "Accepted for compatibility; there are 256 values.", 256),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+def _check_tiles(node: GraphNode) -> None:
+    for name in ("tiles_x", "tiles_y"):
+        if node.argument(name) < 1:
+            raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
+
+
+def _check(shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    check_samples(dtype, (UINT8,))
+    if shape[2] not in (1, 3):
+        raise PipelineError(f"images need 1 or 3 channels, but the shape of the sample is {tuple(shape)}")
 
 
 @implements(CLAHE, "cpu")
@@ -52,9 +70,7 @@ class ClaheCpu(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        for name in ("tiles_x", "tiles_y"):
-            if node.argument(name) < 1:
-                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {node.argument(name)}")
+        _check_tiles(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -64,9 +80,7 @@ class ClaheCpu(SampleOperator[None]):
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (image,) = inputs
-        check_samples(image.dtype, (UINT8,))
-        if image.shape[2] not in (1, 3):
-            raise PipelineError(f"images need 1 or 3 channels, but the shape of the sample is {image.shape}")
+        _check(image.shape, image.dtype)
         if out is None:
             out = np.empty(image.shape, image.dtype)
         if not image.size:
@@ -81,3 +95,42 @@ class ClaheCpu(SampleOperator[None]):
         for channel in range(image.shape[2]):
             out[..., channel] = equalizer.apply(np.ascontiguousarray(image[..., channel]))
         return out
+
+
+@implements(CLAHE, "gpu")
+class ClaheGpu(GpuOperator):
+    """Two launches per batch and number of channels: tables of the tiles, and the images."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_tiles(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        source, layout = samples_of(data), choose_layout(data.layout(), data.ndim, ("HWC",))
+        for shape in source.shapes.tolist():
+            _check(shape, source.dtype)
+        output, target = allocate(source.shapes, source.dtype, layout)
+        for channels in np.unique(source.shapes[:, 2]).tolist():
+            chosen = np.flatnonzero((source.shapes[:, 2] == channels) & source.shapes.all(axis=1))
+            if len(chosen):
+                self._equalize(batch, source.take(chosen), target.take(chosen))
+        return [output]
+
+    def _equalize(self, batch: Batch, source: Samples, target: Samples) -> None:
+        images = PixelExpression.from_samples(source, "HWC")
+        assert images is not None
+        by_lightness = images.channels == 3 and self.node.argument("luma_only")
+        tiles = self.node.argument("tiles_y"), self.node.argument("tiles_x")
+        plan = ClahePlan(
+            images.lightness() if by_lightness else images,
+            tiles,
+            self.node.argument("clip_limit"),
+            1 if by_lightness else images.channels,
+        )
+        scratch = self.kernels.scratch(plan.scratch_bytes, batch.stream)
+        self.launch(plan.tables(scratch), batch)
+        equalized = plan.equalized(scratch)
+        self.launch((equalized.colors() if by_lightness else equalized).launch(target), batch)

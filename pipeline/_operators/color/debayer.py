@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -10,11 +10,15 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, UINT16
@@ -64,13 +68,51 @@ The output is RGB, HWC or FHWC.""",
                 "algorithm",
                 Kind.STRING,
                 'Interpolation: "bilinear_ocv" (the default); "edgeaware_ocv", along edges; "vng_ocv", by a variable '
-                'number of gradients, UINT8 only; "gray_ocv" returns grey images.',
+                'number of gradients, UINT8 and CPU only; "gray_ocv" returns grey images. "default_npp", GPU only, is '
+                "bilinear, too.",
                 None,
-                choices=tuple(_CODES),
+                choices=(*_CODES, "default_npp"),
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+#: The GPU's algorithms: enum Debayering of neighborhoods.cuh.
+_ON_GPU = {"default_npp": 0, "bilinear_ocv": 0, "edgeaware_ocv": 1, "gray_ocv": 2}
+
+
+def _algorithm(node: GraphNode, known: Collection[str]) -> str:
+    algorithm = node.argument("algorithm") or "bilinear_ocv"
+    if algorithm not in known:
+        raise ArgumentValueError(
+            f"argument 'algorithm' must be one of {', '.join(known)} on the {node.device.upper()}, not {algorithm!r}"
+        )
+    return str(algorithm)
+
+
+def _positions(node: GraphNode, batch: Batch) -> Array:
+    """Return row and column of blue in the tile of each sample, (N, 2)."""
+    positions = batch.arguments(node).vectors("blue_position", 2, np.int64)
+    assert positions is not None
+    wrong = ((positions < 0) | (positions > 1)).any(axis=1)
+    if wrong.any():
+        found = tuple(positions[wrong][0].tolist())
+        raise ArgumentValueError(f"The `blue_position` position must lie within 2x2 tile, not at {found}")
+    return positions
+
+
+def _check(shape: Sequence[int], first: int) -> None:
+    """Check the shape of a sample whose height is the axis `first`."""
+    if len(shape) > first + 2 and shape[-1] != 1:
+        raise PipelineError(
+            "The debayer operator expects grayscale (i.e. single channel) images, but the shape of the sample is "
+            f"{tuple(shape)}"
+        )
+    height, width = shape[first : first + 2]
+    if height % 2 or width % 2:
+        raise PipelineError(f"The height and width of the image to debayer must be even, not {height} and {width}")
 
 
 @dataclass(frozen=True)
@@ -95,14 +137,8 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         known = known_extents(batch, self.node, inputs)
         ndim = 2 if known is None and not data.layout else None if known is None else len(known)
         layout = choose_layout(data.layout, ndim, _LAYOUTS)
-        positions = batch.arguments(self.node).vectors("blue_position", 2, np.int64)
-        assert positions is not None
-        wrong = ((positions < 0) | (positions > 1)).any(axis=1)
-        if wrong.any():
-            found = tuple(positions[wrong][0].tolist())
-            raise ArgumentValueError(f"The `blue_position` position must lie within 2x2 tile, not at {found}")
-        algorithm = self.node.argument("algorithm") or "bilinear_ocv"
-        codes = [_CODES[algorithm][2 * row + column] for row, column in positions.tolist()]
+        algorithm = _algorithm(self.node, _CODES)
+        codes = [_CODES[algorithm][2 * row + column] for row, column in _positions(self.node, batch).tolist()]
         sequence = layout[0] == "F"
         channels = 1 if algorithm == "gray_ocv" else 3
         extents = None if known is None else (*known[: sequence + 2], channels)
@@ -110,18 +146,10 @@ class DebayerCpu(SampleOperator[_Mosaics]):
 
     def run(self, state: _Mosaics, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        algorithm = self.node.argument("algorithm") or "bilinear_ocv"
+        algorithm = _algorithm(self.node, _CODES)
         check_samples(data.dtype, (UINT8,) if algorithm == "vng_ocv" else (UINT8, UINT16))
         shape = data.shape[: state.sequence + 2]
-        if data.size != np.prod(shape):
-            raise PipelineError(
-                "The debayer operator expects grayscale (i.e. single channel) images, but the shape of the sample is "
-                f"{data.shape}"
-            )
-        if shape[-1] % 2 or shape[-2] % 2:
-            raise PipelineError(
-                f"The height and width of the image to debayer must be even, not {shape[-2]} and {shape[-1]}"
-            )
+        _check(data.shape, state.sequence)
         if out is None:
             out = np.empty((*shape, 1 if algorithm == "gray_ocv" else 3), data.dtype)
         if data.size:
@@ -132,3 +160,24 @@ class DebayerCpu(SampleOperator[_Mosaics]):
                 if result is not written:
                     np.copyto(written, result)
         return out
+
+
+@implements(DEBAYER, "gpu")
+class DebayerGpu(PixelOperator):
+    """Computes each pixel from the 3 x 3 pixels around it."""
+
+    only_launches = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
+        check_samples(pixels.dtype, (UINT8, UINT16))
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(pixels.shapes.tolist()):
+            try:
+                _check(shape, layout[0] == "F")
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        algorithm = _ON_GPU[_algorithm(self.node, _ON_GPU)]
+        return pixels.named(layout).debayer(1 - _positions(self.node, batch), algorithm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
@@ -32,8 +34,23 @@ of the last one.""",
             Argument("suffix", Kind.STRING, "Part of the names of the files.", ""),
             Argument("input_layout", Kind.LAYOUT, 'Layout of the images: "HWC".', "HWC"),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+def _check_layout(node: GraphNode) -> None:
+    if node.argument("input_layout") != "HWC":
+        raise ArgumentValueError(f"argument 'input_layout' must be 'HWC', not {node.argument('input_layout')!r}")
+
+
+def _write(image: Array, sample: int, suffix: str) -> None:
+    check_samples(image.dtype, (UINT8,))
+    if image.ndim != 3 or image.shape[2] not in (1, 3):
+        raise PipelineError(f"images must be HWC with 1 or 3 channels, but the shape of the sample is {image.shape}")
+    height, width, channels = image.shape
+    header = f"P{6 if channels == 3 else 5}\n{width} {height}\n255\n"
+    Path(f"{sample}-{suffix}-0.ppm").write_bytes(header.encode() + image.tobytes())
 
 
 @implements(DUMP_IMAGE, "cpu")
@@ -44,8 +61,7 @@ class DumpImage(SampleOperator[None]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        if node.argument("input_layout") != "HWC":
-            raise ArgumentValueError(f"argument 'input_layout' must be 'HWC', not {node.argument('input_layout')!r}")
+        _check_layout(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -53,15 +69,29 @@ class DumpImage(SampleOperator[None]):
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (image,) = inputs
-        check_samples(image.dtype, (UINT8,))
-        if image.ndim != 3 or image.shape[2] not in (1, 3):
-            raise PipelineError(
-                f"images must be HWC with 1 or 3 channels, but the shape of the sample is {image.shape}"
-            )
-        height, width, channels = image.shape
-        header = f"P{6 if channels == 3 else 5}\n{width} {height}\n255\n"
-        Path(f"{sample}-{self.node.argument('suffix')}-0.ppm").write_bytes(header.encode() + image.tobytes())
+        _write(image, sample, self.node.argument("suffix"))
         if out is None:
             return image
         np.copyto(out, image)
         return out
+
+
+@implements(DUMP_IMAGE, "gpu")
+class DumpImageGpu(GpuOperator):
+    """Waits for the images, and writes them one after the other."""
+
+    waits = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_layout(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, image in enumerate(self.on_host(inputs[0], batch)):
+            try:
+                _write(image, sample, self.node.argument("suffix"))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return inputs

@@ -18,23 +18,25 @@ from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import decode, peek
 from pipeline._imaging.depth import full_scale
-from pipeline._kernels import strided_copy
+from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_dtype
 from pipeline._operator_api.output_specs import describe
+from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS
 from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
+from pipeline._operators.decoding.size_limit import SizeLimit
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
+from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
@@ -111,6 +113,7 @@ class ImageDecoder(SampleOperator[_State]):
             "fast_idct": node.argument("use_fast_idct"),
             "dtype": self._dtype,
         }
+        self._limit = _limit(node, self._dtype)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
@@ -120,6 +123,8 @@ class ImageDecoder(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         encoded = flat_bytes(inputs[0])
+        if self._limit.most:
+            self._limit.check(*shown_size(encoded, adjust_orientation=True))
         if state.windows is None:
             pixels: Array = decode(encoded, **state.options)
         else:
@@ -130,6 +135,10 @@ class ImageDecoder(SampleOperator[_State]):
             return pixels
         np.copyto(out, pixels)  # a window of known size
         return out
+
+
+def _limit(node: GraphNode, dtype: np.dtype[Any]) -> SizeLimit:
+    return SizeLimit.from_environment((channels_of(node.argument("output_type")) or 3) * dtype.itemsize)
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
@@ -143,7 +152,11 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 @implements(IMAGE_RANDOM_CROP, "mixed")
 @implements(IMAGE_SLICE, "mixed")
 class MixedImageDecoder(GpuOperator):
-    """Decodes one batch per call. The decoder reuses the memory of a batch after its last view is released."""
+    """Decodes one batch per call. The decoder reuses the memory of a batch after its last view is released.
+
+    The CPU decoder decodes the images and output types that the GPU's libraries don't support. If the output has more
+    than 8 bits, it also decodes all files except JPEGs, because the libraries return 8 bits.
+    """
 
     any_thread = True
 
@@ -152,11 +165,8 @@ class MixedImageDecoder(GpuOperator):
         self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
         self._output_type = node.argument("output_type")
         self._adjust = node.argument("adjust_orientation")
-        if self._output_type.name not in ("RGB", "BGR", "GRAY"):
-            raise ArgumentValueError(
-                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' supports all"
-            )
         assert setup.device_id is not None
+        self._limit = _limit(node, np.dtype(np.uint8))
         self._decoder = ImageBatchDecoder(
             setup.device_id,
             setup.num_threads,
@@ -171,37 +181,106 @@ class MixedImageDecoder(GpuOperator):
             while True:
                 self._finished.popleft().release()
         batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
-        decoded = self.decode(batch, inputs)
-        if self.dtype == np.uint8:
-            return [self._lend(decoded)]
-        output, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
-        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
-        decoded.release()
-        return [output]
-
-    def decode(self, batch: Batch, inputs: Sequence[Any]) -> DecodedBatch:
-        """Decode a batch to uint8 HWC, on its stream. The caller releases the result. Any thread may call this.
-
-        Raises:
-            OperatorError: images can't be decoded; the error lists them.
-        """
         encoded = encoded_batch(inputs[0])
         batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
+        if self._limit.most:
+            self._check_sizes(encoded)
+        regions = self._regions(batch, encoded, inputs[1:])
+        count = len(encoded)
+        offered = self._for_gpu(encoded)
+        if not len(offered):
+            return [self._decode_on_cpu(batch, encoded, regions, np.arange(count))]
         decoded = self._decoder.decode(
-            encoded,
+            encoded.select(offered),
             batch.stream,
             output_type=self._output_type,
-            regions=self._regions(batch, encoded, inputs[1:]),
+            regions=None if regions is None else regions[offered],
             use_exif=self._adjust,
         )
-        if decoded.failures:
+        try:
+            found = np.flatnonzero(decoded.samples.pointers)
+            done = offered[found]
+            if len(done) == count:
+                return [self._output(batch, decoded, decoded.samples, done)]
+            rest = np.setdiff1d(np.arange(count), done)
+            others = self._decode_on_cpu(batch, encoded, regions, rest)
+            return [self._output(batch, decoded, decoded.samples.take(found), np.append(done, rest), others)]
+        except BaseException:
             decoded.release()
-            fail([(failure.sample, as_pipeline_error(failure.error)) for failure in decoded.failures])
-        return decoded
+            raise
 
     def close(self) -> None:
         """Free the decoder. The executor calls this after the last batch."""
         self._decoder.close()
+
+    def _for_gpu(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
+        """Return the positions of the images that the GPU's libraries may decode."""
+        if self._output_type not in (RGB, BGR, GRAY):
+            return np.arange(0)
+        return np.arange(len(encoded)) if self.dtype == np.uint8 else np.flatnonzero(encoded.headers["height"])
+
+    def _decode_on_cpu(
+        self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None, which: npt.NDArray[np.int64]
+    ) -> TensorListGPU:
+        """Decode the images at these positions on the CPU, to the dtype of the output, and copy them to the GPU.
+
+        Raises:
+            OperatorError: images can't be decoded; the error lists them.
+        """
+        arrays, positions = encoded.arrays, which.tolist()
+        images: list[Any] = [None] * len(positions)
+
+        def decode_one(index: int) -> None:
+            sample = positions[index]
+            window = None
+            if regions is not None and regions[sample, 0] >= 0:
+                y0, x0, y1, x1 = regions[sample].tolist()
+                window = (y0, x0, y1 - y0, x1 - x0)
+            images[index] = decode(
+                arrays[sample],
+                output_type=self._output_type,
+                region=window,
+                adjust_orientation=self._adjust,
+                dtype=self.dtype,
+            )
+
+        errors = batch.pool.run(decode_one, len(positions))
+        fail([(positions[index], as_pipeline_error(error)) for index, error in errors])
+        return upload(batch, TensorListCPU(images, "HWC"))
+
+    def _output(
+        self,
+        batch: Batch,
+        decoded: DecodedBatch,
+        images: Samples,
+        positions: npt.NDArray[np.int64],
+        others: TensorListGPU | None = None,
+    ) -> TensorListGPU:
+        """Return the images as a batch of the requested dtype.
+
+        Args:
+            batch: the batch that runs.
+            decoded: owner of the memory of `images`. It is released after the output and all views of it, or now if
+                the output is a copy.
+            images: images of the GPU's libraries.
+            positions: positions in the batch of `images`, then of `others`.
+            others: images of the CPU decoder, already of the requested dtype.
+        """
+        if self.dtype == np.uint8:
+            if others is not None:
+                images = Samples.concatenate([images, others.table()]).take(np.argsort(positions))
+            assert self.setup.device_id is not None
+            lease = Lease(partial(self._finished.append, decoded))
+            return TensorListGPU.from_table(images, (lease, others), self.setup.device_id, "HWC")
+        shapes = images.shapes if others is None else np.concatenate([images.shapes, others.table().shapes])
+        output, target = allocate(shapes[np.argsort(positions)], self.dtype, "HWC")
+        scale, count = full_scale(self.dtype) / 255, len(images)
+        strided_copy(self.kernels, batch.stream, images, target.take(positions[:count]), scale=scale)
+        if others is not None:
+            batch.keep_alive.append(others)
+            strided_copy(self.kernels, batch.stream, others.table(), target.take(positions[count:]))
+        decoded.release()
+        return output
 
     def _regions(self, batch: Batch, encoded: EncodedBatch, inputs: Sequence[Any]) -> npt.NDArray[np.int64] | None:
         """Return the windows as y0, x0, y1, x1, shape (N, 4); -1 for samples that the decoder will reject."""
@@ -229,6 +308,15 @@ class MixedImageDecoder(GpuOperator):
                 sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
         return sizes
 
+    def _check_sizes(self, encoded: EncodedBatch) -> None:
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, size in enumerate(zip(*self._shown_sizes(encoded).tolist(), strict=True)):
+            try:
+                self._limit.check(*size)
+            except DecodeError as error:
+                failures.append((sample, error))
+        fail(failures)
+
     def _choose_each(
         self, windows: DecodedWindows, heights: list[int], widths: list[int], inputs: Sequence[Any]
     ) -> npt.NDArray[np.int64]:
@@ -244,9 +332,3 @@ class MixedImageDecoder(GpuOperator):
                 failures.append((sample, error))
         fail(failures)
         return regions
-
-    def _lend(self, decoded: DecodedBatch) -> TensorListGPU:
-        """Return the images as a batch. The decoded batch is released after its arrays and all views of them."""
-        assert self.setup.device_id is not None
-        lease = Lease(partial(self._finished.append, decoded))
-        return TensorListGPU.from_table(decoded.samples, lease, self.setup.device_id, "HWC")

@@ -17,8 +17,8 @@ DECODER_ARGUMENTS = (
     Argument(
         "output_type",
         Kind.IMAGE_TYPE,
-        "Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). "
-        "device='mixed' supports RGB, BGR and GRAY.",
+        "Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With "
+        "device='mixed', the last two are decoded on the CPU.",
         RGB,
     ),
     Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.", UINT8),

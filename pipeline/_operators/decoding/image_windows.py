@@ -10,8 +10,8 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.crop_arguments import CropWindows
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline._operators.geometry.slice_arguments import SliceWindows, positional
-from pipeline._operators.geometry.windows import inside, out_of_bounds_error
-from pipeline.errors import ArgumentTypeError
+from pipeline._operators.geometry.windows import inside
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["DecodedWindows", "windows_of"]
@@ -87,5 +87,8 @@ def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | None:
 
 def _checked(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[int, int, int, int]:
     if not inside(start, extent, shape):
-        raise out_of_bounds_error(start[:2], extent[:2], shape[:2])
+        rows, columns = (f"{low}..{low + length}" for low, length in zip(start[:2], extent[:2], strict=True))
+        raise ArgumentValueError(
+            f"The cropping window [{rows}, {columns}] is not valid for image dimensions [{shape[0]} x {shape[1]}]"
+        )
     return start[0], start[1], extent[0], extent[1]

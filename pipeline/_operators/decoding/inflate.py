@@ -12,11 +12,13 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.inflate import BLOCK, plan_inflate
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline._optional import optional_package
-from pipeline.errors import ArgumentValueError, DecodeError
+from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, to_numpy_type
 
@@ -55,6 +57,7 @@ filled with zeros.""",
             Argument("algorithm", Kind.STRING, "Format of the blocks: LZ4, without a frame.", "LZ4"),
             Argument("check_output_size", Kind.BOOL, "Accepted for compatibility; sizes are always checked.", False),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -95,6 +98,57 @@ class _State:
                 )
         return bounds
 
+    def arrays(self, sample: int, length: int, layout: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+        """Return the shape of a sample's arrays, and the bounds of their blocks.
+
+        Args:
+            sample: position in the batch.
+            length: number of compressed bytes.
+            layout: layout of an array, or an empty string.
+
+        Raises:
+            ArgumentValueError: the arguments don't fit.
+        """
+        shape = self.shapes[sample]
+        if shape.ndim > 1 or (shape < 0).any():
+            raise ArgumentValueError(f"The shape argument must be a number or a list of extents, not {shape.tolist()}")
+        extents = tuple(shape.reshape(-1).tolist())
+        if layout and len(layout) != len(extents):
+            raise ArgumentValueError(f"the layout {layout!r} doesn't have the {len(extents)} dimensions of the shape")
+        return extents, self.chunks(sample, length)
+
+    @property
+    def single(self) -> bool:
+        """Whether each sample is one block."""
+        return self.offsets is None and self.sizes is None
+
+    @classmethod
+    def from_batch(cls, node: GraphNode, batch: Batch) -> _State:
+        arguments = batch.arguments(node)
+        shapes = arguments.arrays("shape", np.int64)
+        assert shapes is not None
+        return cls(shapes, arguments.rows("chunk_offsets", np.int64), arguments.rows("chunk_sizes", np.int64))
+
+    def layout(self, node: GraphNode) -> str:
+        """Return the layout of the output."""
+        layout = str(node.argument("layout"))
+        return layout if self.single or not layout else node.argument("sequence_axis_name") + layout
+
+
+def _check(node: GraphNode) -> None:
+    argument = node.argument
+    if argument("algorithm").upper() != "LZ4":
+        raise ArgumentValueError(f"Unknown inflate algorithm {argument('algorithm')!r}: only LZ4 is supported")
+    if len(argument("sequence_axis_name")) != 1:
+        raise ArgumentValueError(
+            f"argument 'sequence_axis_name' must be a single character, not {argument('sequence_axis_name')!r}"
+        )
+
+
+def _check_bytes(dtype: np.dtype[Any], shape: Sequence[int]) -> None:
+    if len(shape) != 1 or dtype != np.uint8:
+        raise ArgumentValueError(f"the samples must be 1-D uint8, not {dtype} of shape {tuple(shape)}")
+
 
 @implements(INFLATE, "cpu")
 class Inflate(SampleOperator[_State]):
@@ -102,43 +156,23 @@ class Inflate(SampleOperator[_State]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        argument = node.argument
-        if argument("algorithm").upper() != "LZ4":
-            raise ArgumentValueError(f"Unknown inflate algorithm {argument('algorithm')!r}: only LZ4 is supported")
-        if len(argument("sequence_axis_name")) != 1:
-            raise ArgumentValueError(
-                f"argument 'sequence_axis_name' must be a single character, not {argument('sequence_axis_name')!r}"
-            )
-        self._dtype = to_numpy_type(argument("dtype"))
+        _check(node)
+        self._dtype = to_numpy_type(node.argument("dtype"))
         self._block = optional_package("lz4.block", "decompressing LZ4", "lz4")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        arguments = batch.arguments(self.node)
-        shapes = arguments.arrays("shape", np.int64)
-        assert shapes is not None
-        state = _State(shapes, arguments.rows("chunk_offsets", np.int64), arguments.rows("chunk_sizes", np.int64))
-        layout = self.node.argument("layout")
-        if layout and (state.offsets is not None or state.sizes is not None):
-            layout = self.node.argument("sequence_axis_name") + layout
-        return state, [describe(layout, None, self._dtype)]
+        state = _State.from_batch(self.node, batch)
+        return state, [describe(state.layout(self.node), None, self._dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        if data.ndim != 1 or data.dtype != np.uint8:
-            raise ArgumentValueError(f"the samples must be 1-D uint8, not {data.dtype} of shape {data.shape}")
-        shape = state.shapes[sample]
-        if shape.ndim > 1 or (shape < 0).any():
-            raise ArgumentValueError(f"The shape argument must be a number or a list of extents, not {shape.tolist()}")
-        extents = tuple(shape.reshape(-1).tolist())
-        layout = self.node.argument("layout")
-        if layout and len(layout) != len(extents):
-            raise ArgumentValueError(f"the layout {layout!r} doesn't have the {len(extents)} dimensions of the shape")
-        bounds = state.chunks(sample, len(data))
+        _check_bytes(data.dtype, data.shape)
+        extents, bounds = state.arrays(sample, len(data), self.node.argument("layout"))
         result = np.zeros((len(bounds), *extents), self._dtype)
         flat = result.reshape(len(bounds), math.prod(extents))
         for target, (start, end) in zip(flat, bounds, strict=True):
             self._decompress(data[start:end], target.view(np.uint8))
-        return result[0] if state.offsets is None and state.sizes is None else result
+        return result[0] if state.single else result
 
     def _decompress(self, block: Array, target: Array) -> None:
         try:
@@ -150,3 +184,54 @@ class Inflate(SampleOperator[_State]):
         if len(content) > target.size:
             raise DecodeError(f"a block contains {len(content)} bytes, but its array has {target.size}")
         target[: len(content)] = np.frombuffer(content, np.uint8)
+
+
+@implements(INFLATE, "gpu")
+class InflateGpu(GpuOperator):
+    """Decompresses a block with each warp, and waits to learn whether all blocks are valid."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check(node)
+        self._dtype = to_numpy_type(node.argument("dtype"))
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        source, state = samples_of(self.contiguous(inputs[0], batch.stream)), _State.from_batch(self.node, batch)
+        shapes: list[tuple[int, ...]] = []
+        bounds: list[list[tuple[int, int]]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(source.shapes.tolist()):
+            try:
+                _check_bytes(source.dtype, shape)
+                extents, own = state.arrays(sample, shape[0], self.node.argument("layout"))
+                shapes.append(extents if state.single else (len(own), *extents))
+                bounds.append(own)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        if len(set(map(len, shapes))) > 1:
+            raise ArgumentValueError("the arrays of a batch must have the same number of dimensions")
+        output, target = allocate(
+            np.array(shapes, np.int64).reshape(batch.size, -1), self._dtype, state.layout(self.node)
+        )
+        counts = np.array([len(own) for own in bounds])
+        owners = np.repeat(np.arange(batch.size), counts)
+        if len(owners):
+            numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+            rooms = target.sizes // np.maximum(1, counts)
+            edges = np.concatenate([np.array(own, np.int64).reshape(-1, 2) for own in bounds])
+            states, failed = allocate(np.zeros((len(owners), 0), np.int64), np.dtype(np.int32))
+            blocks = np.zeros(len(owners), BLOCK)
+            blocks["src"], blocks["size"] = source.pointers[owners] + edges[:, 0], edges[:, 1] - edges[:, 0]
+            blocks["dst"], blocks["room"] = target.pointers[owners] + numbers * rooms[owners], rooms[owners]
+            blocks["failed"] = failed.pointers
+            self.launch(plan_inflate(blocks), batch)
+            damaged = np.flatnonzero(np.ravel(self.on_host(states, batch)))
+            fail([(sample, _damage(rooms[sample])) for sample in np.unique(owners[damaged]).tolist()])
+        return [output]
+
+
+def _damage(room: int) -> DecodeError:
+    return DecodeError(f"a block isn't LZ4, or contains more than {room} bytes")

@@ -12,9 +12,10 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline._operators.decoding.encoded import flat_bytes
 from pipeline.errors import DecodeError
@@ -52,6 +53,9 @@ def parse_header(head: bytes | Array) -> tuple[tuple[int, ...], bool, np.dtype[A
         DecodeError: the data isn't a .npy file, or contains objects, text or complex numbers.
     """
     begin = bytes(head[:12])
+    magic = np.lib.format.MAGIC_PREFIX
+    if begin[: len(magic)] != magic:
+        raise DecodeError(f"Got bad magic string for numpy header 0x{begin[:6].hex()}, expected 0x{magic.hex()}")
     text = 8 + _LENGTHS.get(begin[6:8], 0)  # offset of the header's text, after its length
     end = text + int.from_bytes(begin[8:text], "little")
     return _read_header(bytes(head[: min(end, LONGEST_HEADER)]))
@@ -93,7 +97,8 @@ def parse_npy(content: Array) -> Array:
     nbytes = math.prod(shape) * dtype.itemsize
     if data.size != nbytes:
         raise DecodeError(
-            f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, but the file has {data.size}"
+            f"Expected data numpy size {offset + nbytes} bytes does not match the actual size {content.size} bytes. "
+            f"The array has shape {shape} and dtype {dtype}"
         )
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
@@ -102,7 +107,14 @@ def parse_npy(content: Array) -> Array:
 
 @implements(NUMPY, "cpu")
 class NumpyDecoder(SampleOperator[np.dtype[Any] | None]):
-    """Returns the array in the file. The state is the requested dtype."""
+    """Returns the array in the file. The state is the requested dtype.
+
+    As in DALI, all arrays of the data set have one number of dimensions and, without the argument, one dtype.
+    """
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._first: list[tuple[int, np.dtype[Any]]] = []
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any] | None, Sequence[OutputSpec]]:
         wanted = self.node.argument("dtype")
@@ -111,4 +123,17 @@ class NumpyDecoder(SampleOperator[np.dtype[Any] | None]):
 
     def run(self, state: np.dtype[Any] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         array = parse_npy(flat_bytes(inputs[0]))
+        if not self._first:
+            self._first.append((array.ndim, array.dtype))
+        ndim, dtype = self._first[0]  # appended first, if several threads did
+        if array.ndim != ndim:
+            raise DecodeError(
+                "All samples in the dataset must have the same number of dimensions, but got differing sample "
+                f"dimensions: {ndim} and {array.ndim}"
+            )
+        if state is None and array.dtype != dtype:
+            raise DecodeError(
+                f"All samples in the dataset must have the same data type, but got differing types: {dtype} and "
+                f"{array.dtype}"
+            )
         return array if state is None else convert(array, state)

@@ -10,16 +10,18 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._imaging import blur, gaussian_windows
-from pipeline._kernels import blur_axes
+from pipeline._imaging import GaussianWindows, blur
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operators.effects.separable import convolve_axis, reshaped
+from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["GAUSSIAN_BLUR"]
@@ -46,19 +48,17 @@ If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `wi
 )
 
 
-def _windows(arguments: Arguments, axes: int) -> list[list[Array] | ArgumentValueError]:
-    """Return the weights for each axis of each sample, or the error if the arguments of the sample are invalid."""
+def _windows(arguments: Arguments, axes: int) -> GaussianWindows:
     sigmas, sizes = arguments.vectors("sigma", axes), arguments.vectors("window_size", axes)
     assert sigmas is not None
     assert sizes is not None
-    windows = gaussian_windows(sigmas, sizes)
-    return [ArgumentValueError(str(each)) if isinstance(each, ValueError) else each for each in windows]
+    return GaussianWindows.from_arguments(sigmas, sizes)
 
 
 @dataclass(frozen=True)
 class _State:
     axes: ImageAxes
-    windows: list[list[Array] | ArgumentValueError]
+    windows: GaussianWindows
 
 
 @implements(GAUSSIAN_BLUR, "cpu")
@@ -75,9 +75,10 @@ class GaussianBlurCpu(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        axes, windows = state.axes, state.windows[sample]
-        if isinstance(windows, ArgumentValueError):
-            raise windows
+        axes, error = state.axes, state.windows.errors.get(sample)
+        if error is not None:
+            raise ArgumentValueError(str(error))
+        windows = state.windows.of_sample(sample)
         if out is None:
             out = np.empty(data.shape, own_or_float(self.node, data.dtype))
         for image, target in axes.images(data, out):
@@ -86,24 +87,47 @@ class GaussianBlurCpu(SampleOperator[_State]):
 
 
 @implements(GAUSSIAN_BLUR, "gpu")
-class GaussianBlurGpu(GpuOperator):
-    """One launch per batch and axis."""
+class GaussianBlurGpu(PixelOperator):
+    """A pass per axis; the last one is part of the expression that the next operators read."""
 
+    gathers = True
+    launches = True
     only_launches = True
 
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        if not pixels.layout:
+            return None  # the channels are filtered, too
+        axes = ImageAxes.from_layout(pixels.layout, pixels.ndim)
+        windows = self._valid_windows(batch, axes.count)
+        dtypes = self._dtypes(pixels.dtype, axes.count)
+        for number, dtype in enumerate(dtypes):
+            if number:
+                passed = evaluate(pixels, self.kernels, batch.stream)
+                stored = PixelExpression.from_samples(samples_of(passed), passed.layout(), passed)
+                assert stored is not None  # as the input
+                pixels = stored
+            letter = pixels.layout[axes.outer + number]
+            pixels = pixels.convolve(letter, windows.weights[:, number], windows.radii[:, number], dtype)
+        return pixels
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        data = self.contiguous(inputs[0], batch.stream)
-        source = samples_of(data)
-        axes = ImageAxes.from_layout(data.layout(), data.ndim)
-        dtype = own_or_float(self.node, source.dtype)
-        windows: list[list[Array]] = []
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, weights in enumerate(_windows(batch.arguments(self.node), axes.count)):
-            if isinstance(weights, ArgumentValueError):
-                failures.append((sample, weights))
-            else:
-                windows.append(weights)
-        fail(failures)
-        output, target = allocate(source.shapes, dtype, data.layout())
-        blur_axes(self.kernels, batch.stream, source, target, first=axes.outer, windows=windows)
+        output = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(output)
+        axes = ImageAxes.from_layout(output.layout(), output.ndim)
+        windows = self._valid_windows(batch, axes.count)
+        for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
+            weights, radii = windows.weights[:, number], windows.radii[:, number]
+            pixels, image = convolve_axis(samples_of(output), axes.outer + number, weights, radii, dtype, output)
+            output, target = allocate(source.shapes, dtype, output.layout())
+            self.kernels.run(pixels.launch(reshaped(target, image)), batch.stream)
         return [output]
+
+    def _dtypes(self, source: np.dtype[Any], axes: int) -> list[np.dtype[Any]]:
+        """Return the dtype of the result of each pass."""
+        between = np.dtype(np.float64 if source == np.float64 else np.float32)
+        return [between] * (axes - 1) + [own_or_float(self.node, source)]
+
+    def _valid_windows(self, batch: Batch, axes: int) -> GaussianWindows:
+        windows = _windows(batch.arguments(self.node), axes)
+        fail([(sample, ArgumentValueError(str(error))) for sample, error in windows.errors.items()])
+        return windows

@@ -10,11 +10,13 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -37,6 +39,7 @@ moved.""",
             Argument("shift_x", Kind.FLOAT, "Horizontal shift of the grid in pixels.", 0.0, per_sample=True),
             Argument("shift_y", Kind.FLOAT, "Vertical shift of the grid in pixels.", 0.0, per_sample=True),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -98,3 +101,16 @@ class GridMaskCpu(SampleOperator[_Grids]):
             np.copyto(out, data)
             out[(slice(None),) * state.first + (erased,)] = 0
         return out
+
+
+@implements(GRID_MASK, "gpu")
+class GridMaskGpu(PixelOperator):
+    """Decides on each pixel by its position."""
+
+    only_launches = True
+    planewise = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
+        tile, ratio, angle, shift_x, shift_y = _Grids.from_arguments(batch.arguments(self.node), layout).values.T
+        return pixels.grid(np.stack([tile, ratio, np.sin(angle), np.cos(angle), shift_y, shift_x], axis=1))

@@ -10,11 +10,14 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.image_axes import IMAGE_LAYOUTS, ImageAxes
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -35,8 +38,19 @@ Border pixels are repeated outside of the image.""",
         arguments=(
             Argument("window_size", Kind.INTS, "Odd width and height of the rectangle.", (3, 3), per_sample=True),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+
+def _sizes(node: GraphNode, batch: Batch) -> Array:
+    """Return width and height of each sample's rectangle, (N, 2)."""
+    sizes = batch.arguments(node).vectors("window_size", 2, np.int64)
+    assert sizes is not None
+    wrong = (sizes < 1) | (sizes % 2 == 0)
+    if wrong.any():
+        raise ArgumentValueError(f"argument 'window_size' must be odd and positive, not {int(sizes[wrong][0])}")
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -53,12 +67,8 @@ class MedianBlurCpu(SampleOperator[_State]):
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), IMAGE_LAYOUTS)
-        sizes = batch.arguments(self.node).vectors("window_size", 2, np.int64)
-        assert sizes is not None
-        wrong = (sizes < 1) | (sizes % 2 == 0)
-        if wrong.any():
-            raise ArgumentValueError(f"argument 'window_size' must be odd and positive, not {int(sizes[wrong][0])}")
-        return _State(ImageAxes.from_layout(layout, len(layout)), sizes), [describe(layout, known, data.dtype)]
+        axes = ImageAxes.from_layout(layout, len(layout))
+        return _State(axes, _sizes(self.node, batch)), [describe(layout, known, data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
@@ -84,3 +94,16 @@ def _median(image: Array, width: int, height: int) -> Array:
     middle = height * width // 2
     median: Array = np.partition(values, middle, axis=-1)[..., middle]
     return median
+
+
+@implements(MEDIAN_BLUR, "gpu")
+class MedianBlurGpu(PixelOperator):
+    """Finds the median of each pixel's rectangle by bisection."""
+
+    only_launches = True
+    planewise = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)
+        return pixels.named(layout).median(_sizes(self.node, batch)[:, ::-1])

@@ -10,12 +10,16 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging.filter2d import CV2_BORDERS, Border
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.image_axes import IMAGE_LAYOUTS, ImageAxes
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, FLOAT64, INT16, UINT8, UINT16
@@ -24,11 +28,11 @@ __all__ = ["DILATE", "ERODE"]
 
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _BORDERS = {
-    "constant": cv2.BORDER_CONSTANT,
-    "replicate": cv2.BORDER_REPLICATE,
-    "reflect": cv2.BORDER_REFLECT,
-    "reflect_101": cv2.BORDER_REFLECT_101,
-    "wrap": cv2.BORDER_WRAP,
+    "constant": Border.CONSTANT,
+    "replicate": Border.CLAMP,
+    "reflect": Border.REFLECT_1001,
+    "reflect_101": Border.REFLECT_101,
+    "wrap": Border.WRAP,
 }
 
 
@@ -58,6 +62,7 @@ def _declare(name: str, extreme: str) -> OperatorSchema:
                 ),
                 Argument("iterations", Kind.INT, "How often to repeat the operation.", 1),
             ),
+            devices=("cpu", "gpu"),
         )
     )
 
@@ -80,17 +85,9 @@ class _Rectangles:
     sizes: Array
     anchors: Array
 
-
-@implements(DILATE, "cpu")
-@implements(ERODE, "cpu")
-class MorphologyCpu(SampleOperator[_Rectangles]):
-    """Runs OpenCV for each image."""
-
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Rectangles, Sequence[OutputSpec]]:
-        (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        layout = choose_layout(data.layout, None if known is None else len(known), IMAGE_LAYOUTS)
-        arguments = batch.arguments(self.node)
+    @classmethod
+    def from_batch(cls, node: GraphNode, batch: Batch, layout: str) -> _Rectangles:
+        arguments = batch.arguments(node)
         sizes, anchors = (arguments.vectors(name, 2, np.int64) for name in ("mask_size", "anchor"))
         assert sizes is not None
         assert anchors is not None
@@ -104,10 +101,21 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
                 f"argument 'anchor' {tuple(anchors[sample].tolist())} is outside of the rectangle of size "
                 f"{tuple(sizes[sample].tolist())}, for sample {sample}"
             )
-        if self.node.argument("iterations") < 0:
-            raise ArgumentValueError(f"argument 'iterations' can't be negative: {self.node.argument('iterations')}")
-        state = _Rectangles(ImageAxes.from_layout(layout, len(layout)), sizes, anchors)
-        return state, [describe(layout, known, data.dtype)]
+        if node.argument("iterations") < 0:
+            raise ArgumentValueError(f"argument 'iterations' can't be negative: {node.argument('iterations')}")
+        return cls(ImageAxes.from_layout(layout, len(layout)), sizes, anchors)
+
+
+@implements(DILATE, "cpu")
+@implements(ERODE, "cpu")
+class MorphologyCpu(SampleOperator[_Rectangles]):
+    """Runs OpenCV for each image."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Rectangles, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), IMAGE_LAYOUTS)
+        return _Rectangles.from_batch(self.node, batch, layout), [describe(layout, known, data.dtype)]
 
     def run(self, state: _Rectangles, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
@@ -120,7 +128,7 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
         width, height = state.sizes[sample].tolist()
         column, row = state.anchors[sample].tolist()
         window = np.ones((height, width), np.uint8)
-        border = _BORDERS[self.node.argument("border_mode")]
+        border = CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]]
         apply = cv2.dilate if self.node.operator == DILATE.name else cv2.erode
         for image, target in state.axes.images(data, out):
             image = np.ascontiguousarray(image)
@@ -135,3 +143,22 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
                 made = apply(image, window, anchor=(column, row), iterations=iterations, borderType=border)
             np.copyto(target, made.reshape(target.shape))
         return out
+
+
+@implements(DILATE, "gpu")
+@implements(ERODE, "gpu")
+class MorphologyGpu(PixelOperator):
+    """Compares the pixels of rectangles. Iterations are one step with a larger rectangle."""
+
+    only_launches = True
+    planewise = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)
+        check_samples(pixels.dtype, _DTYPES)
+        rectangles, times = _Rectangles.from_batch(self.node, batch, layout), self.node.argument("iterations")
+        sizes, anchors = (rectangles.sizes - 1) * times + 1, rectangles.anchors * times
+        border = _BORDERS[self.node.argument("border_mode")]
+        largest = self.node.operator == DILATE.name
+        return pixels.named(layout).extreme(sizes[:, ::-1], anchors[:, ::-1], border, largest)

@@ -20,6 +20,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_o
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64
@@ -117,8 +118,7 @@ class _State:
     @classmethod
     def from_batch(cls, node: GraphNode, batch: Batch, layout: str) -> _State:
         arguments = batch.arguments(node)
-        # One seed per sample, so that its noise depends neither on threads nor on the size of the batch.
-        seeds = batch.generator(node).integers(0, 1 << 64, batch.size, np.uint64)
+        seeds = batch.sample_seeds(node)
         if node.operator == "noise.gaussian":
             return cls(seeds, _values(arguments, "mean"), _values(arguments, "stddev"))
         if node.operator == "noise.shot":
@@ -167,7 +167,7 @@ class _NoiseCpu(SampleOperator[_State]):
         check_samples(data.dtype, _DTYPES)
         if out is None:
             out = np.empty(data.shape, data.dtype)
-        generator = np.random.Generator(np.random.Philox(key=int(state.seeds[sample])))
+        generator = philox(np.array([state.seeds[sample], 0], np.uint64))
         return self.draw(state, sample, data, generator, out)
 
     @abstractmethod

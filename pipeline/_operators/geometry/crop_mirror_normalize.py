@@ -191,6 +191,8 @@ class Normalization(NamedTuple):
 class CropMirrorNormalizeCpu(SampleOperator[_State]):
     """Writes each pixel once, straight to the memory of the batch."""
 
+    any_strides = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._cache = _ArgumentCache(node)

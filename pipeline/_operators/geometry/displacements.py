@@ -5,18 +5,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
+from pipeline._imaging.filter2d import Border
 from pipeline._imaging.sampling import linear_at, nearest_at
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.point_maps import PointMap, shifts, sphere, waves
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.windows import saturate
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIInterpType
@@ -42,6 +49,7 @@ def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
                     DALIInterpType.INTERP_NN,
                 ),
             ),
+            devices=("cpu", "gpu"),
         )
     )
 
@@ -89,6 +97,29 @@ class _State:
     keys: Array
 
 
+def _moved(node: GraphNode, batch: Batch) -> Array:
+    """Return whether to move the pixels of each sample, (N,)."""
+    mask = batch.arguments(node).scalars("mask", np.int64)
+    assert mask is not None
+    moved: Array = mask != 0
+    return moved
+
+
+def _takes_nearest(node: GraphNode) -> bool:
+    found = node.argument("interp_type")
+    if found not in (DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR):
+        raise ArgumentValueError(f"argument 'interp_type' must be INTERP_NN or INTERP_LINEAR, not {found!r}")
+    return bool(found == DALIInterpType.INTERP_NN)
+
+
+def _fill(node: GraphNode, dtype: np.dtype[Any]) -> float:
+    return float(saturate(np.array([node.argument("fill_value")], np.float32), dtype)[0])
+
+
+def _draw_keys(node: GraphNode, batch: Batch) -> Array:
+    return batch.generator(node).integers(0, 1 << 64, (batch.size, 2), dtype=np.uint64)
+
+
 class _Displacement(SampleOperator[_State]):
     """Computes a position for each pixel of the output."""
 
@@ -96,13 +127,7 @@ class _Displacement(SampleOperator[_State]):
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), ("HWC",))
-        if self.node.argument("interp_type") not in (DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR):
-            raise ArgumentValueError(
-                f"argument 'interp_type' must be INTERP_NN or INTERP_LINEAR, not {self.node.argument('interp_type')!r}"
-            )
-        mask = batch.arguments(self.node).scalars("mask", np.int64)
-        assert mask is not None
-        return _State(mask != 0, self.keys(batch)), [describe(layout, known, data.dtype)]
+        return _State(_moved(self.node, batch), self.keys(batch)), [describe(layout, known, data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (image,) = inputs
@@ -112,9 +137,8 @@ class _Displacement(SampleOperator[_State]):
             np.copyto(out, image)
             return out
         positions = self.positions(image.shape[0], image.shape[1], state, sample)
-        fill = float(saturate(np.array([self.node.argument("fill_value")], np.float32), image.dtype)[0])
-        sampled = nearest_at if self.node.argument("interp_type") == DALIInterpType.INTERP_NN else linear_at
-        return convert(sampled(image, positions, fill), image.dtype, out)
+        sampled = nearest_at if _takes_nearest(self.node) else linear_at
+        return convert(sampled(image, positions, _fill(self.node, image.dtype)), image.dtype, out)
 
     def keys(self, batch: Batch) -> Array:
         """Return the keys of the random numbers of each sample, if the operator draws any."""
@@ -154,9 +178,61 @@ class JitterCpu(_Displacement):
     """Draws the positions of a sample with its own generator."""
 
     def keys(self, batch: Batch) -> Array:
-        return batch.generator(self.node).integers(0, 1 << 64, (batch.size, 2), dtype=np.uint64)
+        return _draw_keys(self.node, batch)
 
     def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
-        generator = np.random.Generator(np.random.Philox(key=state.keys[sample]))
+        generator = philox(state.keys[sample])
         shifts = (generator.random((2, height, width)) - 0.5) * self.node.argument("nDegree")
         return shifts[0] + np.arange(0.5, height)[:, None], shifts[1] + np.arange(0.5, width)
+
+
+class _DisplacementGpu(PixelOperator):
+    """Computes the positions in the kernel that reads the pixels."""
+
+    only_launches = True
+    planewise = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, ("HWC",))
+        taps = 1 if _takes_nearest(self.node) else 2
+        points = self.points(batch, _moved(self.node, batch), pixels.extents[:, 1:])
+        fill = _fill(self.node, pixels.dtype)
+        size = pixels.extents[:, 1:]
+        return pixels.named(layout).warp(points, size, pixels.dtype, taps=taps, border=Border.CONSTANT, fill=fill)
+
+    @abstractmethod
+    def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
+        """Return the positions of the pixels of each sample.
+
+        Args:
+            batch: arguments and random numbers.
+            moved: whether to move the pixels of each sample, (N,).
+            extents: height and width of the samples, (N, 2).
+        """
+
+
+@implements(WATER, "gpu")
+class WaterGpu(_DisplacementGpu):
+    """Moves rows along x and columns along y."""
+
+    def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
+        pairs = ([self.node.argument(f"{kind}_{axis}") for axis in "yx"] for kind in ("ampl", "freq", "phase"))
+        return waves(moved, *pairs)
+
+
+@implements(SPHERE, "gpu")
+class SphereGpu(_DisplacementGpu):
+    """Moves pixels along lines through the centre."""
+
+    def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
+        return sphere(moved, extents)
+
+
+@implements(JITTER, "gpu")
+class JitterGpu(_DisplacementGpu):
+    """Draws the positions of each pixel from the sample's seed; they differ from those on the CPU."""
+
+    def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
+        seeds = _draw_keys(self.node, batch)[:, 0]
+        return shifts(moved, seeds, self.node.argument("nDegree"), extents[:, 1])

@@ -11,11 +11,12 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._graph.graph import GraphNode
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
+from pipeline._kernels.paste_regions import REGION, plan_paste_regions
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail, samples_of
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.output_dtype import output_dtype
@@ -58,6 +59,7 @@ the only input. Regions must lie inside of their images and of the canvas.""",
             ),
             Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's."),
         ),
+        devices=("cpu", "gpu"),
         variadic=True,
     )
 )
@@ -111,81 +113,190 @@ class _Regions:
         return rounded.astype(np.int64)
 
 
+@dataclass(frozen=True)
+class _Canvas:
+    """The canvas of a sample.
+
+    Attributes:
+        shape: shape of the canvas.
+        images: input and position in its batch of the image of each region.
+        starts: first pixels of the regions in their images, (M, 2).
+        shapes: extents of the regions, (M, 2).
+        targets: first pixels of the regions on the canvas, (M, 2).
+    """
+
+    shape: tuple[int, ...]
+    images: list[tuple[int, int]]
+    starts: Array
+    shapes: Array
+    targets: Array
+
+
+class _Paste:
+    """The canvases of a batch.
+
+    Args:
+        node: node of the graph.
+        batch: batch in execution.
+        inputs: the inputs, on any device.
+    """
+
+    def __init__(self, node: GraphNode, batch: Batch, inputs: Sequence[Any]) -> None:
+        layouts = [choose_layout(data.layout(), data.ndim, ("HWC", "FHWC")) for data in inputs]
+        self.layout = max(layouts, key=len)
+        tables = [data.table() for data in inputs]
+        dtypes = {str(table.dtype) for table in tables}
+        if len(dtypes) > 1:
+            raise ArgumentValueError(f"the inputs have different dtypes: {', '.join(sorted(dtypes))}")
+        self.source = tables[0].dtype
+        self.dtype = output_dtype(node) or self.source
+        self._columns = [[tuple(shape) for shape in table.shapes.tolist()] for table in tables]
+        self._regions = _Regions.from_arguments(batch.arguments(node))
+        if self._regions.sizes is None and len({shape[-3:-1] for column in self._columns for shape in column}) > 1:
+            raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all canvases; None if they may differ."""
+        shapes = {shape for column in self._columns for shape in column}
+        sizes = None if self._regions.sizes is None else set(map(tuple, self._regions.sizes.tolist()))
+        if len(shapes) > 1 or (sizes is not None and len(sizes) > 1):
+            return None
+        (shape,) = shapes
+        (size,) = sizes or (shape[-3:-1],)
+        return None if min(size) < 0 else (*shape[:-3], *size, shape[-1])
+
+    def canvas(self, sample: int) -> _Canvas:
+        """Return the canvas of a sample.
+
+        Raises:
+            PipelineError: regions don't fit.
+        """
+        regions, columns = self._regions, self._columns
+        if regions.images is None:
+            images = [(column, sample) for column in range(len(columns))]
+        else:
+            images = [(0, number) for number in regions.images[sample].tolist()]
+            for _, number in images:
+                if not 0 <= number < len(columns[0]):
+                    raise ArgumentValueError(
+                        f"argument 'in_ids' has {number}, but the batch has {len(columns[0])} samples"
+                    )
+        shapes = [columns[column][number] for column, number in images]
+        reference = shapes[0] if shapes else columns[0][sample]
+        size = reference[-3:-1] if regions.sizes is None else tuple(regions.sizes[sample].tolist())
+        if min(size) < 0:
+            raise ArgumentValueError(f"argument 'output_size' can't be negative: {size}")
+        channels = {shape[-1] for shape in shapes} or {reference[-1]}
+        counts = {shape[0] for shape in shapes or [reference] if len(shape) == 4}
+        if len(channels) > 1 or len(counts) > 1:
+            raise ArgumentValueError(f"images of shapes {', '.join(map(str, shapes))} can't be pasted onto one canvas")
+        extents = np.array([shape[-3:-1] for shape in shapes], np.int64).reshape(-1, 2)
+        zeros = np.zeros_like(extents)
+        starts = regions.pixels("in_anchors", sample, extents)
+        starts = zeros if starts is None else starts
+        sizes = regions.pixels("shapes", sample, extents)
+        sizes = extents - starts if sizes is None else sizes
+        targets = regions.pixels("out_anchors", sample, zeros + np.array(size))
+        targets = zeros if targets is None else targets
+        for name, first, limits in (("image", starts, extents), ("canvas", targets, zeros + np.array(size))):
+            wrong = ((first < 0) | (sizes < 0) | (first + sizes > limits)).any(axis=1)
+            if wrong.any():
+                number = int(np.argmax(wrong))
+                raise PipelineError(
+                    f"region {number} from {tuple(first[number].tolist())} of shape {tuple(sizes[number].tolist())} "
+                    f"exceeds the {name}, whose extents are {tuple(limits[number].tolist())}"
+                )
+        return _Canvas((*counts, *size, *channels), images, starts, sizes, targets)
+
+
+def _check_arguments(node: GraphNode) -> None:
+    names = {*node.arguments, *node.argument_inputs}
+    for name in _EXCLUSIVE:
+        if {name, f"{name}_rel"} <= names:
+            raise ArgumentValueError(f"arguments {name!r} and '{name}_rel' can't be used together")
+    if "in_ids" in names and len(node.inputs) > 1:
+        raise ArgumentValueError(f"argument 'in_ids' needs one input, but there are {len(node.inputs)}")
+
+
 @implements(MULTI_PASTE, "cpu")
 class MultiPasteCpu(BatchOperator):
     """Composes a canvas on each thread."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        names = {*node.arguments, *node.argument_inputs}
-        for name in _EXCLUSIVE:
-            if {name, f"{name}_rel"} <= names:
-                raise ArgumentValueError(f"arguments {name!r} and '{name}_rel' can't be used together")
-        if "in_ids" in names and len(node.inputs) > 1:
-            raise ArgumentValueError(f"argument 'in_ids' needs one input, but there are {len(node.inputs)}")
+        _check_arguments(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        layouts = [choose_layout(data.layout(), data.ndim, ("HWC", "FHWC")) for data in inputs]
+        paste = _Paste(self.node, batch, inputs)
         columns = [[np.asarray(array) for array in data.samples] for data in inputs]
-        dtypes = {str(column[0].dtype) for column in columns}
-        if len(dtypes) > 1:
-            raise ArgumentValueError(f"the inputs have different dtypes: {', '.join(sorted(dtypes))}")
-        regions = _Regions.from_arguments(batch.arguments(self.node))
-        if regions.sizes is None and len({image.shape[-3:-1] for column in columns for image in column}) > 1:
-            raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
-        dtype = output_dtype(self.node) or columns[0][0].dtype
         results: list[Any] = [None] * batch.size
-        paste = partial(_paste, regions, columns, dtype, results)
-        fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(paste, batch.size)])
-        return [TensorListCPU(results, max(layouts, key=len))]
+        dense = owner = None
+        if paste.shape is not None:
+            dense, owner = batch.allocate(Edge(self.node.index), (batch.size, *paste.shape), paste.dtype)
+            results = list(dense)
+        compose = partial(_compose, paste, columns, results)
+        fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(compose, batch.size)])
+        output = TensorListCPU(results if dense is None else dense, paste.layout)
+        output.owner = owner
+        return [output]
 
 
-def _paste(
-    regions: _Regions, columns: list[list[Array]], dtype: np.dtype[Any], results: list[Any], sample: int
-) -> None:
+def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], sample: int) -> None:
     """Compose the canvas of a sample."""
-    if regions.images is None:
-        images = [column[sample] for column in columns]
-    else:
-        numbers = regions.images[sample].tolist()
-        for number in numbers:
-            if not 0 <= number < len(columns[0]):
-                raise ArgumentValueError(f"argument 'in_ids' has {number}, but the batch has {len(columns[0])} samples")
-        images = [columns[0][number] for number in numbers]
-    reference = images[0] if images else columns[0][sample]
-    size = reference.shape[-3:-1] if regions.sizes is None else tuple(regions.sizes[sample].tolist())
-    if min(size) < 0:
-        raise ArgumentValueError(f"argument 'output_size' can't be negative: {size}")
-    channels = {image.shape[-1] for image in images} or {reference.shape[-1]}
-    counts = {len(image) for image in images if image.ndim == 4} or ({len(reference)} if reference.ndim == 4 else set())
-    if len(channels) > 1 or len(counts) > 1:
-        raise ArgumentValueError(
-            f"images of shapes {', '.join(str(image.shape) for image in images)} can't be pasted onto one canvas"
-        )
-    extents = np.array([image.shape[-3:-1] for image in images], np.int64).reshape(-1, 2)
-    zeros = np.zeros_like(extents)
-    canvas = np.zeros((*counts, *size, *channels), dtype)
-    starts = regions.pixels("in_anchors", sample, extents)
-    starts = zeros if starts is None else starts
-    shapes = regions.pixels("shapes", sample, extents)
-    shapes = extents - starts if shapes is None else shapes
-    targets = regions.pixels("out_anchors", sample, zeros + np.array(size))
-    targets = zeros if targets is None else targets
-    for name, first, limits in (("image", starts, extents), ("canvas", targets, zeros + np.array(size))):
-        wrong = ((first < 0) | (shapes < 0) | (first + shapes > limits)).any(axis=1)
-        if wrong.any():
-            number = int(np.argmax(wrong))
-            raise PipelineError(
-                f"region {number} from {tuple(first[number].tolist())} of shape {tuple(shapes[number].tolist())} "
-                f"exceeds the {name}, whose extents are {tuple(limits[number].tolist())}"
-            )
-    for image, source, shape, target in zip(images, starts.tolist(), shapes.tolist(), targets.tolist(), strict=True):
-        region = _window(image, source, shape)
-        window = _window(canvas, target, shape)
-        convert(np.broadcast_to(region, window.shape), dtype, window)
-    results[sample] = canvas
+    canvas = paste.canvas(sample)
+    if results[sample] is None:
+        results[sample] = np.empty(canvas.shape, paste.dtype)
+    result = results[sample]
+    shapes, targets, starts = canvas.shapes.tolist(), canvas.targets.tolist(), canvas.starts.tolist()
+    covers = [number for number, shape in enumerate(shapes) if tuple(shape) == canvas.shape[-3:-1]]
+    if not covers:
+        result[...] = 0
+    for number in range(covers[-1] if covers else 0, len(shapes)):  # a region that covers the canvas hides earlier ones
+        column, position = canvas.images[number]
+        window = _window(result, targets[number], shapes[number])
+        region = _window(columns[column][position], starts[number], shapes[number])
+        convert(np.broadcast_to(region, window.shape), paste.dtype, window)
 
 
 def _window(image: Array, start: list[int], shape: list[int]) -> Array:
     (y, x), (height, width) = start, shape
     return image[..., y : y + height, x : x + width, :]
+
+
+@implements(MULTI_PASTE, "gpu")
+class MultiPasteGpu(GpuOperator):
+    """One launch per batch: each pixel of a canvas finds the last region that contains it."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_arguments(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        paste, tables = _Paste(self.node, batch, inputs), [samples_of(data) for data in inputs]
+        canvases: list[_Canvas] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample in range(batch.size):
+            try:
+                canvases.append(paste.canvas(sample))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        counts = np.array([len(canvas.images) for canvas in canvases])
+        regions = np.zeros(max(1, int(counts.sum())), REGION)
+        pairs = [pair for canvas in canvases for pair in canvas.images]
+        for number, (column, position) in enumerate(pairs):
+            table = tables[column]
+            regions["src"][number] = table.pointers[position]
+            regions["strides"][number, 4 - table.ndim :] = table.strides[position]
+        if pairs:
+            regions["first"] = np.concatenate([canvas.targets for canvas in canvases])
+            regions["size"] = np.concatenate([canvas.shapes for canvas in canvases])
+            starts = np.concatenate([canvas.starts for canvas in canvases])
+            regions["src"] += (starts * regions["strides"][:, 1:3]).sum(axis=1)
+        ndim = max(len(canvas.shape) for canvas in canvases)
+        output, target = allocate(np.array([canvas.shape for canvas in canvases]), paste.dtype, paste.layout[-ndim:])
+        self.launch(plan_paste_regions(target, regions, counts, paste.source), batch)
+        return [output]

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._kernels import strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of, shape_table
+from pipeline._operator_api.gpu_operator import allocate, samples_of, shape_table
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -54,7 +56,9 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
         if arguments.given("axes"):
             raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
         return [list(axes_by_name(names, layout))] * batch_size
-    return [list(check_axes(row.tolist(), ndim)) or list(range(ndim)) for row in rows]
+    distinct = rows if arguments.per_sample("axes") else rows[:1]
+    axes = [list(check_axes(row.tolist(), ndim)) or list(range(ndim)) for row in distinct]
+    return axes if arguments.per_sample("axes") else axes * batch_size
 
 
 def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> npt.NDArray[np.int64]:
@@ -72,26 +76,33 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
     largest = shapes.max(axis=0)
     padded: npt.NDArray[np.int64] = shapes.copy()
     minimum, aligned = arguments.rows("shape", np.int64), arguments.rows("align", np.int64)
-    for sample, axes in enumerate(_axes(arguments, count, layout, ndim)):
-        extents = largest[axes]
-        if minimum is not None and len(minimum[sample]):
-            least = _fit("shape", minimum[sample], len(axes))
-            extents = np.where(least > 0, np.maximum(least, shapes[sample, axes]), extents)
-        if aligned is not None and len(aligned[sample]):
-            align = _fit("align", aligned[sample], len(axes))
-            if (align <= 0).any():
-                raise ArgumentValueError(f"Values of `align` argument must be positive. Got: {align.tolist()}")
+    all_axes = _axes(arguments, count, layout, ndim)
+    uniform = all(axes == all_axes[0] for axes in all_axes) and all(
+        rows is None or len({len(row) for row in rows}) == 1 for rows in (minimum, aligned)
+    )
+    for samples in [slice(None)] if uniform else [slice(sample, sample + 1) for sample in range(count)]:
+        axes = all_axes[samples][0]
+        extents = np.broadcast_to(largest[axes], (len(shapes[samples]), len(axes)))
+        if minimum is not None and len(minimum[samples][0]):
+            least = _fit("shape", np.array(minimum[samples]), len(axes))
+            extents = np.where(least > 0, np.maximum(least, shapes[samples][:, axes]), extents)
+        if aligned is not None and len(aligned[samples][0]):
+            align = _fit("align", np.array(aligned[samples]), len(axes))
+            wrong = (align <= 0).any(axis=1)
+            if wrong.any():
+                row = align[wrong][0].tolist()
+                raise ArgumentValueError(f"Values of `align` argument must be positive. Got: {row}")
             extents = -(-extents // align) * align
-        padded[sample, axes] = extents
+        padded[samples, axes] = extents
     return padded
 
 
-def _fit(name: str, row: Array, length: int) -> Array:
-    if len(row) not in (1, length):
+def _fit(name: str, rows: Array, length: int) -> Array:
+    if rows.shape[1] not in (1, length):
         raise ArgumentValueError(
-            f'Argument "{name}" expected shape {length} but got {len(row)} values: one for each axis is needed'
+            f'Argument "{name}" expected shape {length} but got {rows.shape[1]} values: one for each axis is needed'
         )
-    return row  # one value broadcasts
+    return rows  # one value broadcasts
 
 
 def fill_in_units(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -146,10 +157,19 @@ class PadCpu(BatchOperator):
 
 
 @implements(PAD, "gpu")
-class PadGpu(GpuOperator):
+class PadGpu(PixelOperator):
     """One launch per batch."""
 
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        shapes = pixels.shapes
+        padding = _Padding.from_arguments(batch.arguments(self.node), shapes, pixels.layout)
+        axis = pixels.order.find("C")
+        if axis >= 0 and (padding.shapes[:, axis] != shapes[:, axis]).any():
+            return None
+        first, extents = np.zeros((len(pixels), 3), np.int64), pixels.along_extents(padding.shapes, 1)
+        return pixels.window(first, np.ones_like(first), extents, fill_in_units(padding.fill, pixels.dtype)[:, None])
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -10,13 +10,15 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, shape_table
+from pipeline._operator_api.gpu_operator import shape_table
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.geometry.windows import cut, cut_batch
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.geometry.windows import cut, cut_batch, cut_pixels
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -81,13 +83,15 @@ class _Canvases:
             raise ArgumentValueError("paste_x and paste_y must be in range [0, 1]")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
 
-    def locate(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return start (relative to the image) and extents of the canvas."""
-        *size, channels = shape
-        extents = np.array(size, np.float32)
-        canvas = np.maximum(np.trunc(extents * self.ratio[sample]), np.trunc(self.least[sample]))
-        start = np.trunc(self.positions[sample] * (canvas - extents))
-        return [*(-start).astype(int).tolist(), 0], [*canvas.astype(int).tolist(), channels]
+    def locate(self, shapes: Array, samples: slice = slice(None)) -> tuple[Array, Array]:
+        """Return starts (relative to the images) and extents of the canvases of samples of these shapes, (N, 3)."""
+        extents = shapes[:, :2].astype(np.float32)
+        ratio, least = self.ratio[samples, None], self.least[samples, None]
+        canvas = np.maximum(np.trunc(extents * ratio), np.trunc(least))
+        starts, sizes = np.zeros_like(shapes), shapes.copy()
+        starts[:, :2] = -np.trunc(self.positions[samples] * (canvas - extents))
+        sizes[:, :2] = canvas
+        return starts, sizes
 
     def colour(self, channels: int) -> tuple[int, ...]:
         """Return the fill values for `channels` channels.
@@ -115,28 +119,35 @@ class PasteCpu(SampleOperator[_Canvases]):
 
     def run(self, state: _Canvases, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (image,) = inputs
-        start, extent = state.locate(sample, image.shape)
+        starts, extents = state.locate(np.array([image.shape]), slice(sample, sample + 1))
+        start, extent = starts[0].tolist(), extents[0].tolist()
         return cut(image, start, extent, policy="pad", fill=state.colour(image.shape[2]), out=out)
 
 
 @implements(PASTE, "gpu")
-class PasteGpu(GpuOperator):
+class PasteGpu(PixelOperator):
     """One launch per batch."""
 
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        canvases = _Canvases.from_arguments(batch.arguments(self.node), pixels.layout, pixels.ndim)
+        pixels = pixels.named(canvases.layout)
+        starts, extents = canvases.locate(pixels.shapes)
+        return cut_pixels(pixels, starts, extents, policy="pad", fill=canvases.colour(pixels.channels))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         canvases = _Canvases.from_arguments(batch.arguments(self.node), data.layout(), data.ndim)
         shapes = shape_table(data)
-        located = [canvases.locate(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        starts, extents = canvases.locate(shapes)
         return [
             cut_batch(
                 self.kernels,
                 batch.stream,
                 data,
-                np.array([start for start, _ in located], np.int64),
-                np.array([extent for _, extent in located], np.int64),
+                starts,
+                extents,
                 policy="pad",
                 fill=canvases.colour(int(shapes[:, 2].max())),
                 channel_axis=2,

@@ -137,9 +137,10 @@ class RandomWindows:
         ratio = wide / tall
         fits = (tall <= heights[:, None]) & (wide <= widths[:, None])
         fits &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
-        first = np.argmax(fits, axis=1)[:, None]
-        sizes = np.concatenate([np.take_along_axis(each, first, 1) for each in (tall, wide)], axis=1)
-        return sizes * np.take_along_axis(fits, first, 1)
+        index, first = np.arange(len(fits)), fits.argmax(axis=1)
+        sizes = np.array([tall[index, first], wide[index, first]])
+        fitting: Sizes = (sizes * fits[index, first]).T
+        return fitting
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the size of the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""

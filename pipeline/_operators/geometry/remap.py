@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
+from pipeline._imaging.filter2d import Border
 from pipeline._imaging.sampling import linear_at, nearest_at
+from pipeline._kernels import Samples
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.point_maps import stored
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN
 
 __all__ = ["REMAP"]
@@ -50,8 +58,22 @@ The output is as large as the maps. Pixels outside of the input are 0.""",
                 choices=("corner", "center"),
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
+
+_TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4, INTERP_LANCZOS3: 8}
+_LANCZOS = 8
+
+
+def _taps(node: GraphNode) -> int:
+    """Return the width of the filter in pixels."""
+    found = node.argument("interp")
+    if found not in _TAPS:
+        raise ArgumentValueError(
+            f"argument 'interp' must be INTERP_NN, INTERP_LINEAR, INTERP_CUBIC or INTERP_LANCZOS3, not {found!r}"
+        )
+    return _TAPS[found]
 
 
 @implements(REMAP, "cpu")
@@ -62,11 +84,7 @@ class RemapCpu(SampleOperator[bool]):
         known, maps = (known_extents(batch, self.node, inputs, position) for position in (0, 1))
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), ("HWC", "FHWC"))
         sequence = layout[0] == "F"
-        if self.node.argument("interp") not in (INTERP_NN, INTERP_LINEAR, INTERP_CUBIC, INTERP_LANCZOS3):
-            raise ArgumentValueError(
-                "argument 'interp' must be INTERP_NN, INTERP_LINEAR, INTERP_CUBIC or INTERP_LANCZOS3, not "
-                f"{self.node.argument('interp')!r}"
-            )
+        _taps(self.node)
         extents = None
         if known is not None and maps is not None:
             # Maps have the axes F and C or not; the spatial axes are found when the maps are read.
@@ -120,3 +138,65 @@ class RemapCpu(SampleOperator[bool]):
             part = np.ascontiguousarray(work[..., first : first + _MOST_CHANNELS])
             moved = cv2.remap(part, x - np.float32(shift), y - np.float32(shift), kind, borderMode=cv2.BORDER_CONSTANT)
             convert(moved.reshape(*x.shape, -1), out.dtype, out[..., first : first + _MOST_CHANNELS])
+
+
+@implements(REMAP, "gpu")
+class RemapGpu(PixelOperator):
+    """Reads the maps in the kernel that reads the pixels."""
+
+    only_launches = True
+    planewise = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        layout = choose_layout(pixels.layout, pixels.ndim, ("HWC", "FHWC"))
+        maps: list[Any] = [batch.values[edge] for edge in self.node.inputs[1:]]
+        if not all(isinstance(each, TensorListGPU) for each in maps):
+            return None
+        taps, frames = _taps(self.node), pixels.extents[:, 0]
+        x, y = (
+            _map_samples(name, each.table(), frames, layout[0] == "F") for name, each in zip("xy", maps, strict=True)
+        )
+        if (x.shapes != y.shapes).any():
+            sample = int((x.shapes != y.shapes).any(axis=1).argmax())
+            shapes = (tuple(each.table().shapes[sample].tolist()) for each in maps)
+            raise ArgumentValueError("the maps have different shapes: {} and {}".format(*shapes))
+        if not (pixels.extents.all(axis=1) | ~x.shapes.all(axis=1)).all():
+            raise PipelineError("can't move the pixels of an empty image")
+        shift = 0.5 if self.node.argument("pixel_origin") == "center" else 0.0
+        return pixels.named(
+            layout
+        ).warp(
+            stored(y, x, shift, 32 if taps == _LANCZOS else 1, *maps),  # as on the CPU
+            x.shapes[:, 1:],
+            pixels.dtype,
+            taps=taps,
+            border=Border.CONSTANT,
+        )
+
+
+def _map_samples(name: str, maps: Samples, frames: Array, sequence: bool) -> Samples:
+    """Return the maps of a batch, (frames, height, width) or (1, height, width); see `RemapCpu`."""
+    if maps.dtype != np.float32 or not 2 <= maps.ndim <= 4:
+        raise ArgumentValueError(f"map{name} must be float32 of 2 to 4 dimensions, not {maps.dtype} of {maps.ndim}")
+    shapes, strides = maps.shapes, maps.strides  # of frames, rows, columns, channels
+    if maps.ndim < 4:
+        front = np.full(len(maps), maps.ndim == 2)
+        if maps.ndim == 3:
+            front = (shapes[:, 2] == 1) & ~(sequence & (shapes[:, 0] == frames))
+        shapes, strides = _widened(shapes, 1, front), _widened(strides, 0, front)
+    fits = (shapes[:, 3] == 1) & ((shapes[:, 0] == 1) | (shapes[:, 0] == frames))
+    if not fits.all():
+        sample = int(np.argmin(fits))
+        raise ArgumentValueError(
+            f"map{name} of shape {tuple(maps.shapes[sample].tolist())} doesn't fit {frames[sample]} images, or has "
+            "several channels"
+        )
+    return Samples(maps.pointers, shapes[:, :3], strides[:, :3], maps.dtype)
+
+
+def _widened(table: Array, value: int, front: Array) -> Array:
+    """Return shapes or strides with 4 columns: the first new one is in front, (N,), the others are at the end."""
+    missing = 4 - table.shape[1]
+    before = np.pad(table, ((0, 0), (1, missing - 1)), constant_values=value)
+    return np.where(front[:, None], before, np.pad(table, ((0, 0), (0, missing)), constant_values=value))

@@ -249,6 +249,8 @@ class ResizeGeometry:
 
     def _scaled(self, requested: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `requested` is 0 for axes that the mode scales."""
+        if not any(requested):
+            return list(lengths)  # as in DALI, whatever `max_size` is
         scales = [_single(size / length) for size, length in zip(requested, lengths, strict=True) if size and length]
         if self._mode in ("not_larger", "not_smaller"):
             scale = (min if self._mode == "not_larger" else max)(scales, default=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
@@ -16,7 +17,7 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ROTATE", "rotated_size"]
+__all__ = ["ROTATE", "rotated_size", "rotated_sizes"]
 
 ROTATE = register(
     OperatorSchema(
@@ -50,12 +51,31 @@ def rotated_size(rotations: Array, spatial: Sequence[int]) -> tuple[int, ...]:
         rotations: matrices from the output to the source, (N, n, n), for x, y and z.
         spatial: extents of the source.
     """
+    sizes, odd = _canvases(rotations, np.array([spatial]))
+    size = sizes.max(axis=0)
+    size += (size - (odd.mean(axis=0) > 0.5)) % 2
+    return tuple(size.tolist())
+
+
+def rotated_sizes(rotations: Array, spatial: Array) -> Array:
+    """Return `rotated_size` of each rotation alone, (N, n), given the extents of each source, (N, n)."""
+    sizes, odd = _canvases(rotations, spatial)
+    canvases: Array = sizes + (sizes - odd) % 2
+    return canvases
+
+
+def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
+    """Return the extents that each rotation needs, (N, n), and whether they should be odd.
+
+    Args:
+        rotations: as in `rotated_size`.
+        spatial: extents of the sources, (N or 1, n).
+    """
     reach = np.abs(rotations.swapaxes(1, 2))  # by axes of output and source
-    extents = np.array(spatial[::-1])
-    size = np.ceil(reach @ extents - _SLACK).astype(np.int64).max(axis=0)
-    odd = (extents[reach.argmax(axis=2)] % 2).mean(axis=0) > 0.5
-    size += (size - odd) % 2
-    return tuple(size[::-1].tolist())
+    extents = spatial[:, ::-1]
+    sizes = np.ceil((reach @ extents[..., None])[..., 0] - _SLACK).astype(np.int64)
+    odd = np.take_along_axis(np.broadcast_to(extents, sizes.shape), reach.argmax(axis=2), axis=1) % 2
+    return sizes[:, ::-1], odd[:, ::-1]
 
 
 class _Rotations(Warps):
@@ -65,6 +85,8 @@ class _Rotations(Warps):
         arguments = batch.arguments(node)
         super().__init__(arguments, layout, batch.size)
         self._siblings = batch.siblings
+        #: Whether each sample has a canvas of its own.
+        self._alone = all(len(batch.siblings(sample)) == 1 for sample in range(batch.size))
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
         assert angle is not None
@@ -88,6 +110,20 @@ class _Rotations(Warps):
             return tuple(spatial)
         siblings = self._siblings(sample)
         return rotated_size(self._linear[siblings.start : siblings.stop], spatial)
+
+    def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        if self._keep_size:
+            return spatial
+        if not self._alone:
+            return None
+        return rotated_sizes(self._linear, spatial)
+
+    def all_matrices(
+        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> Array | None:
+        centers, targets = spatial[:, ::-1, None] / 2, sizes[:, ::-1, None] / 2
+        rotation: Array = np.concatenate([self._linear, centers - self._linear @ targets], axis=2)
+        return rotation
 
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         linear = self._linear[sample]

@@ -142,7 +142,7 @@ class SliceGpu(PixelOperator):
         arguments = batch.arguments(self.node)
         bounds = [batch.values[edge] for edge in self.node.inputs[1:]]
         windows = SliceWindows(arguments, batch.size, pixels.layout, pixels.ndim, _check_inputs(1 + len(bounds)))
-        starts, extents = self._locate(windows, pixels.shapes.tolist(), bounds)
+        starts, extents = self._locate(windows, pixels.shapes, bounds)
         fill = arguments.constant("fill_values")
         if len(fill) > 1:
             return None
@@ -159,7 +159,7 @@ class SliceGpu(PixelOperator):
         data, *bounds = inputs
         arguments = batch.arguments(self.node)
         windows = SliceWindows(arguments, batch.size, data.layout(), data.ndim, _check_inputs(len(inputs)))
-        starts, extents = self._locate(windows, shape_table(data).tolist(), bounds)
+        starts, extents = self._locate(windows, shape_table(data), bounds)
         fill = arguments.constant("fill_values")
         channel_axis = _channel_axis(windows.layout, fill)
         if len(fill) > 1:
@@ -180,14 +180,17 @@ class SliceGpu(PixelOperator):
             )
         ]
 
-    def _locate(self, windows: SliceWindows, shapes: list[list[int]], inputs: Sequence[Any]) -> tuple[Array, Array]:
+    def _locate(self, windows: SliceWindows, shapes: Array, inputs: Sequence[Any]) -> tuple[Array, Array]:
         for bound in inputs:
             if not isinstance(bound, TensorListCPU):
                 raise ArgumentTypeError("the anchor and shape inputs must be on the CPU: add .cpu()")
         normalized = self.node.argument("normalized_anchor"), self.node.argument("normalized_shape")
+        together = windows.locate_all(shapes, inputs, normalized)
+        if together is not None:
+            return together
         located: list[tuple[list[int], list[int]]] = []
         failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes):
+        for sample, shape in enumerate(shapes.tolist()):
             bounds: Positional | None = None
             if inputs:
                 bounds = positional(inputs[0].samples[sample], inputs[1].samples[sample], normalized)

@@ -13,7 +13,7 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["SLICE_ARGUMENTS", "SliceWindows", "positional"]
 
@@ -57,6 +57,17 @@ class _Bound:
             return value
         return value * extent if exact else float(np.float32(value * extent))
 
+    def values(self, extents: Array, *, exact: bool = False) -> Array:
+        """Return `value` for all samples and axes, (N, axes), of these extents.
+
+        Raises:
+            ValueError: The samples have different numbers of values.
+        """
+        values = np.broadcast_to(np.array(self.rows, np.float64), extents.shape)
+        if not self.relative:
+            return values
+        return values * extents if exact else (values * extents).astype(np.float32).astype(np.float64)
+
 
 class Positional(NamedTuple):
     """Anchor and shape inputs of one sample, by axis, and whether anchor and shape are fractions."""
@@ -71,6 +82,17 @@ def positional(anchor: Array, shape: Array, normalized: tuple[bool, bool]) -> Po
     floats = anchor.dtype.kind == "f", shape.dtype.kind == "f"
     fractions = floats[0] and normalized[0], floats[1] and normalized[1]
     return Positional(anchor.ravel().tolist(), shape.ravel().tolist(), fractions)
+
+
+def _rounded(values: Array) -> Array:
+    """Round to the nearest integers, halves away from zero.
+
+    Raises:
+        ValueError: A value isn't a number of 62 bits.
+    """
+    if not (np.abs(values) < 1 << 62).all():
+        raise ValueError("the bound is too large")
+    return np.where(values >= 0, np.trunc(values + 0.5), -np.trunc(0.5 - values)).astype(np.int64)
 
 
 class SliceWindows:
@@ -127,6 +149,56 @@ class SliceWindows:
                 )
             start[axis], extent[axis] = first, last - first
         return start, extent
+
+    def locate_all(
+        self, shapes: Array, inputs: Sequence[TensorListCPU], normalized: tuple[bool, bool]
+    ) -> tuple[Array, Array] | None:
+        """Return starts and extents of the windows of all samples, (N, ndim).
+
+        Args:
+            shapes: shapes of the samples, (N, ndim).
+            inputs: anchors and shapes, if they are inputs.
+            normalized: whether anchors and shapes are fractions if they are floats.
+
+        Returns:
+            The windows; None if `locate` must locate, or refuse, the samples one by one.
+        """
+        axes = self._axes[0]
+        if shapes.shape[1] != self.ndim or any(other is not axes for other in self._axes):
+            return None
+        sizes = shapes[:, axes].astype(np.float64)
+        try:
+            if inputs:
+                rows = [bound.small_array() for bound in inputs]
+                low, shape = (
+                    row.reshape(sizes.shape) * (sizes if is_relative and row.dtype.kind == "f" else 1.0)
+                    for row, is_relative in zip(rows, normalized, strict=True)
+                    if row is not None
+                )
+                high = low + shape
+            else:
+                low, high = self._bounds(sizes)
+            first, last = _rounded(low), _rounded(high)
+        except ValueError:
+            return None
+        if (last < first).any():
+            return None
+        starts, extents = np.zeros_like(shapes), shapes.copy()
+        starts[:, axes], extents[:, axes] = first, last - first
+        return starts, extents
+
+    def _bounds(self, sizes: Array) -> tuple[Array, Array]:
+        """Return `_from_arguments` for all samples and axes of these extents."""
+        low: Array = np.zeros_like(sizes) if self._begin.rows is None else self._begin.values(sizes)
+        if self._end.rows is None:
+            return low, sizes
+        high = self._end.values(sizes)
+        if not self._end.from_start:
+            return low, high
+        if not (self._begin.relative and self._end.relative):
+            return low, low + high
+        exact = self._begin.values(sizes, exact=True) + self._end.values(sizes, exact=True)
+        return low, np.where(high >= 0, np.maximum(low, exact), low + high)
 
     def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
         """Return the known extents of the windows: those of axes that aren't sliced."""

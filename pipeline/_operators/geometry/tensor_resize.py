@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels import Samples, resample, strided_copy
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
@@ -60,6 +63,7 @@ Filters are widened along axes that shrink (`antialias`). Outside of the array i
             *(argument for argument in RESIZE_ARGUMENTS if argument.name in _SHARED),
             *FILTER_ARGUMENTS,
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -114,7 +118,7 @@ class _Sizes:
             factor = high[axes] if self._relative else np.float32(1)
             low[axes], high[axes] = self._start[sample] * factor, self._end[sample] * factor
         lengths = np.abs(high - low)
-        exact = self._exact(np.abs(requested), lengths)
+        exact = self._exact(np.abs(requested), lengths) if requested.any() else lengths  # as in `resize`
         size = [max(1, self._round(float(extent))) for extent in exact]
         starts, ends = low.tolist(), high.tolist()
         for axis, (unrounded, count) in enumerate(zip(exact.tolist(), size, strict=True)):
@@ -146,71 +150,48 @@ class _Sizes:
         return exact
 
 
-@implements(TENSOR_RESIZE, "cpu")
-class TensorResizeCpu(SampleOperator[Any]):
-    """Resizes axes that follow each other in pairs, as those of images, and first those that shrink most."""
+class _Plan:
+    """Sizes, filters and dtype of a batch.
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        if {"axes", "axis_names"} <= set(node.arguments):
-            raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
-        self._filters = filter_cache(node)
+    Args:
+        node: node of the graph.
+        batch: batch in execution.
+        layout: layout of the samples.
+        ndim: number of dimensions of the samples.
+        filters: cache of the filters.
+    """
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
-        (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        ndim = len(data.layout) if known is None else len(known)
+    def __init__(self, node: GraphNode, batch: Batch, layout: str, ndim: int, filters: Any) -> None:
         if not ndim:
             raise ArgumentValueError("samples need at least one dimension, or a layout if it isn't known")
-        axes = self._axes(data.layout, ndim)
-        dtype = output_dtype(self.node)
-        if data.dtype is not None:
-            dtype = check_resize_dtype(dtype, data.dtype)
-        sizes = _Sizes(batch.arguments(self.node), axes)
-        return (sizes, self._filters.get(batch), dtype), [describe(data.layout, (None,) * ndim, dtype)]
+        self.sizes = _Sizes(batch.arguments(node), _axes(node, layout, ndim))
+        self.lower, self.upper = filters.get(batch)
 
-    def _axes(self, layout: str, ndim: int) -> list[int]:
-        names = self.node.argument("axis_names")
-        if names is not None:
-            if not set(names) <= set(layout):
-                raise ArgumentValueError(f"the layout {layout!r} doesn't have all of the axes {names!r}")
-            return [layout.index(name) for name in names]
-        axes = self.node.argument("axes")
-        axes = list(range(ndim)) if axes is None else [axis + ndim if axis < 0 else axis for axis in axes]
-        if len(set(axes)) < len(axes) or not all(0 <= axis < ndim for axis in axes):
-            raise ArgumentValueError(f"the axes {axes} must be distinct and from 0 to {ndim - 1}")
-        return axes
-
-    def run(self, state: Any, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        (data,) = inputs
-        sizes, (lower, upper), dtype = state
-        dtype = dtype or check_resize_dtype(None, data.dtype)
-        resized = sizes.solve(sample, data.shape)
-        if 0 in data.shape:
-            shape = [own if old else 0 for own, old in zip(resized.size, data.shape, strict=True)]
-            return np.zeros(shape, dtype)
+    def groups(self, sample: int, shape: Sequence[int]) -> tuple[Resized, list[tuple[int, ...]]]:
+        """Return the size of a sample, and the axes that are resized together: first those that shrink most."""
+        resized = self.sizes.solve(sample, shape)
         changed = [
             axis
-            for axis, extent in enumerate(data.shape)
+            for axis, extent in enumerate(shape)
             if (resized.size[axis], resized.low[axis], resized.high[axis]) != (extent, 0.0, float(extent))
         ]
-        nearest = DALIInterpType.INTERP_NN in (lower[sample], upper[sample])  # its positions are those of single axes
-        groups = sorted(
-            [(axis,) for axis in changed] if nearest else _neighbours(changed),
-            key=lambda axes: _ratio(axes, resized.size, data.shape),
-        )
-        result = data
-        for axes in groups:
-            result = _resize_axes(
-                np.ascontiguousarray(result),
-                axes,
-                resized,
-                dtype=dtype if axes is groups[-1] else np.dtype(np.float32),
-                min_filter=lower[sample],
-                mag_filter=upper[sample],
-                antialias=self.node.argument("antialias"),
-            )
-        return np.ascontiguousarray(imaging.convert(result, dtype))
+        # The positions of nearest pixels are those of single axes.
+        nearest = DALIInterpType.INTERP_NN in (self.lower[sample], self.upper[sample])
+        groups = [(axis,) for axis in changed] if nearest else _neighbours(changed)
+        return resized, sorted(groups, key=lambda axes: _ratio(axes, resized.size, shape))
+
+
+def _axes(node: GraphNode, layout: str, ndim: int) -> list[int]:
+    names = node.argument("axis_names")
+    if names is not None:
+        if not set(names) <= set(layout):
+            raise ArgumentValueError(f"the layout {layout!r} doesn't have all of the axes {names!r}")
+        return [layout.index(name) for name in names]
+    axes = node.argument("axes")
+    axes = list(range(ndim)) if axes is None else [axis + ndim if axis < 0 else axis for axis in axes]
+    if len(set(axes)) < len(axes) or not all(0 <= axis < ndim for axis in axes):
+        raise ArgumentValueError(f"the axes {axes} must be distinct and from 0 to {ndim - 1}")
+    return axes
 
 
 def _neighbours(axes: Sequence[int]) -> list[tuple[int, ...]]:
@@ -225,28 +206,181 @@ def _neighbours(axes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _ratio(axes: Sequence[int], size: Sequence[int], shape: Sequence[int]) -> float:
-    return math.prod(size[axis] / shape[axis] for axis in axes)
+    return math.prod(size[axis] / shape[axis] for axis in axes if shape[axis])
 
 
-def _resize_axes(data: Array, axes: Sequence[int], resized: Resized, **options: Any) -> Array:
-    """Resize one axis, or two that follow each other, of a contiguous array.
+def _check_exclusive(node: GraphNode) -> None:
+    if {"axes", "axis_names"} <= set(node.arguments):
+        raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+
+
+@dataclass(frozen=True)
+class _Images:
+    """An array as images, of which one axis or two that follow each other are resized.
 
     What lies before these axes are images, and what lies behind them are their channels. The other axis of an image
     with one resized axis keeps its extent: its rows are what lies before the last axis, otherwise there is one column.
+
+    Attributes:
+        count: number of images.
+        extents: height and width.
+        channels: number of channels.
+        size: height and width of the results.
+        region: first row and column of the resized region, then the ends.
+        shape: shape of the resized array.
     """
-    first, last = axes[0], axes[-1]
-    size = [resized.size[axis] for axis in axes]
-    low, high = [resized.low[axis] for axis in axes], [resized.high[axis] for axis in axes]
-    before, extents, after = data.shape[:first], data.shape[first : last + 1], data.shape[last + 1 :]
-    images, channels = math.prod(before), math.prod(after)
-    if len(axes) == 1 and channels == 1:
-        extents, images = (images, *extents), 1
-        size, low, high = [extents[0], *size], [0.0, *low], [float(extents[0]), *high]
-    elif len(axes) == 1:
-        extents = (*extents, 1)
-        size, low, high = [*size, 1], [*low, 0.0], [*high, 1.0]
-    source = data.reshape(images, *extents, channels)
-    result = np.empty((images, *size, channels), options["dtype"])
-    for image, target in zip(source, result, strict=True):
-        imaging.resize(image, (size[0], size[1]), region=(*low, *high), out=target, **options)  # type: ignore[arg-type]
-    return result.reshape(*before, *(resized.size[axis] for axis in axes), *after)
+
+    count: int
+    extents: tuple[int, ...]
+    channels: int
+    size: tuple[int, ...]
+    region: tuple[float, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def from_axes(cls, shape: Sequence[int], axes: Sequence[int], resized: Resized) -> _Images:
+        first, last = axes[0], axes[-1]
+        size = tuple(resized.size[axis] for axis in axes)
+        low, high = tuple(resized.low[axis] for axis in axes), tuple(resized.high[axis] for axis in axes)
+        result = (*shape[:first], *size, *shape[last + 1 :])
+        count, channels, extents = (
+            math.prod(shape[:first]),
+            math.prod(shape[last + 1 :]),
+            tuple(shape[first : last + 1]),
+        )
+        if len(axes) == 1 and channels == 1:
+            region = (0.0, *low, float(count), *high)
+            return cls(1, (count, *extents), 1, (count, *size), region, result)
+        if len(axes) == 1:
+            return cls(count, (*extents, 1), channels, (*size, 1), (*low, 0.0, *high, 1.0), result)
+        return cls(count, extents, channels, size, (*low, *high), result)
+
+
+@implements(TENSOR_RESIZE, "cpu")
+class TensorResizeCpu(SampleOperator[Any]):
+    """Resizes axes that follow each other in pairs, as those of images, and first those that shrink most."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_exclusive(node)
+        self._filters = filter_cache(node)
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        ndim = len(data.layout) if known is None else len(known)
+        plan = _Plan(self.node, batch, data.layout, ndim, self._filters)
+        dtype = output_dtype(self.node)
+        if data.dtype is not None:
+            dtype = check_resize_dtype(dtype, data.dtype)
+        return (plan, dtype), [describe(data.layout, (None,) * ndim, dtype)]
+
+    def run(self, state: Any, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        plan, dtype = state
+        dtype = dtype or check_resize_dtype(None, data.dtype)
+        resized, groups = plan.groups(sample, data.shape)
+        if 0 in data.shape:
+            return np.zeros(_empty_shape(resized, data.shape), dtype)
+        result = data
+        for axes in groups:
+            images = _Images.from_axes(result.shape, axes, resized)
+            source = np.ascontiguousarray(result).reshape(images.count, *images.extents, images.channels)
+            last = axes is groups[-1]
+            result = np.empty((images.count, *images.size, images.channels), dtype if last else np.float32)
+            for image, target in zip(source, result, strict=True):
+                imaging.resize(
+                    image,
+                    (images.size[0], images.size[1]),
+                    region=images.region,  # type: ignore[arg-type]
+                    out=target,
+                    dtype=target.dtype,
+                    min_filter=plan.lower[sample],
+                    mag_filter=plan.upper[sample],
+                    antialias=self.node.argument("antialias"),
+                )
+            result = result.reshape(images.shape)
+        return np.ascontiguousarray(imaging.convert(result, dtype))
+
+
+def _empty_shape(resized: Resized, shape: Sequence[int]) -> list[int]:
+    return [own if old else 0 for own, old in zip(resized.size, shape, strict=True)]
+
+
+@implements(TENSOR_RESIZE, "gpu")
+class TensorResizeGpu(GpuOperator):
+    """Launches a resize for each group of axes that the samples have at most, and a copy of unchanged samples."""
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_exclusive(node)
+        self._filters = filter_cache(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        plan = _Plan(self.node, batch, data.layout(), data.ndim, self._filters)
+        dtype = check_resize_dtype(output_dtype(self.node), source.dtype)
+        steps: list[list[_Images]] = []
+        shapes = []
+        for sample, shape in enumerate(source.shapes.tolist()):
+            resized, groups = plan.groups(sample, shape)
+            own: list[_Images] = []
+            for axes in groups if all(shape) else ():
+                own.append(_Images.from_axes(own[-1].shape if own else shape, axes, resized))
+            steps.append(own)
+            shapes.append(resized.size if all(shape) else _empty_shape(resized, shape))
+        output, target = allocate(np.array(shapes), dtype, data.layout())
+        same = np.flatnonzero([not own for own in steps])
+        if len(same):
+            strided_copy(self.kernels, batch.stream, source.take(same), target.take(same))
+        pointers, held = source.pointers.copy(), []
+        for number in range(max(map(len, steps))):
+            ends = np.array([len(own) == number + 1 for own in steps])
+            goes_on = np.array([len(own) > number + 1 for own in steps])
+            read = source.dtype if number == 0 else np.dtype(np.float32)
+            for chosen, written in ((np.flatnonzero(ends), dtype), (np.flatnonzero(goes_on), np.dtype(np.float32))):
+                if not len(chosen):
+                    continue
+                images = [steps[sample][number] for sample in chosen]
+                targets = target.pointers[chosen]
+                if goes_on[chosen[0]]:
+                    sizes = np.array([[math.prod(each.shape)] for each in images])
+                    between, samples = allocate(sizes, written)
+                    held.append(between)
+                    targets = samples.pointers
+                self._resize(batch, plan, chosen, images, (pointers[chosen], read), (targets, written))
+                pointers[chosen] = targets
+        return [output]
+
+    def _resize(
+        self,
+        batch: Batch,
+        plan: _Plan,
+        samples: Array,
+        images: Sequence[_Images],
+        source: tuple[Array, np.dtype[Any]],
+        target: tuple[Array, np.dtype[Any]],
+    ) -> None:
+        """Resize a group of axes of samples, given the addresses and dtypes of source and target."""
+        counts = np.array([each.count for each in images])
+        owners = np.repeat(np.arange(len(images)), counts)
+        if not len(owners):
+            return
+        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        described = []
+        for (pointers, dtype), name in ((source, "extents"), (target, "size")):
+            shapes = np.array([(*getattr(each, name), each.channels) for each in images], np.int64)
+            sizes = shapes.prod(axis=1) * dtype.itemsize
+            described.append(Samples.contiguous(pointers[owners] + numbers * sizes[owners], shapes[owners], dtype))
+        resample(
+            self.kernels,
+            batch.stream,
+            *described,
+            roi=np.array([each.region for each in images])[owners],
+            min_filter=np.asarray(plan.lower)[samples][owners],
+            mag_filter=np.asarray(plan.upper)[samples][owners],
+            antialias=self.node.argument("antialias"),
+        )

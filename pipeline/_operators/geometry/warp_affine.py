@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
@@ -61,6 +62,19 @@ class _AffineWarps(Warps):
 
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
         return tuple(spatial)
+
+    def all_matrices(
+        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> Array | None:
+        shape = (len(spatial), self.ndim, self.ndim + 1)
+        if matrices is not None and matrices.shape != shape:
+            return None
+        rows = self._rows if matrices is None else matrices
+        try:
+            given = np.array(rows).reshape(shape).astype(np.float64)
+            return given if self._inverse else affine.invert(given)
+        except (ValueError, np.linalg.LinAlgError):  # which is an error of samples
+            return None
 
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         assert self._rows is not None

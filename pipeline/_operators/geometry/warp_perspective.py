@@ -13,13 +13,18 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
-from pipeline._operator_api.arguments import Arguments
+from pipeline._imaging.filter2d import CV2_BORDERS, Border
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.point_maps import perspective
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.image_axes import IMAGE_LAYOUTS
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.geometry.resize_launches import frames
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
@@ -29,14 +34,17 @@ __all__ = ["WARP_PERSPECTIVE"]
 
 _DTYPES = (UINT8, UINT16, INT16, FLOAT, FLOAT64)
 _MOST_CHANNELS = 4
+#: Dtypes that OpenCV interpolates linearly at exact positions; for others, and two channels, it rounds to 1 / 32 pixel.
+_EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
 _BORDERS = {
-    "constant": cv2.BORDER_CONSTANT,
-    "replicate": cv2.BORDER_REPLICATE,
-    "reflect": cv2.BORDER_REFLECT,
-    "reflect_101": cv2.BORDER_REFLECT_101,
-    "wrap": cv2.BORDER_WRAP,
+    "constant": Border.CONSTANT,
+    "replicate": Border.CLAMP,
+    "reflect": Border.REFLECT_1001,
+    "reflect_101": Border.REFLECT_101,
+    "wrap": Border.WRAP,
 }
 _FILTERS = {INTERP_NN: cv2.INTER_NEAREST, INTERP_LINEAR: cv2.INTER_LINEAR, INTERP_CUBIC: cv2.INTER_CUBIC}
+_TAPS = {INTERP_NN: 1, INTERP_LINEAR: 2, INTERP_CUBIC: 4}
 
 WARP_PERSPECTIVE = register(
     OperatorSchema(
@@ -84,6 +92,7 @@ The output at (x, y) is the input at (u / w, v / w), where (u, v, w) is the prod
                 "fill_value", Kind.FLOATS, "Values of a constant border: one, or one per channel; 0 by default.", ()
             ),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -110,7 +119,13 @@ class _Warps:
     sizes: list[tuple[int, ...]]
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments, layout: str) -> _Warps:
+    def from_batch(cls, batch: Batch, node: GraphNode, layout: str) -> _Warps:
+        if node.argument("interp_type") not in _FILTERS:
+            raise ArgumentValueError(
+                "argument 'interp_type' must be INTERP_NN, INTERP_LINEAR or INTERP_CUBIC, not "
+                f"{node.argument('interp_type')!r}"
+            )
+        arguments = batch.arguments(node)
         matrices, sizes = arguments.rows("matrix", np.float32), arguments.rows("size", np.float32)
         assert matrices is not None
         assert sizes is not None
@@ -153,6 +168,28 @@ class _Warps:
             matrix = back @ matrix @ shift
         return matrix
 
+    def for_frames(
+        self, sample: int, shape: Sequence[int], given: Array | None, node: GraphNode
+    ) -> tuple[tuple[int, ...], list[Array]]:
+        """Return height and width of a sample's output, and one matrix for all frames or one for each."""
+        size = self.sizes[sample] or tuple(shape[self.first : self.first + 2])
+        frames = shape[0] if self.layout[0] == "F" else 1
+        matrices = [given] if given is None or given.ndim == 2 else list(given)
+        if len(matrices) not in (1, frames):
+            raise ArgumentValueError(f"the second input has {len(matrices)} matrices for {frames} frames")
+        if min(size) and not all(shape):
+            raise PipelineError(f"can't warp an empty image of shape {tuple(shape)}")
+        return size, [self.matrix(sample, matrix, node) for matrix in matrices]
+
+
+def _fill(node: GraphNode, channels: int, dtype: np.dtype[Any]) -> list[float]:
+    """Return the fill value of each channel."""
+    values = np.array(node.argument("fill_value") or (0,), np.float32)
+    if len(values) not in (1, channels):
+        raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(values)}")
+    fill: list[float] = np.resize(convert(values, dtype), channels).tolist()
+    return fill
+
 
 @implements(WARP_PERSPECTIVE, "cpu")
 class WarpPerspectiveCpu(SampleOperator[_Warps]):
@@ -161,44 +198,25 @@ class WarpPerspectiveCpu(SampleOperator[_Warps]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Warps, Sequence[OutputSpec]]:
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), IMAGE_LAYOUTS)
-        if self.node.argument("interp_type") not in _FILTERS:
-            raise ArgumentValueError(
-                "argument 'interp_type' must be INTERP_NN, INTERP_LINEAR or INTERP_CUBIC, not "
-                f"{self.node.argument('interp_type')!r}"
-            )
-        warps = _Warps.from_arguments(batch.arguments(self.node), layout)
+        warps = _Warps.from_batch(batch, self.node, layout)
         return warps, [describe(layout, warps.extents(known), inputs[0].dtype)]
 
     def run(self, state: _Warps, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data, given = inputs[0], inputs[1] if len(inputs) > 1 else None
         check_samples(data.dtype, _DTYPES)
         first = state.first
-        size = state.sizes[sample] or data.shape[first : first + 2]
-        frames = len(data) if state.layout[0] == "F" else 1
-        matrices = [given] * frames if given is None or given.ndim == 2 else list(given)
-        if len(matrices) != frames:
-            raise ArgumentValueError(f"the second input has {len(matrices)} matrices for {frames} frames")
+        size, matrices = state.for_frames(sample, data.shape, given, self.node)
         if out is None:
             out = np.empty((*data.shape[:first], *size, *data.shape[first + 2 :]), data.dtype)
         if not out.size:
             return out
-        if not data.size:
-            raise PipelineError(f"can't warp an empty image of shape {data.shape}")
         channels = data.shape[state.layout.index("C")] if "C" in state.layout else 1
-        fill = self._fill(channels, data.dtype)
+        fill = _fill(self.node, channels, data.dtype)
         for index in np.ndindex(*data.shape[:first]):
-            matrix = state.matrix(sample, matrices[index[0] if state.layout[0] == "F" else 0], self.node)
+            matrix = matrices[index[0] if len(matrices) > 1 else 0]
             plane = fill[index[-1] : index[-1] + 1] if "C" in state.layout[:first] else fill
             self._warp(data[index], matrix, size, plane, out[index])
         return out
-
-    def _fill(self, channels: int, dtype: np.dtype[Any]) -> list[float]:
-        """Return the fill value of each channel."""
-        values = np.array(self.node.argument("fill_value") or (0,), np.float32)
-        if len(values) not in (1, channels):
-            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(values)}")
-        fill: list[float] = np.resize(convert(values, dtype), channels).tolist()
-        return fill
 
     def _warp(self, image: Array, matrix: Array, size: Sequence[int], fill: list[float], out: Array) -> None:
         image, target = image.reshape(*image.shape[:2], -1), out.reshape(*out.shape[:2], -1)
@@ -213,8 +231,79 @@ class WarpPerspectiveCpu(SampleOperator[_Warps]):
                 (int(size[1]), int(size[0])),
                 written if written.flags.c_contiguous else None,
                 flags=_FILTERS[self.node.argument("interp_type")] | cv2.WARP_INVERSE_MAP,
-                borderMode=_BORDERS[self.node.argument("border_mode")],
+                borderMode=CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]],
                 borderValue=fill[part],
             )
             if warped is not written:
                 written[...] = warped
+
+
+@implements(WARP_PERSPECTIVE, "gpu")
+class WarpPerspectiveGpu(PixelOperator):
+    """One launch per batch. Waits for matrices on the GPU."""
+
+    only_launches = True
+    planewise = True
+    gathers = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        given = [batch.values[edge] for edge in self.node.inputs[1:]]
+        if any(each.ndim > 2 for each in given):
+            return None
+        layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)
+        warps = _Warps.from_batch(batch, self.node, layout)
+        sizes, matrices = self._resolve(warps, pixels.shapes, self.on_host(given[0], batch) if given else None)
+        return self._warp(pixels.named(layout), sizes, np.stack([each[0] for each in matrices]))
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        if len(inputs) < 2 or inputs[1].ndim < 3:
+            return super().run(batch, inputs)
+        data = inputs[0]  # with a matrix for each frame
+        source, layout = samples_of(data), choose_layout(data.layout(), data.ndim, IMAGE_LAYOUTS)
+        sequence = layout[0] == "F"
+        images, owners = frames(source, int(sequence))
+        inner = layout[sequence:]
+        pixels = PixelExpression.from_samples(images, inner if len(inner) == images.ndim else inner + "C", data)
+        if pixels is None:
+            return super().run(batch, inputs)
+        warps = _Warps.from_batch(batch, self.node, layout)
+        sizes, matrices = self._resolve(warps, source.shapes, self.on_host(inputs[1], batch))
+        shapes = source.shapes.copy()
+        shapes[:, warps.first : warps.first + 2] = sizes
+        output, target = allocate(shapes, source.dtype, layout)
+        counts = source.shapes[:, 0] if sequence else np.ones(len(source), np.int64)
+        of_frames = [
+            np.broadcast_to(np.stack(each), (count, 3, 3))
+            for each, count in zip(matrices, counts.tolist(), strict=True)
+        ]
+        warped = self._warp(pixels, sizes[owners], np.concatenate(of_frames))
+        self.kernels.run(warped.launch(frames(target, int(sequence))[0]), batch.stream)
+        return [output]
+
+    def _resolve(self, warps: _Warps, shapes: Array, given: Sequence[Array] | None) -> tuple[Array, list[list[Array]]]:
+        """Return the size of each output, (N, 2), and the matrices of each sample: one, or one for each frame."""
+        sizes, matrices = np.zeros((len(shapes), 2), np.int64), []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(shapes.tolist()):
+            try:
+                matrix = None if given is None else given[sample]
+                sizes[sample], own = warps.for_frames(sample, shape, matrix, self.node)
+                matrices.append(own)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return sizes, matrices
+
+    def _warp(self, pixels: PixelExpression, sizes: Array, matrices: Array) -> PixelExpression:
+        check_samples(pixels.dtype, _DTYPES)
+        taps = _TAPS[self.node.argument("interp_type")]
+        two = pixels.channels == 2 and pixels.order[-1] == "C"
+        rounds = taps == 2 and (two or pixels.dtype not in _EXACT_DTYPES)
+        return pixels.warp(
+            perspective(matrices, 32 if rounds else 1),
+            sizes,
+            pixels.dtype,
+            taps=taps,
+            border=_BORDERS[self.node.argument("border_mode")],
+            fill=_fill(self.node, pixels.channels, pixels.dtype),
+        )

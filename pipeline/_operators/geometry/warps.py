@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._imaging.filter2d import Border
 from pipeline._imaging.sampling import prepare_fill
 from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
+from pipeline._kernels.point_maps import affine
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -66,7 +68,11 @@ class Warps(ABC):
         if interp not in (DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_NN):
             raise ArgumentValueError(f"argument 'interp_type' must be INTERP_LINEAR or INTERP_NN, not {interp!r}")
         self.nearest = interp == DALIInterpType.INTERP_NN
-        self._sizes = [self._size(row) for row in arguments.rows("size") or []]
+        rows = arguments.rows("size") or []
+        if arguments.per_sample("size"):
+            self._sizes = [self._size(row) for row in rows]
+        else:
+            self._sizes = [self._size(row) for row in rows[:1]] * batch_size
 
     def _size(self, row: Array) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
@@ -110,6 +116,35 @@ class Warps(ABC):
             size: extents of its output.
             matrix: the sample's value of the second input, if there is one.
         """
+
+    def for_images(
+        self, shapes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
+        """Return `for_frames` for all samples, (N, n) and (N, n, n + 1), if they are images or volumes.
+
+        Args:
+            shapes: shapes of the samples, (N, n + 1).
+            matrices: the second input, if there is one and it is dense.
+
+        Returns:
+            The extents and matrices; None if `for_frames` must compute, or refuse, them for each sample.
+        """
+        spatial = shapes[:, :-1]
+        if self.sequence:
+            return None
+        sizes = np.array(self._sizes) if all(self._sizes) else self.default_sizes(spatial)
+        found = None if sizes is None else self.all_matrices(spatial, sizes, matrices)
+        return None if sizes is None or found is None else (sizes, found)
+
+    def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return `default_size` for all samples, (N, n); None if each needs a call."""
+        return spatial if self.keeps_size else None
+
+    @abstractmethod
+    def all_matrices(
+        self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
+    ) -> Array | None:
+        """Return `matrices` for all samples, (N, n, n + 1); None if each needs a call."""
 
     def for_frames(self, sample: int, shape: Sequence[int], matrix: Array | None) -> tuple[tuple[int, ...], Array]:
         """Return the extents of a sample's output, and one matrix for each frame, (F, n, n + 1)."""
@@ -170,8 +205,14 @@ class WarpGpu(PixelOperator):
         results, matrices = self._resolve(warps, pixels.shapes, further[0].samples if further else None)
         dtype = output_dtype(self.node) or pixels.dtype
         fill = prepare_fill(warps.fill, pixels.dtype, dtype, warps.nearest)
-        size = results[:, :2]
-        return pixels.named(layout).warp(matrices, size, dtype, nearest=warps.nearest, fill=fill)
+        return pixels.named(layout).warp(
+            affine(matrices),
+            results[:, :2],
+            dtype,
+            taps=1 if warps.nearest else 2,
+            border=Border.CLAMP if fill is None else Border.CONSTANT,
+            fill=fill or 0.0,
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
@@ -196,8 +237,13 @@ class WarpGpu(PixelOperator):
         Raises:
             OperatorError: samples failed; the error lists them.
         """
-        matrices: list[Array] = []
         results = shapes.copy()
+        dense = inputs if isinstance(inputs, np.ndarray) else None
+        together = warps.for_images(shapes, dense) if inputs is None or dense is not None else None
+        if together is not None:
+            results[:, :-1] = together[0]
+            return results, together[1]
+        matrices: list[Array] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes.tolist()):
             try:

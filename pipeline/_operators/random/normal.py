@@ -9,15 +9,21 @@ import numpy as np
 
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._imaging import gaussian_noise
+from pipeline._kernels import Noise, add_noise
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, samples_of
+from pipeline._operator_api.upload import upload
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["NORMAL"]
 
 NORMAL = declare(
     "normal",
-    "Draws numbers from a normal distribution.",
+    "Draws numbers from a normal distribution. With `shape_like`, they are those that `noise.gaussian` adds to that "
+    "input with the same seed; the GPU then draws other numbers than the CPU.",
     Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
     Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
     dtypes="FLOAT, FLOAT64 or an integer",
@@ -27,6 +33,26 @@ NORMAL = declare(
 @implements(NORMAL, "cpu")
 class NormalCpu(DistributionCpu):
     """Scales numbers of the standard normal distribution."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        if not self._is_noise(batch, inputs):
+            return super().run(batch, inputs)
+        samples = []
+        for shape, seed, mean, stddev in zip(*self._noise(batch, inputs), strict=True):
+            out = np.zeros(shape, np.float32)
+            generator = np.random.Generator(np.random.Philox(key=int(seed)))
+            samples.append(gaussian_noise(out, generator, float(mean), float(stddev), out))
+        return [TensorListCPU(samples)]
+
+    def _is_noise(self, batch: Batch, inputs: Sequence[Any]) -> bool:
+        """Return whether the numbers are those that `noise.gaussian` adds to the input, with the same seed."""
+        arguments = batch.arguments(self.node)
+        return bool(inputs) and not arguments.given("shape") and self.dtype(arguments, inputs) == np.float32
+
+    def _noise(self, batch: Batch, inputs: Sequence[Any]) -> Any:
+        """Return the shapes of the samples, the seeds of their generators, and the parameters of the distribution."""
+        arguments = batch.arguments(self.node)
+        return inputs[0].shape(), batch.sample_seeds(self.node), arguments.scalars("mean"), arguments.scalars("stddev")
 
     def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
         mean, stddev = arguments.scalars("mean"), arguments.scalars("stddev")
@@ -42,5 +68,14 @@ class NormalCpu(DistributionCpu):
 
 
 @implements(NORMAL, "gpu")
-class NormalGpu(DistributionGpu, NormalCpu):
-    """Normally distributed numbers, copied to the GPU."""
+class NormalGpu(DistributionGpu, NormalCpu, GpuOperator):
+    """Normally distributed numbers, copied to the GPU, or drawn there like those of `noise.gaussian`."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        if not self._is_noise(batch, inputs):
+            return super().run(batch, inputs)
+        shapes, seeds, mean, stddev = self._noise(batch, inputs)
+        output = upload(batch, TensorListCPU([np.zeros(shape, np.float32) for shape in shapes]))
+        samples = samples_of(output)
+        add_noise(self.kernels, batch.stream, samples, samples, Noise.GAUSSIAN, seeds=seeds, first=mean, second=stddev)
+        return [output]

@@ -80,3 +80,12 @@ def test_evaluator_measures_and_replays(tmp_path: Path, capsys: pytest.CaptureFi
     replay = LoaderEvaluator([1, 2, 3, 4, 5], mode="replay", num_cached_batches=2)
     assert replay.cache_ready
     assert list(replay) == list(replay) == [1, 2, 1, 2, 1]
+
+
+def test_settings_of_buffers_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALI_BUFFER_GROWTH_FACTOR", "1.5")
+    assert backend._setting("DALI_BUFFER_GROWTH_FACTOR", 1.1) == 1.5
+    assert backend._setting("DALI_HOST_BUFFER_GROWTH_FACTOR", 1.1) == 1.1
+    assert not backend.RestrictPinnedMemUsage()
+    monkeypatch.setenv("DALI_RESTRICT_PINNED_MEM", "1")
+    assert backend.RestrictPinnedMemUsage()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, ops, types
+from pipeline._catalog import all_schemas
 from pipeline._catalog.aliases import ALIASES
 from pipeline._declaration.registry import lookup
 from tests.pipeline.operators.both import run_ours
@@ -23,6 +24,22 @@ def function_of(namespace: Any, name: str) -> Any:
 def test_aliases_name_their_operators(name: str) -> None:
     assert ALIASES[name] in function_of(fn, name).__doc__
     assert lookup(name).devices == lookup(ALIASES[name]).devices
+
+
+@pytest.mark.parity
+def test_operators_are_deprecated_as_in_dali() -> None:
+    backend = pytest.importorskip("nvidia.dali.backend")
+    names = {*backend.RegisteredCPUOps(), *backend.RegisteredGPUOps(), *backend.RegisteredMixedOps()}
+    schemas = {name: backend.GetSchema(name) for name in names}
+    ours = {schema.name.replace(".", "").replace("_", ""): schema for schema in all_schemas()}
+    for name, schema in schemas.items():
+        found = ours.get(name.replace("_", "").lower())
+        if found is None or found.hidden:
+            continue
+        assert (found.deprecated is not None) == schema.IsDeprecated(), name
+        if schema.IsDeprecated() and schema.DeprecatedInFavorOf():
+            instead = ours[schema.DeprecatedInFavorOf().replace("_", "").lower()].name
+            assert f"Use `nvidia.dali.fn.{instead}` instead." in str(found.deprecated)
 
 
 def test_aliases_add_the_operator_and_warn() -> None:

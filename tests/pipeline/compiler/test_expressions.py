@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import Pipeline, fn, types
+from pipeline import Pipeline, fn, math, types
 from pipeline._executor import executor
 from pipeline.errors import OperatorError
 from tests import host_cupy
@@ -70,8 +70,13 @@ OPERATORS: list[Operator] = [
     rotated,
     lambda x, rng: fn.slice(x, 0.2, 0.7, axes=[0]),
     lambda x, rng: fn.random_resized_crop(x, size=(20, 17)),
+    lambda x, rng: fn.grid_mask(x, tile=7, angle=between(rng, -1, 1)),
+    lambda x, rng: fn.sphere(x, interp_type=types.INTERP_LINEAR),
+    lambda x, rng: fn.experimental.dilate(x, mask_size=(2, 3), border_mode="wrap"),
     lambda x, rng: fn.gaussian_blur(x, sigma=between(rng, 0.5, 1.5)),
     lambda x, rng: fn.transpose(fn.transpose(x, perm=[2, 0, 1]), perm=[1, 2, 0]),
+    lambda x, rng: fn.cast((x - 100) * fn.random.uniform(range=(0.5, 1.5)).gpu(), dtype=types.UINT8),
+    lambda x, rng: fn.cast(x / 2.0 + types.Constant([3.5, 0.0, 9.0]), dtype=types.UINT8),
 ]
 
 
@@ -112,16 +117,60 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
 
-def run_graph(define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def run_graph(
+    define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]], *, on_gpu: bool = True, layout: str = "HWC"
+) -> list[np.ndarray[Any, Any]]:
     pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0)
     with pipe:
-        outputs = define(fn.external_source(name="images", layout="HWC").gpu())
+        source = fn.external_source(name="images", layout=layout)
+        outputs = define(source.gpu() if on_gpu else source)
         pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
     pipe.build()
     try:
         return [np.array(sample) for output in pipe.run(images=images) for sample in output.as_cpu()]
     finally:
         pipe.close()
+
+
+def test_arithmetic_has_the_bits_of_the_cpu(device: str) -> None:
+    rng = np.random.default_rng(1)
+    images = [rng.integers(0, 256, (9 + index, 7, 3), np.uint8) for index in range(3)]
+
+    def define(x: Any) -> Any:
+        on_gpu = x.device == "gpu"
+        weight = fn.random.uniform(range=(0.0, 1.0), seed=3)
+        weight = weight.gpu() if on_gpu else weight
+        cropped = fn.crop(x, crop=(5, 6))
+        mixed = cropped * weight + fn.permute_batch(cropped, indices=[2, 0, 1]) * (1 - weight)
+        column = fn.slice(x, 2, 1, axes=[2], normalized_anchor=False, normalized_shape=False)
+        return mixed, x - column, x * types.Constant(np.int32([2, -3, 4])), x + x, math.max(x, 100), weight * 2 + 1
+
+    on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [
+        ("HWC", (9, 20, 3)),
+        ("CDHW", (1, 5, 6, 7)),
+        ("FHWC", (2, 9, 1, 2)),
+        ("HWC", (4, 6, 5)),
+        ("", (5, 6, 7)),
+        ("W", (40,)),
+    ],
+)
+def test_blur_equals_that_on_the_cpu(device: str, layout: str, shape: tuple[int, ...]) -> None:
+    samples = [np.random.default_rng(index).random(shape).astype(np.float32) for index in range(2)]
+
+    def define(x: Any) -> Any:
+        x = fn.gaussian_blur(fn.reinterpret(x, layout=layout), sigma=fn.random.uniform(range=(0.4, 3.0), seed=5))
+        return x, x + 1.0
+
+    on_cpu, on_gpu = (run_graph(define, samples, on_gpu=on_gpu, layout="") for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
 
 
 def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:
@@ -153,4 +202,4 @@ def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.
 
     monkeypatch.setattr(executor, "evaluate", fail)
     with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
-        run_graph(lambda x: fn.gaussian_blur(fn.flip(x), sigma=1.0), [np.zeros((8, 8, 3), np.uint8)] * 2)
+        run_graph(lambda x: fn.reductions.mean(fn.flip(x)), [np.zeros((8, 8, 3), np.uint8)] * 2)

@@ -205,10 +205,13 @@ def test_threads_are_bound_to_cores(bound: bool) -> None:
     pipe.close()
 
 
-def test_cores_are_read_as_linux_writes_them() -> None:
+def test_cores_are_read_as_linux_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_cores("0-2,8,10-11\n") == {0, 1, 2, 8, 10, 11}
     assert parse_cores("\n") == set()
-    assert set(nearest_cores(None)) == set(psutil.Process().cpu_affinity())
+    allowed = psutil.Process().cpu_affinity()
+    assert set(nearest_cores(None)) == set(allowed)
+    monkeypatch.setenv("DALI_AFFINITY_MASK", f"{allowed[-1]},9999")
+    assert nearest_cores(None) == (allowed[-1], *allowed[:-1])
 
 
 def test_memory_is_prepared_for_samples_of_known_size() -> None:

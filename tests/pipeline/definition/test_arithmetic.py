@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -149,3 +151,16 @@ def test_index_may_be_a_node() -> None:
 def test_index_out_of_range_names_the_sample() -> None:
     with pytest.raises(errors.OperatorError, match="Index 3 is out of range for axis 0 of length 3"):
         evaluate(lambda x: x[3], np.zeros((2, 3)))
+
+
+def test_constants_are_equal_by_value_and_dtype() -> None:
+    assert types.Constant(3).uint8() == types.Constant(np.uint8(3))
+    assert types.Constant(3) not in [types.Constant(4), types.Constant(3).uint8()]
+    assert len({types.Constant(3), types.Constant(3)}) == 1
+    assert evaluate(lambda x: x == types.Constant(1), np.arange(3)).as_array().tolist() == [False, True, False]
+
+
+def test_constant_array_needs_no_other_import() -> None:
+    program = "from pipeline.types import Constant; print(Constant([1, 2]).device)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "cpu\n"

@@ -316,6 +316,15 @@ def returns_in_one_branch() -> Any:
         return 1
 
 
+def node_in_one_branch() -> Any:
+    if numbers() > 1:
+        return numbers()
+
+
+def dimensions() -> Any:
+    return fn.reshape(numbers(), shape=[1, -1]) if numbers() > 1 else numbers()
+
+
 def structures() -> Any:
     value = {"a": 1, "b": 2} if numbers() > 1 else {"a": 3}
     return value["a"]
@@ -348,6 +357,8 @@ def integer_on_the_left() -> Any:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
+        (node_in_one_branch, "The `else` branch must also have a return statement"),
+        (dimensions, "Found distinct sample dimensions: 0 and 2"),
         (returns_in_one_branch, "The `else` branch must also have a return statement"),
         (structures, r"(?s)same nesting structure .*'If' output structure: {'a': \*, 'b': \*}"),
         (lengths, r"(?s)'If' output structure: \(\*, \*\).*'Else' output structure: \*"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from pipeline._graph import Graph
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
 from pipeline.tensors import TensorListCPU
-from pipeline.types import YCbCr
+from pipeline.types import BOOL
 
 
 class LostStream:
@@ -32,7 +33,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     made = object.__new__(Device)
     made.device_id = 0
     made._pending = queue.SimpleQueue()
-    monkeypatch.setattr(made, "make_current", lambda: None)
+    monkeypatch.setattr(made, "current", nullcontext)
     return made
 
 
@@ -64,8 +65,8 @@ def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest
     closed: list[bool] = []
     device = SimpleNamespace(device_id=0, kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
-    images = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
-    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
+    images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
+    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: .*'dtype' must be one of"):
         Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 

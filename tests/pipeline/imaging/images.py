@@ -33,12 +33,12 @@ def opencv(pixels: Array, extension: str, *options: int) -> bytes:
     return cv2.imencode(extension, pixels, list(options))[1].tobytes()
 
 
-def with_orientation(pixels: Array, kind: str, orientation: int) -> bytes:
+def with_orientation(pixels: Array, kind: str, orientation: int, **options: Any) -> bytes:
     if kind == "TIFF":
         return pillow(pixels, kind, tiffinfo={274: orientation})
     exif = Image.Exif()
     exif[274] = orientation
-    return pillow(pixels, kind, exif=exif)
+    return pillow(pixels, kind, exif=exif, **options)
 
 
 def encodings() -> dict[str, bytes]:

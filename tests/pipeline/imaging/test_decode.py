@@ -99,6 +99,10 @@ def test_fast_idct_is_that_of_dali() -> None:
     exact, fast = decode(JPEG), decode(JPEG, fast_idct=True)
     np.testing.assert_array_equal(fast, oracle.decode(JPEG, use_fast_idct=True))
     assert (exact != fast).any()
+    turned = with_orientation(smooth(), "JPEG", 6)
+    for adjust in (True, False):
+        expected = oracle.decode(turned, use_fast_idct=True, adjust_orientation=adjust)
+        np.testing.assert_array_equal(decode(turned, fast_idct=True, adjust_orientation=adjust), expected)
 
 
 @pytest.mark.parametrize("name", ENCODED)

@@ -1,7 +1,7 @@
 """Run the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads emulates the grid.
 
-The kernels have no barriers and no shared memory, so each thread may finish before the next starts. The arguments are
-the launches that the launchers plan, over NumPy arrays in place of device memory.
+Each thread runs until it ends or reaches a barrier, where it gives way to the next one. The arguments are the launches
+that the launchers plan, over NumPy arrays in place of device memory.
 """
 
 from __future__ import annotations
@@ -30,12 +30,19 @@ _PRELUDE = """
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #include <math.h>
 inline float fma(float a, float b, float c) { return fmaf(a, b, c); }  // as in CUDA
 inline float sqrt(float value) { return sqrtf(value); }
 struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
+static void __syncthreads();
+#define __syncwarp __syncthreads
+template <typename T> inline T replaced(T* address, T value) { T before = *address; *address = value; return before; }
+template <typename T> inline T atomicAdd(T* address, T value) { return replaced(address, T(*address + value)); }
+template <typename T> inline T atomicMin(T* a, T value) { return replaced(a, value < *a ? value : *a); }
+template <typename T> inline T atomicMax(T* a, T value) { return replaced(a, value > *a ? value : *a); }
 struct float16;
 static float half_to_float(float16 value);
 static float16 float_to_half(float value);
@@ -49,12 +56,45 @@ static float16 float_to_half(float value) {
     memcpy(&result, &h, 2);
     return result;
 }
-extern "C" void emulate(void** arguments, unsigned grid_x, unsigned grid_y, unsigned threads) {
+static void** arguments;
+static void run_thread() { CALL; }
+#if BARRIERS
+#include <ucontext.h>
+static ucontext_t block, fibers[1024];
+static bool ended[1024];
+static char stacks[1024][1 << 15];
+static void __syncthreads() { swapcontext(&fibers[threadIdx.x], &block); }
+static void run_fiber() { run_thread(); ended[threadIdx.x] = true; }
+static void run_block(unsigned threads) {
+    for (unsigned number = 0; number < threads; ++number) {
+        getcontext(&fibers[number]);
+        fibers[number].uc_stack.ss_sp = stacks[number];
+        fibers[number].uc_stack.ss_size = sizeof stacks[number];
+        fibers[number].uc_link = &block;
+        makecontext(&fibers[number], run_fiber, 0);
+        ended[number] = false;
+    }
+    for (bool runs = true; runs;) {
+        runs = false;
+        for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x)
+            if (!ended[threadIdx.x]) {
+                swapcontext(&block, &fibers[threadIdx.x]);
+                runs = true;
+            }
+    }
+}
+#else
+static void __syncthreads() {}
+static void run_block(unsigned threads) {
+    for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) run_thread();
+}
+#endif
+extern "C" void emulate(void** given, unsigned grid_x, unsigned grid_y, unsigned threads) {
+    arguments = given;
     gridDim = {grid_x, grid_y, 1};
     blockDim = {threads, 1, 1};
     for (blockIdx.y = 0; blockIdx.y < grid_y; ++blockIdx.y)
-        for (blockIdx.x = 0; blockIdx.x < grid_x; ++blockIdx.x)
-            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) CALL;
+        for (blockIdx.x = 0; blockIdx.x < grid_x; ++blockIdx.x) run_block(threads);
 }
 """
 
@@ -98,7 +138,7 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
     """
     values = [f"*static_cast<{kind}*>(arguments[{index}])" for index, kind in enumerate(kinds)]
     call = f"reinterpret_cast<void (*)({', '.join(kinds)})>({kernel})({', '.join(values)})"
-    text = _PRELUDE + code + _EPILOGUE.replace("CALL", call)
+    text = text_of(code, call)
     name = hashlib.sha256(repr((text, options)).encode()).hexdigest()[:16]
     source = _folder() / f"{name}.cpp"
     source.write_text(text)
@@ -110,6 +150,12 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
         timeout=60,
     )
     return ctypes.CDLL(str(library))
+
+
+def text_of(code: str, call: str) -> str:
+    """Return the C++ of a library with a kernel."""
+    barriers = f"#define BARRIERS {int('__sync' in code)}\n"
+    return barriers + _PRELUDE + code + _EPILOGUE.replace("CALL", call)
 
 
 @cache

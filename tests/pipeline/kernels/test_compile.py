@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
-from pipeline._imaging import gaussian_window
+from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
-from pipeline._kernels.blur import BlurPlan
+from pipeline._kernels.audio.elementwise import plan_preemphasize
+from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
+from pipeline._kernels.audio.resample_signal import plan_resample_signal
+from pipeline._kernels.audio.silence import SilencePlan
+from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.color import plan_transform_pixels
+from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from pipeline._kernels.erase import plan_erase
+from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import plan_filter_images
+from pipeline._kernels.inflate import BLOCK, plan_inflate
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.launch import CTYPES, Launch
@@ -23,6 +31,8 @@ from pipeline._kernels.lookup import plan_look_up
 from pipeline._kernels.noise import Noise, plan_add_noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels
 from pipeline._kernels.one_hot import plan_one_hot
+from pipeline._kernels.paste_regions import REGION, plan_paste_regions
+from pipeline._kernels.point_maps import shifts
 from pipeline._kernels.reduce import ReductionPlan
 from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
@@ -110,14 +120,6 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
     assert half is not None
     check(half, "compute_80")
-
-
-@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
-def test_blurs_compile(src: np.dtype) -> None:
-    windows = [[gaussian_window(1.0, 0)] * 2]
-    for dst in (src, FLOAT):
-        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
-            check(launch, "compute_80")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
@@ -220,22 +222,78 @@ def test_jpeg_compiles() -> None:
 
 def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {
-        "blur.cu",
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
+        "audio/elementwise.cu",
+        "audio/matrix_axis.cu",
+        "audio/resample_signal.cu",
+        "audio/silence.cu",
+        "audio/spectrogram.cu",
         "byte_map.cu",
+        "clahe.cu",
         "color.cu",
+        "encode_boxes.cu",
         "erase.cu",
         "evaluate.cu",
         "filter.cu",
+        "inflate.cu",
         "join.cu",
         "jpeg.cu",
         "lookup.cu",
         "noise.cu",
         "nv12.cu",
         "one_hot.cu",
+        "paste_regions.cu",
         "reduce.cu",
         "resample.cu",
         "standardize.cu",
         "strided_copy.cu",
         "warp.cu",
     }
+
+
+def test_neighborhoods_compile() -> None:
+    image = PixelExpression.from_samples(batch(BYTE, 4, 4, 3), "HWC")
+    mosaic = PixelExpression.from_samples(batch(BYTE, 4, 4), "HW")
+    assert image is not None
+    assert mosaic is not None
+    pair, size = np.full((1, 2), 3), image.extents[:, 1:]
+    drawn = shifts(np.ones(1), np.zeros(1, np.uint64), 2, size[:, 1])
+    largest = image.grid(np.ones((1, 6))).extreme(pair, pair // 2, Border.WRAP, largest=True)
+    for pixels in (
+        largest.warp(drawn, size, BYTE, taps=8, border=Border.REFLECT_101).median(pair),
+        mosaic.debayer(pair % 2, 1).cast(np.dtype("float64")).median(pair + 4),
+        image.lightness().tiles(np.zeros(1, np.int64), (2, 2), pair, 1).colors(),
+    ):
+        check(pixels.launch(batch(pixels.dtype, 4, 4, 3)), "compute_80")
+    check(ClahePlan(image.lightness(), (2, 2), 1.0, 1).tables(0), "compute_80")
+
+
+def test_kernels_of_signals_compile() -> None:
+    signal, spectrum, number = batch(HALF, 9), batch(FLOAT, 4, 5), batch(np.dtype("int32"))
+    options = {"step": 2, "power": 1, "padding": 2, "time_first": False}
+    window = np.ones(3, np.float32)
+    for size in (6, 30_000):
+        spectra = batch(FLOAT, size // 2 + 1, 5)
+        plan = SpectrogramPlan(signal, spectra, window=window, size=size, **options)  # type: ignore[arg-type]
+        check(plan.launch(0), "sm_90")
+    silence = SilencePlan(signal, number, number, window=3, cutoff=-60.0, reference=None)
+    table = np.ones((2, 4), np.float32)
+    resampled = plan_resample_signal(signal, signal, np.ones(1), gain=1.0, offset=0.0, weights=table, slopes=table)
+    for launch in (
+        silence.launches(0)[1],
+        plan_matrix_axis(spectrum, spectrum, 0, lambda _: np.eye(4, dtype=np.float32)),
+        plan_preemphasize(signal, batch(BYTE, 9), window[:1], "reflect"),
+        resampled,
+    ):
+        assert launch is not None
+        check(launch, "compute_80")
+
+
+def test_boxes_regions_and_blocks_compile() -> None:
+    boxes, labels = batch(FLOAT, 2, 4), batch(np.dtype("int32"), 2)
+    anchors, scaling = np.zeros((2, 4), np.float32), np.zeros(1, SCALING)
+    plan = BoxEncoding(boxes, labels, boxes, labels, anchors=anchors, scaling=scaling, offset=True)
+    paste = plan_paste_regions(batch(FLOAT, 2, 2, 3), np.zeros(1, REGION), np.ones(1, np.int64), BYTE)
+    for launch in (plan.launches(0)[0], paste, plan_inflate(np.zeros(1, BLOCK))):
+        assert launch is not None
+        check(launch, "compute_80")

@@ -167,7 +167,7 @@ def test_preprocessed_annotations_are_those_that_were_saved(root: Path, tmp_path
     with pytest.raises(PipelineError, match='from preprocessed annotation files, "ltrb" is not supported'):
         read(preprocessed_annotations=folder, ltrb=True)
     (folder / "boxes.dat").write_bytes(b"")
-    with pytest.raises(PipelineError, match="weren't written by fn.readers.coco: boxes.dat is"):
+    with pytest.raises(PipelineError, match=r"weren't written by fn\.readers\.coco: boxes\.dat is"):
         read(preprocessed_annotations=folder)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pipeline._operators.decoding.encoded import encoded_batch
-from pipeline.errors import OperatorError
+from pipeline.errors import OperatorError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours
@@ -195,3 +195,37 @@ def test_files_become_batches(tmp_path: Path) -> None:
 
     # Resized pixels may differ by 1.
     compare(graph, paths, [np.int32(value) for value in (0, 1, 1)], tolerance=1 / 64 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("cpu", "decoders.image"),
+        ("cpu", "decoders.image_crop"),
+        pytest.param("mixed", "decoders.image", marks=pytest.mark.gpu),
+    ],
+)
+def test_image_above_the_limit_is_refused(device: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def graph(fn: Any, types: Any, x: Any) -> Any:
+        crop = {"crop": (4, 4)} if name == "decoders.image_crop" else {}
+        return attrgetter(name)(fn)(x, device=device, **crop)
+
+    images = encoded("jpeg 444")
+    options = {"device_id": None if device == "cpu" else 0}
+    (output,) = run_ours(lambda fn, types, x: fn.peek_image_shape(x), images)
+    size = int(np.prod(output.samples[0]))
+    monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", str(size))
+    run_ours(graph, images, **options)
+    monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", str(size - 1))
+    with pytest.raises(OperatorError, match=rf"has {size} bytes, more than DALI_MAX_IMAGE_SIZE \({size - 1}\) allows"):
+        run_ours(graph, images, **options)
+    monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", "4k")
+    with pytest.raises(PipelineError, match="DALI_MAX_IMAGE_SIZE must be a number of bytes, not '4k'"):
+        run_ours(graph, images, **options)
+
+
+def test_window_outside_of_the_image_is_refused() -> None:
+    with pytest.raises(
+        OperatorError, match=r"The cropping window \[.*0\.\.9999\] is not valid for image dimensions \["
+    ):
+        run_ours(lambda fn, types, x: fn.decoders.image_slice(x, start=[0], end=[9999], axes=[1]), encoded("jpeg 444"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline import Pipeline, fn
 from pipeline._operators.decoding.numpy_file import parse_npy
 from pipeline.errors import DecodeError, PipelineError
 from tests.pipeline.operators.both import refused_by_both, run_dali, run_ours
@@ -21,8 +22,8 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> np.ndarray[Any, A
 
 
 BROKEN = [
-    (np.arange(60, dtype=np.uint8), "not a NumPy file"),
-    (npy(np.arange(6))[:-3], "has 48 bytes, but the file has 45"),
+    (np.arange(60, dtype=np.uint8), "Got bad magic string for numpy header 0x000102030405, expected 0x934e554d5059"),
+    (npy(np.arange(6))[:-3], "Expected data numpy size 176 bytes does not match the actual size 173 bytes"),
     (npy(np.arange(6))[:20], "not a NumPy file"),
     (npy(np.ones(3, np.complex64)), "dtype complex64"),
     (npy(np.array(["a"])), "dtype <U1"),
@@ -33,6 +34,24 @@ BROKEN = [
 @pytest.mark.parametrize(("content", "match"), BROKEN)
 def test_files_refused_by_both(content: np.ndarray[Any, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.decoders.numpy(x), [content], match=match)
+
+
+@pytest.mark.parametrize(
+    ("other", "match"),
+    [
+        (np.zeros((2, 3, 1), np.float32), "same number of dimensions, but got differing sample dimensions: 2 and 3"),
+        (np.zeros((2, 3), np.int32), "same data type, but got differing types: float32 and int32"),
+    ],
+)
+def test_arrays_of_a_data_set_are_alike(other: Any, match: str) -> None:
+    first = npy(np.zeros((2, 3), np.float32))
+    refused_by_both(lambda fn, _, x: fn.decoders.numpy(x), [first, npy(other)], match=match)
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.decoders.numpy(fn.external_source(name="x")))
+    pipe.run(x=[first])
+    with pytest.raises(PipelineError, match=match):
+        pipe.run(x=[npy(other)])
+    pipe.close()
 
 
 @pytest.mark.parity

@@ -319,3 +319,26 @@ def test_alignment_of_one_axis_does_not_centre_the_others(mode: str, alignment: 
         layouts=[None],
         tolerance=FLOATS,
     )
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("mode", ["default", "stretch", "not_larger", "not_smaller"])
+def test_max_size_without_a_size_has_no_effect(mode: str) -> None:
+    feed = sample_images((7, 9, 3), (4, 5, 3))
+    sizes = [np.array(size, np.float32) for size in ((0, 0), (3, 0))]
+    compare(lambda fn, _, x, size: fn.resize(x, size=size, max_size=[3, 4], mode=mode), feed, sizes, tolerance=INTEGERS)
+    compare(
+        lambda fn, _, x, size: fn.tensor_resize(x, axes=[0, 1], sizes=size, max_size=[3, 4], mode=mode),
+        feed,
+        sizes,
+        tolerance=INTEGERS,
+    )
+
+
+def test_volumes_are_resampled_for_regions_of_the_same_extent() -> None:
+    """DALI ignores such a region: a fraction of a pixel, of the first axis of three."""
+    ramp = np.broadcast_to(np.arange(4, dtype=np.float32)[:, None, None], (4, 6, 5)).copy()
+    (made,) = run_ours(
+        lambda fn, _, x: fn.tensor_resize(x, sizes=[4, 9, 5], roi_start=[0.5, 0, 0], roi_end=[4.5, 6, 5]), [ramp]
+    )
+    np.testing.assert_allclose(made.samples[0][:, 0, 0], [0.5, 1.5, 2.5, 3], atol=1e-6)

@@ -6,6 +6,7 @@ always give the same answer.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
+from pipeline.errors import PipelineError
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_dali, run_ours
 
 DRAWS = 20000
@@ -192,7 +196,8 @@ def test_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
         def describe(fn: Any, types: Any, x: Any) -> Any:
             on_gpu = x.gpu() if device == "gpu" else x
             draw = getattr(fn.random, operator)
-            return draw(on_gpu, seed=5, device=device), draw(shape=[2, 3], seed=6, device=device)
+            like = draw(on_gpu, seed=5, device=device, dtype=types.INT32)
+            return like, draw(shape=[2, 3], seed=6, device=device)
 
         return describe
 
@@ -200,3 +205,40 @@ def test_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
     for here, there in zip(*made, strict=True):
         for ours, other in zip(here.samples, there.samples, strict=True):
             assert np.array_equal(ours, other)
+
+
+@pytest.mark.parametrize("device", ["cpu", "host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_normal_numbers_are_those_of_gaussian_noise(device: str) -> None:
+    if device == "host" and emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+
+    def graph(fn: Any, types: Any, x: Any) -> Any:
+        data = fn.cast(x if device == "cpu" else x.gpu(), dtype=types.FLOAT)
+        options = {"mean": fn.random.uniform(range=(-5, 5)), "stddev": 3.0, "seed": 12}
+        return data, fn.noise.gaussian(data, **options), fn.random.normal(data, **options)
+
+    surroundings = host_cupy.installed() if device == "host" else contextlib.nullcontext()
+    with surroundings:
+        data, noisy, normal = run_ours(graph, LIKE, device_id=None if device == "cpu" else 0)
+    for before, after, drawn in zip(data.samples, noisy.samples, normal.samples, strict=True):
+        np.testing.assert_allclose(before + drawn, after, atol=1e-4)
+        assert np.unique(drawn).size == drawn.size
+
+
+def test_random_state_takes_the_place_of_the_seed() -> None:
+    def describe(seed: int) -> Any:
+        states = [[np.full(6, number, np.uint32)] * 2 for number in (1, 2, 1)]
+        with Pipeline(batch_size=2, num_threads=1, device_id=None, seed=seed) as pipe:
+            state = fn.external_source(states, cycle=True)
+            pipe.set_outputs(*(fn.random.uniform(shape=[9], _random_state=state) for _ in range(2)))
+        return pipe
+
+    batches = []
+    for seed in (1, 2):
+        with contextlib.closing(describe(seed)) as pipe:
+            batches += [[output.as_array().tolist() for output in pipe.run()] for _ in range(3)]
+    assert batches[0] == batches[2] == batches[3]
+    assert batches[0] != batches[1]
+    assert batches[0][0] == batches[0][1]
+    with pytest.raises(PipelineError, match='Argument "_random_state" is not defined'):
+        fn.flip(np.zeros((2, 2, 3)), _random_state=[1])

@@ -1,0 +1,1 @@
+"""Dynamic mode: tensors, batches and operators that run when they are called."""

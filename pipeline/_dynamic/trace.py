@@ -1,0 +1,130 @@
+"""Trace a function of tensors: record its operators as the graph of a pipeline."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pipeline._definition.pipeline import Pipeline
+from pipeline._dynamic.arrays import Batch, Tensor
+from pipeline._dynamic.randomness import SampleRNG
+from pipeline._dynamic.values import TracingError, Value, tracing
+from pipeline._graph.nodes import apply_operator, constant_node
+from pipeline._graph.subgraph import Subgraph
+from pipeline.errors import ArgumentTypeError
+
+__all__ = ["trace"]
+
+
+def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
+    """Return a pipeline that does what a function of tensors does, for each sample of a batch.
+
+    The function is called with tensors without data, and the operators that it calls become the graph. Each parameter
+    without a default is an input of the same name, and each tensor that the function returns is an output.
+
+    The results have the bits of the function itself, called for one sample in a `with` block of
+    ``random.SampleRNG(seed, epoch, iteration, view, sample)``.
+
+    Args:
+        function: the function. Each parameter is one sample of an input; it returns a tensor, or a tuple or list of
+            tensors.
+        **arguments: arguments of `Pipeline`. `batch_size` is 64 by default, `num_threads` the number of cores of this
+            process, and `device_id` the current GPU if an operator needs one.
+
+    Raises:
+        TracingError: the function needs data of a tensor (a truth value, a shape, an array), or isn't deterministic.
+            The message names the line.
+        ArgumentTypeError: the function returns something else.
+
+    Example:
+        >>> import numpy as np
+        >>> from pipeline import dynamic
+        >>> pipe = dynamic.trace(lambda x: dynamic.cast(x * 2, dtype=dynamic.float32), batch_size=2)
+        >>> pipe.run(x=np.int32([[1], [2]]))[0].as_array().tolist()
+        [[2.0], [4.0]]
+    """
+    first = _record(function, Pipeline(batch_size=1, num_threads=1, device_id=None))
+    uses_gpu = any(call.device != "cpu" for call in first.calls)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    defaults = {"batch_size": 64, "num_threads": cores, "device_id": -1 if uses_gpu else None}
+    pipe = Pipeline(**{**defaults, **arguments})
+    _compare(first, _record(function, pipe))
+    return pipe
+
+
+def _record(function: Callable[..., Any], pipe: Pipeline) -> Subgraph:
+    """Record the graph of a function in a pipeline, and return its operators."""
+    with pipe._internals.builder as builder, tracing(), SampleRNG(0):
+        inputs = [_input(each.name) for each in _parameters(function)]
+        outputs = _outputs(function(*inputs), function)
+        builder.set_returned(outputs, function)
+    return Subgraph([node.source for node in outputs], lambda _: False)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f"{function!r} has no signature, so its inputs are unknown: wrap it in a function"
+        ) from error
+    required = [each for each in parameters if each.default is inspect.Parameter.empty]
+    for each in required:
+        if each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD):
+            raise ArgumentTypeError(f"{_name(function)}: the parameter {each} can't be an input: inputs need names")
+    if not required:
+        raise ArgumentTypeError(f"{_name(function)} has no parameters without defaults, so it has no inputs")
+    return required
+
+
+def _input(name: str) -> Tensor:
+    node: Any = apply_operator("external_source", (), {"name": name, "no_copy": True})
+    return Tensor.from_value(Value("cpu", None, node.source, size=1))
+
+
+def _outputs(returned: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
+    results = returned if isinstance(returned, tuple | list) else (returned,)
+    nodes = []
+    for result in results:
+        if not isinstance(result, Tensor):
+            hint = ": it must work on one sample" if isinstance(result, Batch) else ""
+            raise ArgumentTypeError(
+                f"{_name(function)} returned {type(result).__name__}, but a traced function returns a Tensor, or "
+                f"several in a tuple{hint}"
+            )
+        value = result._value
+        nodes.append(constant_node(value.data.as_cpu()[0].as_array(), layout=result.layout) if value.known else value)
+    return tuple(nodes)
+
+
+def _compare(first: Subgraph, second: Subgraph) -> None:
+    """Check that two calls of a function have recorded the same graph.
+
+    Raises:
+        TracingError: they haven't; the message names the line.
+    """
+    remedy = (
+        "The function does something else in each call, which the graph can't do: draw random numbers with "
+        "dynamic.random, and compute other changing values in the dataset"
+    )
+    for call, one, other in zip(first.calls, first.key[1], second.key[1], strict=False):
+        if _comparable(one) != _comparable(other):
+            raise TracingError(
+                f"{call.schema.display} got different arguments when the function was traced again. {remedy}\n"
+                f"  at {call.location}"
+            )
+    if len(first.calls) != len(second.calls):
+        raise TracingError(f"the function called other operators when it was traced again. {remedy}")
+
+
+def _comparable(value: Any) -> Any:
+    """Return a part of a subgraph's key. Functions are equal if they have the same code."""
+    if isinstance(value, tuple):
+        return tuple(map(_comparable, value))
+    return getattr(value, "__code__", value)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))

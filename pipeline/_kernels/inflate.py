@@ -1,0 +1,21 @@
+"""Launcher of inflate.cu: decompresses blocks of LZ4, in one launch per batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.launch import THREADS, Launch
+
+__all__ = ["BLOCK", "plan_inflate"]
+
+#: struct Block of inflate.cu.
+BLOCK = np.dtype([(name, "i8") for name in ("src", "dst", "size", "room", "failed")])
+
+
+def plan_inflate(blocks: npt.NDArray[Any]) -> Launch:
+    """Return the launch; `blocks` are rows of `BLOCK`. What a block lacks is filled with zeros."""
+    grid = (-(-32 * len(blocks) // THREADS), 1)
+    return Launch("inflate.cu", "inflate", (), (blocks,), grid, (np.int32(len(blocks)),))

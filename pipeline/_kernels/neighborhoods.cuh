@@ -1,0 +1,213 @@
+// Expressions whose pixels depend on the pixels around them, and on their own position.
+
+// 0 in the first corner of each tile of a rotated grid.
+template <class In> struct Grid {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    In in;
+    double tile, ratio, sine, cosine, shift[2];  // shift along y, x
+
+    // No product is fused with a sum, so that the result is that of the CPU.
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        double across = (fma(x, cosine, 0.0) - shift[1]) / tile - fma(y, sine, 0.0) / tile;
+        double down = (fma(x, sine, 0.0) - shift[0]) / tile + fma(y, cosine, 0.0) / tile;
+        across -= floor(across);
+        down -= floor(down);
+        if (!(across < ratio && down < ratio)) return in.at(z, y, x);
+        Pixel<Type, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(0);
+        return pixel;
+    }
+};
+
+// The largest or smallest value of a rectangle.
+template <int LARGEST, int BORDER, class In> struct Extreme {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    In in;
+    int size[2], anchor[2], extent[2];  // height, width
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        Pixel<Type, channels> found = in.at(z, y, x);  // the anchor lies in the rectangle
+        for (int i = 0; i < size[0]; ++i) {
+            const int row = inside<BORDER>(y + i - anchor[0], extent[0]);
+            if (row < 0) continue;
+            for (int j = 0; j < size[1]; ++j) {
+                const int column = inside<BORDER>(x + j - anchor[1], extent[1]);
+                if (column < 0) continue;
+                const auto source = in.at(z, row, column);
+#pragma unroll
+                for (int c = 0; c < channels; ++c)
+                    if (LARGEST ? source.values[c] > found.values[c] : source.values[c] < found.values[c])
+                        found.values[c] = source.values[c];
+            }
+        }
+        return found;
+    }
+};
+
+// Numbers with the order of values, so that a median can be found bit by bit.
+template <int BYTES> struct Bits { using Type = uint32; };
+template <> struct Bits<2> { using Type = uint16; };
+template <> struct Bits<8> { using Type = uint64; };
+
+template <typename T> struct Ordered {
+    using Key = typename Bits<sizeof(T) == 8 ? 8 : 4>::Type;
+    using Same = typename Bits<sizeof(T)>::Type;
+    static constexpr int bits = 8 * sizeof(T);
+    static constexpr Key one = 1, top = one << (bits - 1), mask = top | (top - 1);
+
+    __device__ __forceinline__ static Key key(T value) {
+        if constexpr (Limits<T>::kind == 0) return static_cast<Key>(value);
+        if constexpr (Limits<T>::kind == 1) return (static_cast<Key>(value) ^ top) & mask;
+        const Key number = *reinterpret_cast<const Same*>(&value);
+        return (number & top ? ~number : number ^ top) & mask;
+    }
+    __device__ __forceinline__ static T value(Key key) {
+        if constexpr (Limits<T>::kind == 0) return static_cast<T>(key);
+        if constexpr (Limits<T>::kind == 1) return static_cast<T>(key ^ top);
+        const Same number = static_cast<Same>((key & top ? key ^ top : ~key) & mask);
+        return *reinterpret_cast<const T*>(&number);
+    }
+};
+
+// The median of a rectangle of odd sizes, by bisection of the range of keys. Border pixels repeat. A rectangle of at most
+// KEPT pixels stays in registers; KEPT = 0 reads the pixels again in each step.
+template <int KEPT, class In> struct Median {
+    using Type = typename In::Type;
+    using Order = Ordered<Type>;
+    using Key = typename Order::Key;
+    static constexpr int channels = In::channels;
+    In in;
+    int size[2], extent[2];  // height, width
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        const int count = size[0] * size[1], middle = count / 2;
+        Pixel<Type, channels> found;
+        if constexpr (KEPT > 0) {
+            Pixel<Type, channels> pixels[KEPT];
+#pragma unroll
+            for (int k = 0; k < KEPT; ++k)
+                if (k < count) pixels[k] = pixel_of(z, y, x, k);
+#pragma unroll
+            for (int c = 0; c < channels; ++c) {
+                Key keys[KEPT];
+#pragma unroll
+                for (int k = 0; k < KEPT; ++k) keys[k] = k < count ? Order::key(pixels[k].values[c]) : ~Key(0);
+                Key low = 0;
+                for (int bit = Order::bits - 1; bit >= 0; --bit) {
+                    const Key candidate = low | (Order::one << bit);
+                    int below = 0;
+#pragma unroll
+                    for (int k = 0; k < KEPT; ++k) below += keys[k] < candidate;
+                    if (below <= middle) low = candidate;
+                }
+                found.values[c] = Order::value(low);
+            }
+        } else {
+            Key low[channels] = {};
+            for (int bit = Order::bits - 1; bit >= 0; --bit) {
+                int below[channels] = {};
+                for (int k = 0; k < count; ++k) {
+                    const auto pixel = pixel_of(z, y, x, k);
+#pragma unroll
+                    for (int c = 0; c < channels; ++c) below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
+                }
+#pragma unroll
+                for (int c = 0; c < channels; ++c)
+                    if (below[c] <= middle) low[c] |= Order::one << bit;
+            }
+#pragma unroll
+            for (int c = 0; c < channels; ++c) found.values[c] = Order::value(low[c]);
+        }
+        return found;
+    }
+
+    __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int k) const {
+        const int row = clamped(y + k / size[1] - size[0] / 2, extent[0]);
+        return in.at(z, row, clamped(x + k % size[1] - size[1] / 2, extent[1]));
+    }
+};
+
+enum Debayering { BILINEAR = 0, EDGE_AWARE = 1, GRAY = 2 };
+
+// The colors of a mosaic, as in OpenCV. Pixels of the border take those of the pixels next to them.
+template <int ALGORITHM, class In> struct Debayer {
+    using Type = typename In::Type;
+    static constexpr int channels = ALGORITHM == GRAY ? 1 : 3;
+    In in;
+    int blue[2], extent[2];  // row and column of blue modulo 2; height, width
+
+    __device__ __forceinline__ int value(int z, int y, int x) const { return in.at(z, y, x).values[0]; }
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        Pixel<Type, channels> pixel;
+        if (extent[0] < 3 || extent[1] < 3) {  // OpenCV computes nothing
+            for (int c = 0; c < channels; ++c) pixel.values[c] = 0;
+            return pixel;
+        }
+        y = y < 1 ? 1 : y > extent[0] - 2 ? extent[0] - 2 : y;
+        x = x < 1 ? 1 : x > extent[1] - 2 ? extent[1] - 2 : x;
+        const bool blue_row = (y & 1) == blue[0], blue_column = (x & 1) == blue[1];
+        const int here = value(z, y, x);
+        const int left = value(z, y, x - 1), right = value(z, y, x + 1);
+        const int above = value(z, y - 1, x), below = value(z, y + 1, x);
+        if (blue_row != blue_column) {  // green: the neighbors in the row have one color, those in the column the other
+            if constexpr (ALGORITHM == GRAY) {
+                const int row = blue_row ? BLUE : RED, column = blue_row ? RED : BLUE;
+                pixel.values[0] = rescaled(2 * (left + right) * row + 2 * (above + below) * column + 4 * here * GREEN);
+            } else {
+                const int in_row = (left + right + 1) >> 1, in_column = (above + below + 1) >> 1;
+                pixel.values[0] = static_cast<Type>(blue_row ? in_column : in_row);
+                pixel.values[1] = static_cast<Type>(here);
+                pixel.values[2] = static_cast<Type>(blue_row ? in_row : in_column);
+            }
+            return pixel;
+        }
+        const int corners = value(z, y - 1, x - 1) + value(z, y - 1, x + 1) + value(z, y + 1, x - 1) + value(z, y + 1, x + 1);
+        const int cross = left + right + above + below;
+        if constexpr (ALGORITHM == GRAY) {
+            const int own = blue_row ? BLUE : RED, other = blue_row ? RED : BLUE;
+            pixel.values[0] = rescaled(corners * other + cross * GREEN + 4 * here * own);
+        } else {
+            int green = (cross + 2) >> 2;
+            if (ALGORITHM == EDGE_AWARE)
+                green = fabsf(left - right) > fabsf(above - below) ? (above + below + 1) >> 1 : (left + right + 1) >> 1;
+            const int other = (corners + 2) >> 2;
+            pixel.values[0] = static_cast<Type>(blue_row ? other : here);
+            pixel.values[1] = static_cast<Type>(green);
+            pixel.values[2] = static_cast<Type>(blue_row ? here : other);
+        }
+        return pixel;
+    }
+
+    // Shares of the colors in grey, in units of 1 / 2 ** 14.
+    static constexpr int RED = 4899, GREEN = 9617, BLUE = 1868;
+
+    __device__ __forceinline__ static Type rescaled(int sum) { return static_cast<Type>((sum + (1 << 15)) >> 16); }
+};
+
+// Weighted sum, in the floating-point type Number, of neighbours along AXIS: 0 frames or slices, 1 rows, 2 columns.
+template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
+    using Type = T;
+    static constexpr int channels = In::channels;
+    In in;
+    int radius, extent;  // number of weights on each side, and the extent of the axis
+    float weights[WIDTH];
+
+    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+        Number sums[channels] = {};
+        for (int k = -radius; k <= radius; ++k) {
+            const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
+            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+            const Number weight = static_cast<Number>(weights[k + radius]);
+#pragma unroll
+            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+        }
+        Pixel<T, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
+        return pixel;
+    }
+};

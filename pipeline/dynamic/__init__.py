@@ -1,0 +1,105 @@
+"""Dynamic mode: the operators as functions that run when they are called, on tensors and batches.
+
+Example:
+    >>> import numpy as np
+    >>> from pipeline import dynamic
+    >>> image = dynamic.tensor(np.zeros((4, 6, 3), np.uint8), layout="HWC")
+    >>> dynamic.resize(image, size=(2, 3)).shape
+    (2, 3, 3)
+"""
+
+import sys
+from typing import Any
+
+from pipeline import fn as _fn
+from pipeline._catalog import all_schemas, fill_namespace
+from pipeline._declaration.names import class_name
+from pipeline._dynamic.arrays import Batch, Tensor
+from pipeline._dynamic.context import (
+    EvalContext,
+    EvalMode,
+    ThreadPool,
+    get_current_stream,
+    get_num_threads,
+    set_current_stream,
+    set_num_threads,
+)
+from pipeline._dynamic.creation import as_batch, as_tensor, batch, tensor
+from pipeline._dynamic.devices import Device
+from pipeline._dynamic.devices import as_device as device
+from pipeline._dynamic.dtypes import TYPES, DType, dtype, type_id
+from pipeline._dynamic.functions import imread, is_function, make_dynamic_function
+from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng, set_seed
+from pipeline._dynamic.readers import make_reader
+from pipeline._dynamic.source import ExternalSource
+from pipeline._dynamic.streams import Stream, get_default_stream, set_default_stream, stream
+from pipeline._dynamic.trace import trace
+from pipeline._dynamic.values import TracingError
+from pipeline.dynamic import checkpoint, math, pytorch
+
+
+def _graph_function(path: str) -> Any:
+    found: Any = _fn
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+_operators = fill_namespace(
+    __name__,
+    [schema for schema in all_schemas() if is_function(schema)],
+    lambda schema: make_dynamic_function(schema, _graph_function(schema.name)),
+    lambda path: path.rpartition(".")[2],
+)
+_readers = fill_namespace(
+    __name__, [schema for schema in all_schemas() if schema.is_reader and not schema.alias_of], make_reader, class_name
+)
+for _name, _module in _readers.items():  # readers, and those below `experimental`
+    if _name in _operators:
+        vars(_operators[_name]).update({key: value for key, value in vars(_module).items() if key[:2] != "__"})
+        sys.modules[f"{__name__}.{_name}"] = _operators[_name]
+    else:
+        _operators[_name] = _module
+_operators["optical_flow"] = _operators["experimental"].optical_flow  # DALI's name
+_randomness = {"RNG": RNG, "SampleRNG": SampleRNG, "get_default_rng": get_default_rng, "set_seed": set_seed}
+vars(_operators["random"]).update(_randomness)
+globals().update(TYPES)
+globals().update(_operators)
+
+__all__ = [
+    "Batch",
+    "DType",
+    "Device",
+    "EvalContext",
+    "EvalMode",
+    "ExternalSource",
+    "Stream",
+    "Tensor",
+    "ThreadPool",
+    "TracingError",
+    "as_batch",
+    "as_tensor",
+    "batch",
+    "checkpoint",
+    "device",
+    "dtype",
+    "get_current_stream",
+    "get_default_stream",
+    "get_num_threads",
+    "imread",
+    "math",
+    "pytorch",
+    "set_current_stream",
+    "set_default_stream",
+    "set_num_threads",
+    "stream",
+    "tensor",
+    "trace",
+    "type_id",
+]
+__all__ += sorted({*_operators, *TYPES})
+
+
+def __getattr__(name: str) -> Any:
+    # With name and obj, Python adds "Did you mean: 'resize'?" to the traceback.
+    raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -94,6 +94,11 @@ class GraphNode:
         if self.stream is not None:
             return self.stream
         return (self.index if self.twin is None else self.twin) + 1
+
+    @cached_property
+    def vectors(self) -> dict[Hashable, Any]:
+        """The constant arguments that `Arguments.vectors` has converted."""
+        return {}
 
     @property
     def output_device(self) -> str:

@@ -15,6 +15,7 @@ from pipeline._imaging.blobs import blob_boxes
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._rng import philox
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -172,7 +173,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
             raise ArgumentTypeError(f"labels must be integers, not {labels.dtype}; use fn.cast")
         if not labels.ndim:
             raise ArgumentValueError("a segmentation map needs at least one dimension")
-        generator = np.random.Generator(np.random.Philox(key=state.keys[sample]))
+        generator = philox(state.keys[sample])
         label, box = int(state.background[sample]), np.array([[0] * labels.ndim, labels.shape])
         if generator.random() < state.probability[sample]:
             label, box = self._draw(state, sample, labels, generator) or (label, box)
@@ -214,7 +215,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
 
     def _present(self, state: _Choices, sample: int, labels: Array) -> list[int]:
         """Return the labels of a map, except the background."""
-        return [label for label in np.unique(labels).astype(np.int64).tolist() if label != state.background[sample]]
+        return [label for label in _distinct(labels) if label != state.background[sample]]
 
     def _order(self, state: _Choices, sample: int, labels: Array, generator: np.random.Generator) -> list[int]:
         """Return labels in random order: the first one is drawn, then the next one from the others, and so on."""
@@ -227,3 +228,14 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         times = -np.log1p(-generator.random(len(chosen))) / weights  # the first of independent events
         result: list[int] = chosen[np.argsort(times)].tolist()
         return result
+
+
+def _distinct(labels: Array) -> list[int]:
+    """Return the values of an array of integers, in order."""
+    if not labels.size:
+        return []
+    low = int(labels.min())
+    if int(labels.max()) - low > labels.size:  # a count of each value would need more memory than the labels
+        return np.unique(labels).astype(np.int64).tolist()  # type: ignore[no-any-return]
+    counts = np.bincount(labels.reshape(-1).astype(np.int64) - low)
+    return (np.flatnonzero(counts) + low).tolist()  # type: ignore[no-any-return]

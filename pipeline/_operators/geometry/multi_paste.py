@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._graph.graph import GraphNode
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels.paste_regions import REGION, plan_paste_regions
 from pipeline._operator_api.arguments import Arguments
@@ -155,6 +155,17 @@ class _Paste:
         if self._regions.sizes is None and len({shape[-3:-1] for column in self._columns for shape in column}) > 1:
             raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all canvases; None if they may differ."""
+        shapes = {shape for column in self._columns for shape in column}
+        sizes = None if self._regions.sizes is None else set(map(tuple, self._regions.sizes.tolist()))
+        if len(shapes) > 1 or (sizes is not None and len(sizes) > 1):
+            return None
+        (shape,) = shapes
+        (size,) = sizes or (shape[-3:-1],)
+        return None if min(size) < 0 else (*shape[:-3], *size, shape[-1])
+
     def canvas(self, sample: int) -> _Canvas:
         """Return the canvas of a sample.
 
@@ -220,21 +231,32 @@ class MultiPasteCpu(BatchOperator):
         paste = _Paste(self.node, batch, inputs)
         columns = [[np.asarray(array) for array in data.samples] for data in inputs]
         results: list[Any] = [None] * batch.size
+        dense = owner = None
+        if paste.shape is not None:
+            dense, owner = batch.allocate(Edge(self.node.index), (batch.size, *paste.shape), paste.dtype)
+            results = list(dense)
         compose = partial(_compose, paste, columns, results)
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(compose, batch.size)])
-        return [TensorListCPU(results, paste.layout)]
+        output = TensorListCPU(results if dense is None else dense, paste.layout)
+        output.owner = owner
+        return [output]
 
 
 def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], sample: int) -> None:
     """Compose the canvas of a sample."""
     canvas = paste.canvas(sample)
-    result = np.zeros(canvas.shape, paste.dtype)
-    for number, (column, position) in enumerate(canvas.images):
-        shape = canvas.shapes[number].tolist()
-        window = _window(result, canvas.targets[number].tolist(), shape)
-        region = _window(columns[column][position], canvas.starts[number].tolist(), shape)
+    if results[sample] is None:
+        results[sample] = np.empty(canvas.shape, paste.dtype)
+    result = results[sample]
+    shapes, targets, starts = canvas.shapes.tolist(), canvas.targets.tolist(), canvas.starts.tolist()
+    covers = [number for number, shape in enumerate(shapes) if tuple(shape) == canvas.shape[-3:-1]]
+    if not covers:
+        result[...] = 0
+    for number in range(covers[-1] if covers else 0, len(shapes)):  # a region that covers the canvas hides earlier ones
+        column, position = canvas.images[number]
+        window = _window(result, targets[number], shapes[number])
+        region = _window(columns[column][position], starts[number], shapes[number])
         convert(np.broadcast_to(region, window.shape), paste.dtype, window)
-    results[sample] = result
 
 
 def _window(image: Array, start: list[int], shape: list[int]) -> Array:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
-from pipeline._imaging import gaussian_window
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
@@ -17,7 +16,6 @@ from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
-from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.color import plan_transform_pixels
@@ -124,14 +122,6 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
     assert half is not None
     check(half, "compute_80")
-
-
-@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
-def test_blurs_compile(src: np.dtype) -> None:
-    windows = [[gaussian_window(1.0, 0)] * 2]
-    for dst in (src, FLOAT):
-        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
-            check(launch, "compute_80")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
@@ -253,19 +243,27 @@ def test_jpeg_compiles() -> None:
 
 def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {
-        "blur.cu",
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
+        "audio/elementwise.cu",
+        "audio/matrix_axis.cu",
+        "audio/resample_signal.cu",
+        "audio/silence.cu",
+        "audio/spectrogram.cu",
         "byte_map.cu",
+        "clahe.cu",
         "color.cu",
+        "encode_boxes.cu",
         "erase.cu",
         "evaluate.cu",
         "filter.cu",
+        "inflate.cu",
         "join.cu",
         "jpeg.cu",
         "lookup.cu",
         "noise.cu",
         "nv12.cu",
         "one_hot.cu",
+        "paste_regions.cu",
         "reduce.cu",
         "resample.cu",
         "standardize.cu",

@@ -62,6 +62,8 @@ _CHEAP = 1_000_000
 _CHEAP_ON_GPU = 600_000
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
+# The same between CPU and GPU, where each needs GPU memory.
+_MOST_MIXED = 4
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured.
@@ -209,7 +211,7 @@ class Executor:
         if self._cpu_queue is not None:
             self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
         if self._mixed_queue is not None and self._mixed_threads() > 1:
-            self._mixed_queue.widen(min(concurrency - 1, _MOST_STAGES))
+            self._mixed_queue.widen(min(concurrency - 1, _MOST_MIXED))
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]

@@ -190,5 +190,10 @@ BEHAVIOUR = (
         "name the operator and the line",
         "also name the sample, its file and the user's function; the pipeline continues with the next batch",
     ),
+    (
+        "environment variables",
+        "many",
+        "`DALI_MAX_IMAGE_SIZE` and `DALI_AFFINITY_MASK`; `backend` reports those of buffers; others have no effect",
+    ),
     ("a script without a GPU", "needs other arguments", "`--device cpu` or `DALI_PROXY_DEVICE=cpu`"),
 )

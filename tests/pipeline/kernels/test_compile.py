@@ -38,7 +38,9 @@ from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
+from pipeline._kernels.uniform import plan_uniform
 from pipeline._kernels.warp import plan_warp_affine
+from pipeline._rng import BatchKey, batch_generator
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 from tests.pipeline.kernels.runners import cropped_resized_normalized
@@ -215,6 +217,25 @@ def test_frames_of_video_decoders_compile(dtype: str) -> None:
         check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_arithmetic_and_blurs_of_expressions_compile(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    pixels = PixelExpression.from_samples(batch(kind, 4, 4, 3), "HWC")
+    assert pixels is not None
+    combined = pixels
+    for operation in ("Add", "Subtract", "Multiply", "Divide", "Minimum", "Maximum"):
+        combined = combined.combine(operation, pixels, kind)
+    blurred = combined.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), kind)
+    check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")
+
+
+def test_uniform_numbers_compile() -> None:
+    ends = np.zeros(1)
+    launch = plan_uniform(batch(FLOAT, 5), batch_generator(1, 2, BatchKey()), low=ends, high=ends + 1, limit=ends + 1)
+    assert launch is not None
+    check(launch, "sm_90")
+
+
 def test_jpeg_compiles() -> None:
     plan = JpegPlan(batch(BYTE, 2, 2, 3), batch(BYTE, 2, 2, 3), np.array([50]))
     check(plan.launches(0)[0], "sm_90")
@@ -247,6 +268,7 @@ def test_sources_are_all_used_above() -> None:
         "resample.cu",
         "standardize.cu",
         "strided_copy.cu",
+        "uniform.cu",
         "warp.cu",
     }
 

@@ -85,7 +85,7 @@ class _Rotations(Warps):
         arguments = batch.arguments(node)
         super().__init__(arguments, layout, batch.size)
         self._siblings = batch.siblings
-        #: Whether each sample has a canvas of its own.
+        #: Whether each sample has a separate canvas.
         self._alone = all(len(batch.siblings(sample)) == 1 for sample in range(batch.size))
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)

@@ -217,6 +217,18 @@ def test_frames_of_video_decoders_compile(dtype: str) -> None:
         check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_arithmetic_and_blurs_of_expressions_compile(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    pixels = PixelExpression.from_samples(batch(kind, 4, 4, 3), "HWC")
+    assert pixels is not None
+    combined = pixels
+    for operation in ("Add", "Subtract", "Multiply", "Divide", "Minimum", "Maximum"):
+        combined = combined.combine(operation, pixels, kind)
+    blurred = combined.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), kind)
+    check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")
+
+
 def test_uniform_numbers_compile() -> None:
     ends = np.zeros(1)
     launch = plan_uniform(batch(FLOAT, 5), batch_generator(1, 2, BatchKey()), low=ends, high=ends + 1, limit=ends + 1)
@@ -230,7 +242,7 @@ def test_jpeg_compiles() -> None:
 
 
 def test_sources_are_all_used_above() -> None:
-    folder = Path(pipeline._kernels.__file__).parent
+    folder = Path(pipeline._kernels.__file__).parent / "cuda"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
         "audio/elementwise.cu",
         "audio/matrix_axis.cu",

@@ -17,7 +17,7 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ROTATE", "rotated_size"]
+__all__ = ["ROTATE", "rotated_size", "rotated_sizes"]
 
 ROTATE = register(
     OperatorSchema(
@@ -55,6 +55,13 @@ def rotated_size(rotations: Array, spatial: Sequence[int]) -> tuple[int, ...]:
     size = sizes.max(axis=0)
     size += (size - (odd.mean(axis=0) > 0.5)) % 2
     return tuple(size.tolist())
+
+
+def rotated_sizes(rotations: Array, spatial: Array) -> Array:
+    """Return `rotated_size` of each rotation alone, (N, n), given the extents of each source, (N, n)."""
+    sizes, odd = _canvases(rotations, spatial)
+    canvases: Array = sizes + (sizes - odd) % 2
+    return canvases
 
 
 def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
@@ -109,9 +116,7 @@ class _Rotations(Warps):
             return spatial
         if not self._alone:
             return None
-        sizes, odd = _canvases(self._linear, spatial)
-        result: npt.NDArray[np.int64] = sizes + (sizes - odd) % 2
-        return result
+        return rotated_sizes(self._linear, spatial)
 
     def all_matrices(
         self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None

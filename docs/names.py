@@ -5,7 +5,11 @@ tests/docs/test_names.py compares the lists with the installed DALI.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from docs.operators import NAMES
+from pipeline._catalog import all_schemas
 
 __all__ = ["HELPERS", "MISSING", "MODULES", "PAGE", "page"]
 
@@ -59,7 +63,7 @@ HELPERS = frozenset(
         *("Any", "Callable", "Dict", "Enum", "Iterable", "List", "Optional", "Tuple", "TypeVar", "Union"),
         *("NamedTuple", "NoReturn", "TypeAlias", "local"),
         *("WorkerPool", "_Augmentation", "a", "annotations", "b", "backend_impl", "check_cuda_runtime", "count"),
-        *("cuda_checked", "dali_pickle", "deprecation_warning", "fn", "initialized", "internal", "not_iterable"),
+        *("cuda_checked", "dali_pickle", "deprecation_warning", "fn", "hidden", "initialized", "internal"),
         *("nvidia", "ops", "overload", "pipeline_tls", "python_function_plugin", "reducers", "tensors", "tfrec"),
         *("tls", "types", "unique"),
     )
@@ -73,6 +77,14 @@ def page() -> str:
         for module, reasons in MISSING.items()
         for names, reason in reasons.items()
     ]
+    theirs: dict[str, list[str]] = json.loads(NAMES.read_text())["operators"]
+    operators = [name for name in theirs if name not in {schema.name for schema in all_schemas()}]
+    if operators:
+        rows.append(
+            f"| `fn`, `ops` | {', '.join(f'`{name}`' for name in operators)} | operators: not implemented yet |"
+        )
+    helpers = ", ".join(f"`{name}`" for name in sorted(HELPERS))
+    rows.append(f"| all modules | {helpers} | modules and functions that DALI's modules merely import |")
     return "\n".join(
         (
             "# Names that exist only in NVIDIA DALI",
@@ -81,9 +93,7 @@ def page() -> str:
             "[Operators](operators.md) have the",
             "other differences.",
             "",
-            "With `install_as_nvidia_dali()`, all public names of NVIDIA DALI 2.4 exist, except missing operators, "
-            "names that",
-            "DALI's modules merely import from elsewhere, and these:",
+            "With `install_as_nvidia_dali()`, all public names of NVIDIA DALI 2.4 exist, except these:",
             "",
             "| below `nvidia.dali` | name | reason |",
             "| --- | --- | --- |",

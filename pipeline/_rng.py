@@ -7,6 +7,7 @@ random numbers: as easy as 1, 2, 3", SC11).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed"]
+__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed", "philox"]
 
 _MASK = (1 << 64) - 1
 
@@ -69,16 +70,21 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         >>> batch_generator(1, 0, BatchKey()).random() == batch_generator(1, 0, BatchKey()).random()
         True
     """
-    counter = np.array([0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
-    philox = np.random.Philox(_Key(seed & _MASK, stream & _MASK), counter=counter)  # type: ignore[arg-type]
-    return np.random.Generator(philox)
+    words = np.array([seed & _MASK, stream & _MASK], dtype=np.uint64)
+    return philox(words, [0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK])
+
+
+def philox(key: npt.NDArray[np.uint64], counter: Sequence[int] = (0, 0, 0, 0)) -> np.random.Generator:
+    """Return the generator for a key of two words and a counter of four words."""
+    words = np.array(counter, dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(_Key(key), counter=words))  # type: ignore[arg-type]
 
 
 class _Key(ISeedSequence):
     """A key for Philox. It passes for a seed, because ``Philox(key=...)`` also draws a seed from the system, slowly."""
 
-    def __init__(self, *words: int) -> None:
-        self._words = np.array(words, dtype=np.uint64)
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self._words = words
 
     def generate_state(self, n_words: int, dtype: Any = None) -> npt.NDArray[np.uint64]:
         return self._words

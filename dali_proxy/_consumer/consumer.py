@@ -184,11 +184,19 @@ class ConsumerClient:
             with self._lock:
                 self._ahead.open(session)
 
-    def advance(self, session: int, batch: int) -> None:
-        """Record that a thread is about to request a batch of a session, so that the server sends the next ones."""
+    def advance(self, session: int, batch: int, in_order: bool) -> None:
+        """Record that a thread is about to request a batch of a session, so that the server sends the next ones.
+
+        Args:
+            session: the session.
+            batch: number of the batch.
+            in_order: whether no thread will request batches with smaller numbers.
+        """
         with ChannelGuard(self._in_channel):
             with self._lock:
                 through = self._ahead.advance(session, batch)
+                if in_order:
+                    self._requests.forget_batches(self._ahead.unused(session, batch))
             if through is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
@@ -348,7 +356,7 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
             self._ahead.note_size(result.session, sum([output.nbytes for output in result.outputs]))
-            if request is None and self._ahead.arrive(result.session, key[1:]):
+            if request is None and self._ahead.arrive(result.session, key[1:], result.batch):
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
             if request is not None:

@@ -26,7 +26,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
-_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one
+_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one, if a GPU is used
 
 
 def main() -> int:
@@ -37,7 +37,6 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     listen_to_signals()
     keep_freed_memory()
-    sys.setswitchinterval(_SWITCH_INTERVAL)
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
@@ -64,6 +63,8 @@ def main() -> int:
         if not _send(control, StartFailed.from_error(error, traceback.format_exc())):
             _remove_traces(start)
         return 1
+    if host.may_use_gpu:
+        sys.setswitchinterval(_SWITCH_INTERVAL)
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
     if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)

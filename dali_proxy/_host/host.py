@@ -64,6 +64,7 @@ class Host:
 
     Attributes:
         server: sockets and event loop of the host; `server.watch` adds descriptors to it.
+        may_use_gpu: whether a form of the pipeline uses a GPU.
     """
 
     def __init__(self, pipeline: Pipeline, options: HostOptions, local: LocalExchange | None = None) -> None:
@@ -71,7 +72,9 @@ class Host:
         self._options = options
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline._internals.runner.executor.device_id
-        self._publisher = ResultPublisher(options.device_id if device_id is None else device_id, local)
+        device_id = options.device_id if device_id is None else device_id
+        self.may_use_gpu = device_id is not None
+        self._publisher = ResultPublisher(device_id, local)
         self._pinner: Pinner | None = None
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | None] = {}

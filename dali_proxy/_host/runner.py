@@ -231,6 +231,7 @@ class Runner:
                 origin=request.origin(samples=staged.prepared is None) if request.variant.sends_origin else None,
                 session=request.session,
                 variant=request.variant.number,
+                batch=request.key.iteration,
                 indices=request.labels,
                 names=request.name_labels,
             )

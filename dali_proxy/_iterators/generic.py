@@ -100,7 +100,8 @@ class DALIGenericIterator(BaseIterator):
     def _convert(self, outputs: Outputs, samples: int) -> dict[str, Any]:
         self._check_count(outputs)
         return {
-            name: self._dense(name, output)[:samples] for name, output in zip(self.output_map, outputs, strict=True)
+            name: self._own(self._dense(name, output), outputs, number)[:samples]
+            for number, (name, output) in enumerate(zip(self.output_map, outputs, strict=True))
         }
 
     def _check_count(self, outputs: Outputs) -> None:
@@ -109,6 +110,12 @@ class DALIGenericIterator(BaseIterator):
                 f"the pipeline has {len(outputs)} outputs, and output_map has {len(self.output_map)} names for them: "
                 f"{list(self.output_map)}"
             )
+
+    @staticmethod
+    def _own(tensor: torch.Tensor, outputs: Outputs, number: int) -> torch.Tensor:
+        """Return a tensor of an output, copied if an earlier output is the same batch: users may write to tensors."""
+        repeated = any(outputs[number] is earlier for earlier in outputs[:number])
+        return tensor.clone() if repeated else tensor
 
     def _dense(self, name: str, output: Any) -> torch.Tensor:
         if not output.is_dense_tensor():

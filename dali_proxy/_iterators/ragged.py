@@ -94,13 +94,14 @@ class DALIRaggedIterator(DALIGenericIterator):
 
     def _convert(self, outputs: Outputs, samples: int) -> dict[str, Any]:
         self._check_count(outputs)
-        tagged = zip(self.output_map, self.output_types, outputs, strict=True)
-        return {name: self._tensors(name, tag, output, samples) for name, tag, output in tagged}
+        tagged = enumerate(zip(self.output_map, self.output_types, strict=True))
+        return {name: self._tensors(name, tag, outputs, number, samples) for number, (name, tag) in tagged}
 
-    def _tensors(self, name: str, tag: str, output: Any, samples: int) -> Any:
+    def _tensors(self, name: str, tag: str, outputs: Outputs, number: int, samples: int) -> Any:
+        output = outputs[number]
         if tag == self.DENSE_TAG:
-            return self._dense(name, output)[:samples]
-        ragged = list(sample_tensors(output)[:samples])
+            return self._own(self._dense(name, output), outputs, number)[:samples]
+        ragged = [self._own(tensor, outputs, number) for tensor in sample_tensors(output)[:samples]]
         return ragged if tag == self.SPARSE_LIST_TAG else _as_coo(ragged, output)
 
 

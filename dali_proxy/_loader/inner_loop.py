@@ -80,6 +80,11 @@ class InnerLoop:
         return workers
 
     @property
+    def in_order(self) -> bool:
+        """Whether the numbers of batches grow."""
+        return self._sampler is not None and getattr(self._loader, "in_order", True)
+
+    @property
     def chunk(self) -> int:
         """Number of batches that a worker gets at once."""
         return 1 if self._flight is None else self._flight.chunk

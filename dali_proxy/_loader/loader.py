@@ -298,7 +298,7 @@ class LoaderIterator(Iterator[Any]):
             arrived = self._arrived
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
-            consumer.advance(self._session, arrived.numbered.batch)
+            consumer.advance(self._session, arrived.numbered.batch, self._loop.in_order)
             self._note_in_flight(consumer)
             try:
                 batch = self._rescue.outcome(arrived, self._produced, self._revive)

@@ -17,7 +17,7 @@ class _Session:
     def __init__(self) -> None:
         self.through = -1  # the server sends batches up to this number
         self.nbytes = 0  # size of the last result
-        self.keys: set[Key] = set()  # requests that have arrived, and that no thread has asked for
+        self.keys: dict[Key, int] = {}  # results that have arrived, and that no thread has asked for: their batches
 
 
 class FetchAhead:
@@ -37,7 +37,7 @@ class FetchAhead:
     def close(self, session: int) -> set[Key]:
         """Remove a session. Return its results that no thread has asked for."""
         closed = self._sessions.pop(session, None)
-        return set() if closed is None else closed.keys
+        return set() if closed is None else set(closed.keys)
 
     def note_size(self, session: int, nbytes: int) -> None:
         """Record the size of a result."""
@@ -50,18 +50,18 @@ class FetchAhead:
         known = self._sessions.get(session)
         return 0 if known is None else known.nbytes
 
-    def arrive(self, session: int, key: Key) -> bool:
+    def arrive(self, session: int, key: Key, batch: int) -> bool:
         """Record a result that no thread has asked for. Return whether one will: whether its session is open."""
         known = self._sessions.get(session)
         if known is None:
             return False
-        known.keys.add(key)
+        known.keys[key] = batch
         return True
 
     def forget(self, key: Key) -> None:
         """Remove a result that a thread asks for, or that was released."""
         for session in self._sessions.values():
-            session.keys.discard(key)
+            session.keys.pop(key, None)
 
     def depth(self, session: int) -> int:
         """Return the number of batches beyond the current one that the server may send."""
@@ -69,6 +69,13 @@ class FetchAhead:
         if known is None or not known.nbytes:
             return AHEAD
         return max(AHEAD, min(_MOST, _NBYTES // known.nbytes))
+
+    def unused(self, session: int, batch: int) -> list[Key]:
+        """Return the results of earlier batches: the user has dropped their placeholders."""
+        known = self._sessions.get(session)
+        if known is None:
+            return []
+        return [key for key, number in known.keys.items() if number < batch]
 
     def advance(self, session: int, batch: int) -> int | None:
         """Record that a thread asks for a batch.

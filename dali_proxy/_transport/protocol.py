@@ -277,6 +277,7 @@ class Result(Message, frozen=True):
         session: the request's session; 0 for none.
         indices, names: see `Submit`; only if an output isn't dense.
         variant: form of the pipeline that computed it; see `Place`.
+        batch: see `Submit`.
     """
 
     client: U64
@@ -289,6 +290,7 @@ class Result(Message, frozen=True):
     indices: Labels = ""
     names: Labels = ""
     variant: U8 = 0
+    batch: U64 = 0
 
 
 class Place(Message, frozen=True):

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.scratch import scratch
+
 __all__ = ["nonsilent_region"]
 
 Array = npt.NDArray[Any]
@@ -32,11 +34,12 @@ def nonsilent_region(signal: Array, window: int, cutoff: float, reference: float
         (2, 2)
     """
     exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2  # sums of these squares fit into 64 bits
-    squares = np.square(signal, dtype=np.int64 if exact else np.float64)
     window = min(window, len(signal))
-    totals = np.zeros(len(signal) + 1, squares.dtype)
-    np.cumsum(squares, out=totals[1:])
-    sums = totals[window:] - totals[:-window]
+    totals, sums = scratch("sums", (2, len(signal) + 1), np.dtype(np.int64 if exact else np.float64))
+    totals[0] = 0
+    np.square(signal, out=totals[1:], dtype=totals.dtype)
+    np.cumsum(totals, out=totals)
+    sums = np.subtract(totals[window:], totals[:-window], out=sums[: len(signal) + 1 - window])
     largest = float(sums.max()) if reference is None else reference * window
     loud = sums >= largest * 10.0 ** (cutoff / 10)
     first = int(loud.argmax())

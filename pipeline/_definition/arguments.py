@@ -151,10 +151,11 @@ class PipelineArguments:
         depth: Any = self.prefetch_queue_depth
         return (depth["cpu_size"], depth["gpu_size"]) if isinstance(depth, dict) else (depth, depth)
 
-    @property
-    def depth(self) -> int:
-        """Largest number of batches in flight."""
-        return max(self.queue_depths) if self.exec_pipelined else 1
+    def depth(self, *, uses_gpu: bool) -> int:
+        """Return the largest number of batches in flight. With a GPU, each of its two stages has its own batches."""
+        if not self.exec_pipelined:
+            return 1
+        return sum(self.queue_depths) if uses_gpu else max(self.queue_depths)
 
     def executor_config(self) -> ExecutorConfig:
         """Return the configuration of the executor.

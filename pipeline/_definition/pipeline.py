@@ -305,7 +305,7 @@ class Pipeline(PipelineProperties):
         """Return how many batches of an input must be fed to keep all stages busy."""
         if name not in self._internals.graph.fed_inputs:
             raise self._internals.builder.unknown_input(name)
-        return self._internals.arguments.depth
+        return self._internals.arguments.depth(uses_gpu=self._internals.graph.uses_gpu)
 
     def reset(self) -> None:
         """Begin the next epoch if the data has ended; otherwise do nothing.

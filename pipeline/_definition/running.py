@@ -134,6 +134,7 @@ class Runner:
         self._sources = sources
         self._submitter = Submitter(self.executor, sources)
         self._arguments = arguments
+        self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
         self._changed = threading.Condition(new_lock(Level.LEAF, "started batches"))
@@ -165,7 +166,7 @@ class Runner:
             MissingInputError: an input has no data; nothing was scheduled.
         """
         scheduled = self._scheduled + 1
-        while not self._ended and len(self._started) < scheduled + self._arguments.depth - 1:
+        while not self._ended and len(self._started) < scheduled + self._depth - 1:
             needed = len(self._started) < scheduled
             if not (self._iter_setup or (self.inputs.ready if needed else self.inputs.fresh)):
                 if needed and not self.inputs.may_wait:

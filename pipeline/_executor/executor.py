@@ -62,11 +62,12 @@ _CHEAP = 1_000_000
 _CHEAP_ON_GPU = 600_000
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
+# The same between CPU and GPU, where each needs GPU memory.
+_MOST_MIXED = 4
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
-# The cost of a step that isn't measured, and the context of an operator whose launches are queued.
+# The cost of a step that isn't measured.
 _UNMEASURED = Cost()
-_QUEUED = nullcontext()
 
 
 class _RunningBatch:
@@ -210,7 +211,7 @@ class Executor:
         if self._cpu_queue is not None:
             self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
         if self._mixed_queue is not None and self._mixed_threads() > 1:
-            self._mixed_queue.widen(min(concurrency - 1, _MOST_STAGES))
+            self._mixed_queue.widen(min(concurrency - 1, _MOST_MIXED))
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -467,14 +468,16 @@ class Executor:
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
         direct = self._device is not None and on_gpu and not operator.only_launches
-        with (
-            self._device.kernels.unqueued() if direct and self._device else _QUEUED,
-            error_context(node, branch),
-            charged(batch.costs, node.index),
-        ):
+        with error_context(node, branch):
             values = branch.values
             inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
-            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+            if direct or batch.costs is not None:
+                queueing = self._device.kernels.unqueued() if direct and self._device else nullcontext()
+                with queueing, charged(batch.costs, node.index):
+                    returned = operator.run(branch, inputs)
+            else:
+                returned = operator.run(branch, inputs)
+            outputs = check_batches(node, returned, branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pipeline._bulk.gather import gathered
 from pipeline._external_source.advice import advice
 from pipeline._graph.graph import GraphNode
@@ -65,6 +67,9 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
         if _on_gpu(value[0]):
             return TensorListGPU([_device_array(item, what) for item in value], layout or "")
         try:
+            first = to_sample(value[0], what)
+            if first is value[0] and all(type(item) is np.ndarray and item.dtype is first.dtype for item in value):
+                return TensorListCPU(value, layout or "")  # the others need no check
             return TensorListCPU([to_sample(item, what) for item in value], layout or "")
         except InputError as error:
             raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None

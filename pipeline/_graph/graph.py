@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -95,6 +95,11 @@ class GraphNode:
             return self.stream
         return (self.index if self.twin is None else self.twin) + 1
 
+    @cached_property
+    def vectors(self) -> dict[Hashable, Any]:
+        """The constant arguments that `Arguments.vectors` has converted."""
+        return {}
+
     @property
     def output_device(self) -> str:
         return self.schema.output_device or ("cpu" if self.device == "cpu" else "gpu")
@@ -125,6 +130,11 @@ class Graph:
 
     nodes: tuple[GraphNode, ...]
     outputs: tuple[Edge, ...]
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether any operator runs on a GPU."""
+        return any(node.device != "cpu" for node in self.nodes)
 
     def device_of(self, edge: Edge) -> str:
         """Return "cpu" or "gpu"."""

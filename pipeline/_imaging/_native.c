@@ -326,7 +326,10 @@ release_values:
     return result;
 }
 
+#include "_boxes.h"
 #include "_bytes.h"
+#include "_points.h"
+#include "_signals.h"
 
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
@@ -337,6 +340,9 @@ static PyMethodDef functions[] = {
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
+    {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
+    {"map_points", map_points_call, METH_VARARGS, map_points_doc},
+    {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -55,7 +55,9 @@ def rotation(angle: Array, axis: Array | None = None) -> Array:
 def shearing(factors: Array, ndim: int) -> Array:
     """Return the matrices that shear; factors (..., n (n - 1)) fill the rows of the matrix outside its diagonal."""
     result = _diagonal((*factors.shape[:-1], ndim), 1)
-    result[..., :-1][..., ~np.eye(ndim, dtype=bool)] = factors
+    places = ((row, column) for row in range(ndim) for column in range(ndim) if row != column)
+    for number, (row, column) in enumerate(places):
+        result[..., row, column] = factors[..., number]
     return result
 
 

@@ -30,13 +30,14 @@ def blob_boxes(mask: Array) -> Array:
     if not mask.size:
         return np.zeros((0, 2, ndim), np.int64)
     stack = mask.astype(np.uint8).reshape(-1, *(mask.shape[-2:] if ndim > 1 else (1, *mask.shape)))
-    labels = np.empty(stack.shape, np.int32)
+    labels = np.empty(stack.shape if ndim > 2 else 0, np.int32)
     boxes: list[Array] = []
     count = 0
     outer = mask.shape[:-2]
     for index, plane in enumerate(stack):
         found, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=4, ltype=cv2.CV_32S)
-        labels[index] = np.where(numbers > 0, numbers + count, 0)
+        if ndim > 2:
+            labels[index] = np.where(numbers > 0, numbers + count, 0)
         corner = stats[1:, [cv2.CC_STAT_TOP, cv2.CC_STAT_LEFT]].astype(np.int64)
         size = stats[1:, [cv2.CC_STAT_HEIGHT, cv2.CC_STAT_WIDTH]]
         own = np.stack([corner, corner + size], axis=1)[..., max(0, 2 - ndim) :]

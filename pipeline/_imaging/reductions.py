@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
 from pipeline._imaging.rows import combine, reduce_leading
+from pipeline._imaging.scratch import scratch
 
 __all__ = ["REDUCTIONS", "Reduction", "reduce", "result_dtype"]
 
@@ -115,18 +116,23 @@ def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dt
         terms = np.square(terms) if reduction.term == "square" else terms
         total = reduce_leading(np.add, terms, axes, dtype=wide)
         return total.astype(dtype).astype(wide)  # the same as wrapping every partial sum
-    precise = np.float64 if np.float64 in (array.dtype, dtype) else np.float32
+    precise = np.dtype(np.float64 if np.float64 in (array.dtype, dtype) else np.float32)
     if reduction.term == "difference":
         assert mean is not None
-        terms = combine(np.subtract, array, mean, np.empty(array.shape, precise))
+        terms = combine(np.subtract, array, mean, _terms(array, axes, precise))
         np.square(terms, out=terms)
     elif reduction.term == "square":
-        terms = np.square(array, dtype=precise)
+        terms = np.square(array, dtype=precise, out=_terms(array, axes, precise))
     elif array.dtype.kind != "f" and array.dtype.itemsize <= 4:  # exact, and faster
         return reduce_leading(np.add, array, axes, dtype=np.int64).astype(np.float64)
     else:
         terms = array
     return reduce_leading(np.add, terms, axes, dtype=np.float64)
+
+
+def _terms(array: Array, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return memory for the terms of a sum. A sum along no axes may be a view of its terms."""
+    return scratch("terms", array.shape, dtype) if axes else np.empty(array.shape, dtype)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import cv2
@@ -24,6 +25,7 @@ _COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, 
 LARGEST = 32767
 
 
+@cache
 def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
     """Return the fill value outside the source.
 

@@ -4,7 +4,6 @@ The kernels operate on pointers, shapes and regions, and don't depend on graphs 
 package without CuPy.
 """
 
-from pipeline._kernels.blur import blur_axes
 from pipeline._kernels.color import transform_pixels
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.erase import erase
@@ -29,7 +28,6 @@ __all__ = [
     "Samples",
     "Spread",
     "add_noise",
-    "blur_axes",
     "distort_as_jpeg",
     "erase",
     "join_samples",

@@ -50,7 +50,7 @@ def axis_table(
     mag_filter: npt.ArrayLike,
     antialias: bool,
     *,
-    rows: bool,
+    rows: bool | npt.NDArray[np.bool_],
 ) -> npt.NDArray[Any]:
     """Return the table of one axis of a batch: outputs 0 to `out` cover the source from `begin` to `end`.
 
@@ -62,7 +62,8 @@ def axis_table(
         min_filter: `DALIInterpType` for samples that shrink; one for all, or (N,).
         mag_filter: `DALIInterpType` for samples that grow or keep their size; one for all, or (N,).
         antialias: whether to widen filters by the scale where the image shrinks.
-        rows: whether this is the axis of rows or slices. There, positions of nearest pixels are accumulated.
+        rows: whether this is the axis of rows or slices; one for all, or (N,). There, positions of nearest
+            pixels are accumulated.
 
     Raises:
         PipelineError: for an unknown filter, an empty source or output.

@@ -66,11 +66,16 @@ class Arguments:
         """
         values = self._values.get(name)
         if values is None:
-            constant = self._node.argument(name)
-            if constant is None:
-                return None
-            row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
-            return np.broadcast_to(row, (self._batch_size, len(row)))
+            known = self._node.vectors
+            key = (name, length, dtype, self._batch_size)
+            if key not in known:
+                constant = self._node.argument(name)
+                if constant is None:
+                    return None
+                row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
+                known[key] = np.broadcast_to(row, (self._batch_size, len(row)))
+            repeated: Array = known[key]
+            return repeated
         array = values.small_array()
         if array is not None:
             rows = array.reshape(self._batch_size, -1).astype(dtype, copy=False)

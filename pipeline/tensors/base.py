@@ -20,7 +20,17 @@ from pipeline.types import NO_TYPE, DALIDataType, to_dali_type, to_numpy_type
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Dimensions", "TensorBase", "TensorListBase", "check_count", "dlpack_arrays", "sample_arrays"]
+__all__ = [
+    "Dimensions",
+    "TensorBase",
+    "TensorListBase",
+    "check_count",
+    "checked_arrays",
+    "dlpack_arrays",
+    "sample_arrays",
+]
+
+_KIND = operator.attrgetter("dtype", "ndim")
 
 
 class Dimensions(int):
@@ -258,9 +268,20 @@ def sample_arrays(samples: Sequence[Any], convert: Any, target: str) -> tuple[li
         except (TypeError, ValueError, BufferError, RuntimeError) as error:
             message = f"Object at position {position} cannot be converted to {target}: {type(sample).__name__}: {error}"
             raise InputTypeError(message) from error
+    return checked_arrays(arrays)
+
+
+def checked_arrays(arrays: list[Any]) -> tuple[list[Any], DALIDataType, int]:
+    """Return the arrays of a batch with their dtype and number of dimensions.
+
+    Raises:
+        InputTypeError: they differ in dtype or number of dimensions.
+    """
     if not arrays:
         return arrays, NO_TYPE, 0
     dtype, ndim = arrays[0].dtype, int(arrays[0].ndim)
+    if len(set(map(_KIND, arrays))) == 1:
+        return arrays, to_dali_type(dtype), ndim
     for position, array in enumerate(arrays):
         if array.dtype != dtype:
             raise InputTypeError(

@@ -219,11 +219,13 @@ class TensorListCPU(TensorListBase):
                 shape = (int(table.shapes[:, 0].sum()), *table.shapes[0, 1:].tolist())
                 offset = int(table.pointers[0]) - block.ctypes.data
                 return np.ndarray(shape, table.dtype, buffer=block, offset=offset), table.shapes[:, 0]
-        try:
-            rows = np.concatenate(self.samples)
-        except ValueError:
+        samples = self.samples
+        rests = {shape[1:] for shape in map(_SHAPE, samples)}
+        if len(rests) > 1:
             return None
-        return rows, np.fromiter(map(len, self.samples), np.int64, len(self))
+        joined = _joined(samples)
+        rows = np.concatenate(samples) if joined is None else joined.reshape(-1, *rests.pop())
+        return rows, np.fromiter(map(len, samples), np.int64, len(samples))
 
     @property
     def homes(self) -> Array | None:
@@ -256,15 +258,8 @@ class TensorListCPU(TensorListBase):
         samples = self.samples
         if samples[0].nbytes * len(self) > _SMALL or len(set(map(_SHAPE, samples))) > 1:
             return None
-        try:  # a tenth of the time of `np.array`
-            joined = np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
-        except (
-            TypeError,
-            ValueError,
-            BufferError,
-        ):
-            return np.array(samples)  # they aren't contiguous, or their dtype has no buffer format
-        return joined.reshape(len(samples), *samples[0].shape)
+        joined = _joined(samples)
+        return np.array(samples) if joined is None else joined.reshape(len(samples), *samples[0].shape)
 
     @property
     def nbytes(self) -> int:
@@ -419,6 +414,14 @@ class TensorListCPU(TensorListBase):
             ndarray(shape, dtype, buffer=blocks[home], offset=offset)
             for shape, home, offset in zip(table.shapes.tolist(), homes.tolist(), offsets.tolist(), strict=True)
         ]
+
+
+def _joined(samples: Sequence[Array]) -> Array | None:
+    """Return a copy of all elements, in a fifth of the time of NumPy's functions; None if that can't be done."""
+    try:
+        return np.frombuffer(bytearray().join(samples), samples[0].dtype)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # they aren't contiguous, or their dtype has no buffer format
+        return None
 
 
 def as_host_array(data: Any) -> Array:

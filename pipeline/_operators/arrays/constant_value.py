@@ -12,6 +12,7 @@ from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchem
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -38,11 +39,11 @@ class ConstantValueCpu(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup, value: Array | None = None) -> None:
         super().__init__(node, setup)
-        self._value: Array = node.argument("value") if value is None else value
+        array: Array = node.argument("value") if value is None else value
+        self._repeated = ArgumentCache(node, lambda batch: np.broadcast_to(array, (batch.size, *array.shape)))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        repeated = np.broadcast_to(self._value, (batch.size, *self._value.shape))
-        return [TensorListCPU(repeated, self.node.argument("layout") or "")]
+        return [TensorListCPU(self._repeated.get(batch), self.node.argument("layout") or "")]
 
 
 @implements(CONSTANT_VALUE, "gpu")

@@ -55,6 +55,8 @@ NORMALIZE = register(
 
 # Batches below this size, in bytes, are computed on the calling thread.
 _SMALL = 1 << 20
+# Number of elements of a sample up to which NumPy sums along the last axes in the same order in a batch as alone.
+_SAME_SUMS = 8192
 
 _MEAN = REDUCTIONS["mean"]
 #: Sums of values, and of squared differences from a mean.
@@ -190,6 +192,11 @@ class NormalizeCpu(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         settings = _Settings.from_arguments(self.node, batch, data)
+        if not settings.batch and settings.mean is None and settings.stddev is None:
+            is_trailing = settings.axes == tuple(range(data.ndim - len(settings.axes), data.ndim))
+            array = data.small_array() if is_trailing else None
+            if array is not None and array.dtype.kind == "f" and array.size < _SAME_SUMS * batch.size:
+                return [TensorListCPU(self._apply_to_all(settings, array), data.layout())]
         samples: Sequence[Array] = [np.asarray(sample) for sample in data.samples]
         means = settings.mean
         if means is None:
@@ -207,6 +214,22 @@ class NormalizeCpu(BatchOperator):
         else:
             factors = [settings.given_factors(sample) for sample in range(batch.size)]
         return [self._apply(batch, settings, samples, means, factors, data.layout())]
+
+    def _apply_to_all(self, settings: _Settings, data: Array) -> Array:
+        """Return the normalized samples of a batch of small samples of one shape, in a call of NumPy for each step."""
+        axes = tuple(axis + 1 for axis in settings.axes)
+        count = math.prod([data.shape[axis] for axis in axes])
+        mean = (reduce(data, _SUM, axes, _DOUBLE) / max(1, count)).astype(np.float32)
+        squares = reduce(data, _SQUARES, axes, _DOUBLE, mean=mean)
+        degrees = count - settings.ddof
+        factors = settings.factors(squares / degrees if degrees > 0 else np.zeros_like(squares))
+        work = np.empty(data.shape, np.float32)
+        with np.errstate(invalid="ignore"):
+            combine(np.subtract, data, mean, work)
+            combine(np.multiply, work, factors, work)
+            if settings.shift:
+                work += np.float32(settings.shift)
+        return convert(work, settings.dtype)
 
     def _over(self, settings: _Settings, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
         """Divide sums, which are added up first for a full batch. Division by 0 returns 0."""

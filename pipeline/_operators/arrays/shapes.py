@@ -41,7 +41,9 @@ class Shapes(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)
-        shapes = np.array(data.shape(), dtype).reshape(batch.size, data.ndim)
+        known = data.shape()
+        shapes = np.empty((batch.size, data.ndim), dtype)
+        shapes[:] = known[0] if len(set(known)) == 1 else known
         if self.node.device == "gpu":
             return [TensorListGPU(upload_array(batch, shapes))]
         return [TensorListCPU(shapes)]

@@ -9,11 +9,13 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
+from pipeline._imaging.native import compiled
 from pipeline._kernels.audio.elementwise import plan_preemphasize
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
-from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operators.audio.signals import as_floats, check_numbers
 from pipeline.tensors.cpu import Array
@@ -38,6 +40,7 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
                 'only one), "zero" takes 0.',
                 "clamp",
                 choices=("zero", "clamp", "reflect"),
+                unknown='``border`` mode "{}" is not supported.',
             ),
         ),
         devices=("cpu", "gpu"),
@@ -45,33 +48,39 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
 )
 
 
-def _filter(data: Array, coefficient: np.floating[Any], border: str) -> Array:
-    """Return the filtered elements, 1-D, in the dtype of the data."""
+def _filter(data: Array, coefficient: np.floating[Any], border: str, result: Array) -> None:
+    """Compute the filtered elements, 1-D, in the dtype of the data."""
     flat = data.reshape(-1)
-    result: Array = np.empty_like(flat)
     if flat.size:
-        np.multiply(flat[:-1], -coefficient, out=result[1:])
-        result[1:] += flat[1:]
-        result[0] = flat[0]
+        if compiled is not None and flat.dtype == np.float32 and flat.flags.c_contiguous:
+            compiled.preemphasize(flat, coefficient, result)
+        else:
+            np.multiply(flat[:-1], -coefficient, out=result[1:])
+            result[1:] += flat[1:]
+            result[0] = flat[0]
         if border != "zero":
             result[0] -= coefficient * flat[1 if border == "reflect" and flat.size > 1 else 0]
-    return result
 
 
 @implements(PREEMPHASIS_FILTER, "cpu")
 class PreemphasisFilter(SampleOperator[Array]):
     """Computes in single precision; in double precision for FLOAT64. The state has one coefficient per sample."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._border, self._dtype = node.argument("border"), to_numpy_type(node.argument("dtype"))
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Array, Sequence[OutputSpec]]:
         coefficients = batch.arguments(self.node).scalars("preemph_coeff", np.float32)
         assert coefficients is not None
-        dtype = to_numpy_type(self.node.argument("dtype"))
-        return coefficients, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), dtype)]
+        return coefficients, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), self._dtype)]
 
     def run(self, state: Array, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = inputs[0] if inputs[0].dtype == np.float64 else as_floats(inputs[0])
-        result = _filter(data, state[sample], self.node.argument("border")).reshape(data.shape)
-        return convert(result, to_numpy_type(self.node.argument("dtype")), out)
+        fits = out is not None and out.dtype == data.dtype and out.flags.c_contiguous
+        result: Array = out if fits else np.empty(data.shape, data.dtype)  # type: ignore[assignment]
+        _filter(data, state[sample], self._border, result.reshape(-1))
+        return result if fits else convert(result, self._dtype, out)
 
 
 @implements(PREEMPHASIS_FILTER, "gpu")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -241,10 +242,7 @@ def _numbers(key: Array, step: int, stage: int, samples: Array, shape: tuple[int
     """
 
     def drawn(first: int, count: int) -> Array:
-        counter = np.array([first * each // _BLOCK, 0, step, stage], np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
-        numbers: Array = generator.random((count, *shape[1:]))
-        return numbers
+        return philox(key, [first * each // _BLOCK, 0, step, stage]).random((count, *shape[1:]))
 
     each = math.prod(shape[1:])
     if len(samples) * _FEW > shape[0] or each % _BLOCK:

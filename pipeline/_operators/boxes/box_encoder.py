@@ -12,12 +12,13 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._imaging.native import compiled
 from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
-from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BOX_ENCODER"]
 
@@ -82,15 +83,16 @@ class _Anchors:
     def from_node(cls, node: GraphNode) -> _Anchors:
         anchors, means, stds = (np.array(node.argument(name), np.float32) for name in ("anchors", "means", "stds"))
         if not len(anchors) or len(anchors) % 4:
-            raise ArgumentValueError(f"argument 'anchors' needs 4 values for each anchor, but has {len(anchors)}")
+            raise ArgumentValueError(f"Anchors size must be divisible by 4, actual value = {len(anchors)}")
         criteria = node.argument("criteria")
         if not 0 <= criteria <= 1:
-            raise ArgumentValueError(f"argument 'criteria' must be between 0 and 1, not {criteria:g}")
+            bound = "<= 1" if criteria > 1 else ">= 0"
+            raise ArgumentValueError(f"Expected criteria {bound}, actual value = {criteria:f}")
         for name, values in (("means", means), ("stds", stds)):
             if len(values) != 4:
-                raise ArgumentValueError(f"argument {name!r} needs 4 values, but has {len(values)}")
+                raise ArgumentValueError(f"{name} size must be a list of 4 values, not of {len(values)}")
         if not stds.all():
-            raise ArgumentValueError(f"argument 'stds' must not contain 0: {stds.tolist()}")
+            raise ArgumentValueError(f"stds values must be != 0: {stds.tolist()}")
         if not node.argument("scale"):
             raise ArgumentValueError("argument 'scale' must not be 0")
         corners = anchors.reshape(-1, 4)
@@ -98,6 +100,10 @@ class _Anchors:
 
     def match(self, boxes: Array, criteria: float) -> Array:
         """Return the index of the box of each anchor, or -1. Of equal overlaps, the last one counts, as in DALI."""
+        if compiled is not None:
+            found = np.empty(len(self.areas), np.int32)
+            compiled.match_boxes(np.ascontiguousarray(boxes), self.planes, self.areas, criteria, found)
+            return found
         (left, top, right, bottom), ours = np.ascontiguousarray(boxes.T)[..., None], self.planes
         common = np.maximum(np.minimum(ours[2], right) - np.maximum(ours[0], left), 0)  # (boxes, anchors)
         common *= np.maximum(np.minimum(ours[3], bottom) - np.maximum(ours[1], top), 0)
@@ -134,34 +140,42 @@ def _check(shape: Sequence[int], dtype: np.dtype[Any], labels: int, kind: np.dty
 
 
 @implements(BOX_ENCODER, "cpu")
-class BoxEncoderCpu(SampleOperator[None]):
-    """Compares all boxes of a sample with all anchors at once."""
+class BoxEncoderCpu(BatchOperator):
+    """Matches the boxes of each sample with the anchors, then encodes those of all samples together."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._anchors = _Anchors.from_node(node)
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        count = len(self._anchors.centers)
-        specs = [OutputSpec("", (count, 4), np.dtype(np.float32)), OutputSpec("", (count,), np.dtype(np.int32))]
-        return None, specs
-
-    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, ...]:
-        boxes, labels = inputs[0], inputs[1].reshape(-1)
-        _check(boxes.shape, boxes.dtype, labels.size, labels.dtype)
-        boxes = boxes.reshape(-1, 4)
-        anchors = self._anchors
-        offset = self.node.argument("offset")
-        encoded = np.zeros_like(anchors.centers) if offset else anchors.centers.copy()
-        found = np.zeros(len(encoded), np.int32)
-        if len(boxes):
-            matched = anchors.match(boxes, self.node.argument("criteria"))
-            rows = np.flatnonzero(matched >= 0)
-            chosen = matched[rows]
-            centers = _to_centers(boxes)[chosen]
-            encoded[rows] = self._offsets(centers, anchors.centers[rows]) if offset else centers
-            found[rows] = labels[chosen]
-        return encoded, found
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        samples: list[tuple[Array, Array]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (boxes, labels) in enumerate(zip(inputs[0].samples, inputs[1].samples, strict=True)):
+            try:
+                _check(boxes.shape, boxes.dtype, labels.size, labels.dtype)
+                samples.append((boxes.reshape(-1, 4), labels.reshape(-1)))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        anchors, criteria, offset = self._anchors, self.node.argument("criteria"), self.node.argument("offset")
+        matched = np.full((batch.size, len(anchors.centers)), -1)
+        first = 0
+        for row, (boxes, _) in zip(matched, samples, strict=True):
+            if len(boxes):
+                found = anchors.match(boxes, criteria)
+                row[:] = np.where(found >= 0, found + first, -1)  # counted from the first box of the batch
+            first += len(boxes)
+        encoded = np.zeros((*matched.shape, 4), np.float32)
+        if not offset:
+            encoded[:] = anchors.centers
+        classes = np.zeros(matched.shape, np.int32)
+        rows, columns = np.nonzero(matched >= 0)
+        chosen = matched[rows, columns]
+        if len(chosen):
+            centers = _to_centers(np.concatenate([boxes for boxes, _ in samples]))[chosen]
+            encoded[rows, columns] = self._offsets(centers, anchors.centers[columns]) if offset else centers
+            classes[rows, columns] = np.concatenate([labels for _, labels in samples])[chosen]
+        return [TensorListCPU(encoded), TensorListCPU(classes)]
 
     def _offsets(self, boxes: Array, anchors: Array) -> Array:
         scale = np.float32(self.node.argument("scale"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
+from pipeline._imaging.points import map_points
 from pipeline._kernels import Samples, transform_pixels
 from pipeline._kernels.samples import contiguous_strides
 from pipeline._operator_api.batch import Batch
@@ -90,8 +92,7 @@ class LinearMapsCpu(BatchOperator):
         (data,) = inputs
         maps = self.maps(batch, self.node)
         dtype = maps.dtype(to_numpy_type(data.dtype))
-        array = data.small_array()
-        result = None if array is None else _apply_to_all(maps, array, dtype)
+        result = _apply_to_all(maps, data, dtype)
         if result is not None:
             return [TensorListCPU(result, data.layout())]
         rows = data.rows()
@@ -110,14 +111,24 @@ class LinearMapsCpu(BatchOperator):
         return [TensorListCPU(outputs, data.layout())]
 
 
-def _apply_to_all(maps: LinearMaps, data: Array, dtype: np.dtype[Any]) -> Array | None:
-    """Return the mapped points of a dense batch; None if that must be done, or refused, for each sample."""
+def _apply_to_all(maps: LinearMaps, data: TensorListCPU, dtype: np.dtype[Any]) -> Array | None:
+    """Return the mapped points of samples of one shape; None if that must be done, or refused, for each sample."""
+    shapes = set(data.shape())
+    if len(shapes) > 1:
+        return None
+    (shape,) = shapes
     try:
-        points = data.reshape(len(data), *maps.points(data.shape[1:]))
-        linear = maps.for_samples(slice(None), points.shape[1:])
+        rows = maps.points(shape)
+        linear = maps.for_samples(slice(None), rows)
     except PipelineError:
         return None
-    return None if linear is None else _mapped(maps, data, points, linear, dtype)
+    if linear is None:
+        return None
+    mapped = map_points(data.samples, math.prod(rows[:-1]), linear.matrix, linear.offset)
+    if mapped is not None and dtype == np.float32:
+        return mapped.reshape(len(data), *(shape if maps.keeps_shape else (*rows[:-1], mapped.shape[-1])))
+    array = data.small_array()
+    return None if array is None else _mapped(maps, array, array.reshape(len(array), *rows), linear, dtype)
 
 
 def _apply_to_ragged(maps: LinearMaps, rows: Array, counts: Array, dtype: np.dtype[Any]) -> Array | None:
@@ -134,7 +145,7 @@ def _apply_to_ragged(maps: LinearMaps, rows: Array, counts: Array, dtype: np.dty
         return None
     padded = np.zeros((*present.shape, rows.shape[1]), rows.dtype)
     padded[present] = rows
-    result = _apply_to_all(maps, padded, dtype)
+    result = _apply_to_all(maps, TensorListCPU(padded), dtype)
     return None if result is None or result.shape[:2] != present.shape else result[present]
 
 

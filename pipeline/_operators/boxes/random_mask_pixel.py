@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["RANDOM_MASK_PIXEL"]
+
+# Number of pixels from which a mask is divided in order to find one of them.
+_FEW = 4096
 
 RANDOM_MASK_PIXEL = register(
     OperatorSchema(
@@ -51,7 +55,7 @@ class RandomMaskPixel(SampleOperator[Any]):
         super().__init__(node, setup)
         names = {*node.arguments, *node.argument_inputs}
         if {"threshold", "value"} <= names:
-            raise ArgumentValueError("arguments 'threshold' and 'value' can't be used together")
+            raise ArgumentValueError("Arguments ``value`` and ``threshold`` can not be provided together")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
@@ -65,9 +69,32 @@ class RandomMaskPixel(SampleOperator[Any]):
             raise PipelineError(f"the mask of shape {mask.shape} has no pixels")
         number = float(numbers[sample])
         if foreground[sample]:
-            inside = np.ravel(mask == value[sample] if value is not None else mask > threshold[sample])
+            inside = np.ravel(mask == value[sample] if value is not None else _exceeds(mask, float(threshold[sample])))
             count = int(np.count_nonzero(inside))
             if count:
-                chosen = np.flatnonzero(inside)[int(number * count)]
+                chosen = _find(inside, int(number * count))
                 return np.array(np.unravel_index(chosen, mask.shape), np.int64)
         return np.array(np.unravel_index(int(number * mask.size), mask.shape), np.int64)
+
+
+def _exceeds(mask: Array, threshold: float) -> Array:
+    """Return ``mask > threshold``, without a conversion of integers to floats."""
+    if mask.dtype.kind in "iu" and math.isfinite(threshold):
+        limits = np.iinfo(mask.dtype)
+        if limits.min <= math.floor(threshold) <= limits.max:
+            exceeds: Array = mask > mask.dtype.type(math.floor(threshold))
+            return exceeds
+    return np.asarray(mask > np.float64(threshold))
+
+
+def _find(mask: Array, number: int) -> int:
+    """Return the position of a pixel of a mask: that of pixel 0, 1, ... of those that are True."""
+    low, high = 0, len(mask)
+    while high - low > _FEW:  # counting is faster than listing positions
+        middle = (low + high) // 2
+        count = int(np.count_nonzero(mask[low:middle]))
+        if number < count:
+            high = middle
+        else:
+            low, number = middle, number - count
+    return low + int(np.flatnonzero(mask[low:high])[number])

@@ -15,6 +15,7 @@ from pipeline._imaging.blobs import blob_boxes
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._rng import philox
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -81,6 +82,7 @@ object isn't drawn. The outputs are INT32: the box, as `format` says, and with `
                 '"anchor_shape" and "start_end" return two outputs; "box" returns start and end in one output.',
                 "anchor_shape",
                 choices=("anchor_shape", "start_end", "box"),
+                unknown='Invalid output format: "{}"',
             ),
             Argument("output_class", Kind.BOOL, "Add an output: the label, or `background` for the whole map.", False),
             Argument("cache_objects", Kind.BOOL, "Accepted for compatibility; objects are found again.", False),
@@ -127,7 +129,10 @@ class _Choices:
                 classes = [np.arange(1, len(row) + 1) for row in weights]
             for labels, row in zip(classes, weights, strict=True):
                 if len(labels) != len(row):
-                    raise ArgumentValueError(f"there are {len(row)} 'class_weights' for {len(labels)} 'classes'")
+                    raise ArgumentValueError(
+                        "If both ``classes`` and ``class_weights`` are provided, their shapes must match. Got: "
+                        f"classes.shape = {{{len(labels)}}} weights.shape = {{{len(row)}}}"
+                    )
                 if not (row >= 0).all():
                     raise ArgumentValueError(f"argument 'class_weights' can't be negative: {row.tolist()}")
         if classes is not None:
@@ -137,7 +142,8 @@ class _Choices:
                     continue
                 if arguments.given("background"):
                     raise ArgumentValueError(
-                        f"label {background[sample]} can't be both the 'background' and one of the 'classes'"
+                        f"Class label {background[sample]} coincides with background label - please specify a "
+                        "different background label or remove it from your list of foreground classes"
                     )
                 background[sample] = min(labels.min(), 0) - 1
         keys = generator.integers(0, 1 << 64, (size, 2), dtype=np.uint64)
@@ -153,11 +159,12 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         names = {*node.arguments, *node.argument_inputs}
         if node.argument("ignore_class") and (names & {"classes", "class_weights"} or node.argument("output_class")):
             raise ArgumentValueError(
-                "argument 'ignore_class' can't be used together with 'classes', 'class_weights' and 'output_class'"
+                "Class-related arguments ``classes``, ``weights`` and ``output_class`` cannot be used when "
+                "``ignore_class`` is True"
             )
         count = node.argument("k_largest")
         if count is not None and count < 1:
-            raise ArgumentValueError(f"argument 'k_largest' must be 1 or more, not {count}")
+            raise ArgumentValueError(f"``k_largest`` must be at least 1; got {count}")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Choices, Sequence[OutputSpec]]:
         choices = _Choices.from_batch(batch.arguments(self.node), batch.size, batch.generator(self.node))
@@ -172,7 +179,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
             raise ArgumentTypeError(f"labels must be integers, not {labels.dtype}; use fn.cast")
         if not labels.ndim:
             raise ArgumentValueError("a segmentation map needs at least one dimension")
-        generator = np.random.Generator(np.random.Philox(key=state.keys[sample]))
+        generator = philox(state.keys[sample])
         label, box = int(state.background[sample]), np.array([[0] * labels.ndim, labels.shape])
         if generator.random() < state.probability[sample]:
             label, box = self._draw(state, sample, labels, generator) or (label, box)
@@ -191,7 +198,10 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         if state.threshold is not None:
             row = state.threshold[sample]
             if len(row) not in (1, labels.ndim):
-                raise ArgumentValueError(f"argument 'threshold' needs {labels.ndim} values, but has {len(row)}")
+                raise ArgumentValueError(
+                    f'Argument "threshold" expected shape {labels.ndim} but got {len(row)} values, which can\'t be '
+                    "interpreted as the expected shape"
+                )
             least[:] = row
         candidates: Iterator[tuple[int, Array]]
         if self.node.argument("ignore_class"):
@@ -214,7 +224,7 @@ class RandomObjectBBox(SampleOperator[_Choices]):
 
     def _present(self, state: _Choices, sample: int, labels: Array) -> list[int]:
         """Return the labels of a map, except the background."""
-        return [label for label in np.unique(labels).astype(np.int64).tolist() if label != state.background[sample]]
+        return [label for label in _distinct(labels) if label != state.background[sample]]
 
     def _order(self, state: _Choices, sample: int, labels: Array, generator: np.random.Generator) -> list[int]:
         """Return labels in random order: the first one is drawn, then the next one from the others, and so on."""
@@ -227,3 +237,14 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         times = -np.log1p(-generator.random(len(chosen))) / weights  # the first of independent events
         result: list[int] = chosen[np.argsort(times)].tolist()
         return result
+
+
+def _distinct(labels: Array) -> list[int]:
+    """Return the values of an array of integers, in order."""
+    if not labels.size:
+        return []
+    low = int(labels.min())
+    if int(labels.max()) - low > labels.size:  # a count of each value would need more memory than the labels
+        return np.unique(labels).astype(np.int64).tolist()  # type: ignore[no-any-return]
+    counts = np.bincount(labels.reshape(-1).astype(np.int64) - low)
+    return (np.flatnonzero(counts) + low).tolist()  # type: ignore[no-any-return]

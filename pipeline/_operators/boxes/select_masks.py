@@ -48,6 +48,9 @@ class SelectMasks(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         reindex = self.node.argument("reindex_masks")
+        together = _select_all(*inputs, reindex=reindex)
+        if together is not None:
+            return together
         results: list[tuple[Array, Array]] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, arrays in enumerate(zip(*(data.samples for data in inputs), strict=True)):
@@ -60,16 +63,63 @@ class SelectMasks(BatchOperator):
         return [TensorListCPU(list(polygons)), TensorListCPU(list(vertices))]
 
 
+def _select_all(
+    mask_ids: TensorListCPU, polygons: TensorListCPU, vertices: TensorListCPU, *, reindex: bool
+) -> list[TensorListCPU] | None:
+    """Return the outputs for all samples; None if that must be done, or refused, sample by sample."""
+    if (mask_ids.ndim, polygons.ndim, vertices.ndim) != (1, 2, 2):
+        return None
+    rows = [each.rows() for each in (mask_ids, polygons, vertices)]
+    if None in rows:
+        return None
+    (masks, mask_counts), (table, counts), (points, lengths) = rows  # type: ignore[misc]
+    if {masks.dtype, table.dtype} != {np.dtype(np.int32)} or table.shape[1] != 3 or not len(masks):
+        return None
+    size = len(mask_counts)
+    sample, owner = np.arange(size).repeat(counts), np.arange(size).repeat(mask_counts)
+    keys = (owner << 32) + masks  # masks of different samples differ
+    order = keys.argsort(kind="stable")
+    keys = keys[order]
+    wanted = (sample << 32) + table[:, 0]
+    place = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+    chosen = np.flatnonzero(keys[place] == wanted)
+    number = order[place[chosen]]
+    chosen = chosen[number.argsort(kind="stable")]  # by mask, then by polygon
+    number.sort()
+    sample, begins, ends = sample[chosen], table[chosen, 1].astype(np.int64), table[chosen, 2]
+    spans = ends - begins
+    fits = (begins >= 0) & (spans >= 0) & (ends <= lengths[sample])
+    if (keys[1:] == keys[:-1]).any() or not (fits.all() and np.bincount(number, minlength=len(keys)).all()):
+        return None
+    own = np.bincount(sample, spans, size).astype(np.int64)
+    after = np.cumsum(spans)
+    first = after - spans
+    selected = np.empty((len(chosen), 3), np.int32)
+    selected[:, 0] = number - (np.cumsum(mask_counts) - mask_counts)[sample] if reindex else masks[number]
+    selected[:, 1] = first - (np.cumsum(own) - own)[sample]
+    selected[:, 2] = selected[:, 1] + spans
+    start = (np.cumsum(lengths) - lengths)[sample] + begins
+    rows = (start - first).repeat(spans) + np.arange(spans.sum())
+    return [
+        TensorListCPU.from_rows(selected, np.bincount(sample, minlength=size)),
+        TensorListCPU.from_rows(points[rows], own),
+    ]
+
+
 def _select(masks: Array, polygons: Array, vertices: Array, *, reindex: bool) -> tuple[Array, Array]:
     """Return the polygons and vertices of the chosen masks of a sample."""
     for name, array in (("mask_ids", masks), ("polygons", polygons)):
         if array.dtype.kind not in "iu":
-            raise ArgumentTypeError(f"{name} must be INT32, not {array.dtype}")
-    if masks.ndim != 1 or polygons.ndim != 2 or polygons.shape[1] != 3 or vertices.ndim != 2:
+            raise ArgumentTypeError(f"``{name}`` input is expected to be int32, not {array.dtype}")
+    if masks.ndim != 1:
+        raise ArgumentValueError(f"``mask_ids`` input is expected to be 1D, not of shape {masks.shape}")
+    if polygons.ndim != 2 or polygons.shape[1] != 3:
         raise ArgumentValueError(
-            "mask_ids, polygons and vertices must be of the shapes (K,), (P, 3) and (V, n), not "
-            f"{masks.shape}, {polygons.shape} and {vertices.shape}"
+            "``polygons`` is expected to contain 2D tensors with 3 columns: ``mask_id, start_idx, end_idx``, not of "
+            f"shape {polygons.shape}"
         )
+    if vertices.ndim != 2:
+        raise ArgumentValueError(f"``vertices`` is expected to contain 2D tensors, not of shape {vertices.shape}")
     chosen = masks.tolist()
     if len(set(chosen)) < len(chosen):
         raise ArgumentValueError(f"mask_ids must not repeat a mask: {chosen}")
@@ -86,7 +136,7 @@ def _select(masks: Array, polygons: Array, vertices: Array, *, reindex: bool) ->
     position = 0
     for number, (mask, ranges) in enumerate(rows.items()):
         if not ranges:
-            raise ArgumentValueError(f"mask {mask} doesn't exist; the masks are {sorted(set(polygons[:, 0].tolist()))}")
+            raise ArgumentValueError(f"Selected mask_id {mask} is not present in the input")
         for begin, end in ranges:
             selected.append((number if reindex else mask, position, position + end - begin))
             parts.append(vertices[begin:end])

@@ -13,12 +13,14 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
 from pipeline._kernels import erase
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.pad import fill_in_units
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -97,33 +99,43 @@ class _Regions:
         normalized = (both or arguments.constant(specific[0]), both or arguments.constant(specific[1]))
         return cls(arguments, layout, anchor, shape, fill, normalized)
 
-    def locate(self, sample: int, extents: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return start and end of the regions of a sample, limited to the sample, (R, 2, ndim).
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all samples have the same number of regions and of fill values, so that `locate` accepts them all."""
+        return all(len({len(row) for row in rows}) == 1 for rows in (self.anchor, self.shape, self.fill))
+
+    def locate(self, samples: slice, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return start and end of the regions of samples, limited to the samples, (N, R, 2, ndim).
+
+        Args:
+            samples: samples with the same number of regions.
+            extents: shapes of these samples, (N, ndim).
 
         Raises:
             ArgumentValueError: Anchor and shape differ in length, or their length isn't a multiple of the axes.
         """
-        axes = _axes(self.arguments, self.layout, len(extents))
-        anchor, shape = self.anchor[sample], self.shape[sample]
-        if not len(anchor):
+        count, ndim = extents.shape
+        axes = _axes(self.arguments, self.layout, ndim)
+        anchor, shape = np.array(self.anchor[samples]), np.array(self.shape[samples])
+        if not anchor.shape[1]:
             anchor = np.zeros_like(shape)
-        if len(anchor) != len(shape) or (len(shape) and (not axes or len(shape) % len(axes))):
+        if anchor.shape != shape.shape or (shape.shape[1] and (not axes or shape.shape[1] % len(axes))):
             raise ArgumentValueError(
-                f"'anchor' has {len(anchor)} values and 'shape' {len(shape)}, but both need one for each of the axes "
-                f"{axes}, once for every region"
+                f"'anchor' has {anchor.shape[1]} values and 'shape' {shape.shape[1]}, but both need one for each of "
+                f"the axes {axes}, once for every region"
             )
-        regions = np.empty((len(shape) // max(1, len(axes)), 2, len(extents)), np.int64)
-        regions[:, 0], regions[:, 1] = 0, extents
+        regions = np.empty((count, shape.shape[1] // max(1, len(axes)), 2, ndim), np.int64)
+        regions[:, :, 0], regions[:, :, 1] = 0, extents[:, None]
         if regions.size and axes:
-            limits = np.array([extents[axis] for axis in axes], np.float32)
-            begin, size = anchor.reshape(-1, len(axes)), shape.reshape(-1, len(axes))
+            limits = extents[:, None, axes].astype(np.float32)
+            begin, size = anchor.reshape(count, -1, len(axes)), shape.reshape(count, -1, len(axes))
             begin = begin * limits if self.normalized[0] else begin
             size = size * limits if self.normalized[1] else size
             if self.arguments.constant("centered_anchor"):
                 begin = begin - size / np.float32(2)
             # np.clip would take three times as long
-            regions[:, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
-            regions[:, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
+            regions[:, :, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
+            regions[:, :, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
         return regions
 
     def colour(self, sample: int, extents: Sequence[int]) -> Array:
@@ -161,7 +173,7 @@ class EraseCpu(SampleOperator[_Regions]):
         fill = convert(fill_in_units(values, data.dtype), data.dtype)
         if len(fill) > 1:
             fill = fill.reshape([-1 if letter == "C" else 1 for letter in state.layout])
-        for begin, end in state.locate(sample, data.shape).tolist():
+        for begin, end in state.locate(slice(sample, sample + 1), np.array([data.shape]))[0].tolist():
             inside = tuple([slice(first, last) for first, last in zip(begin, end, strict=True)])
             if len(fill) > 1:
                 out[inside] = np.broadcast_to(fill, data.shape)[inside]
@@ -171,19 +183,31 @@ class EraseCpu(SampleOperator[_Regions]):
 
 
 @implements(ERASE, "gpu")
-class EraseGpu(GpuOperator):
+class EraseGpu(PixelOperator):
     """One launch per batch."""
 
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        state = _Regions.from_arguments(batch.arguments(self.node), pixels.layout)
+        if not state.is_uniform:
+            return None
+        shapes = pixels.shapes
+        regions = state.locate(slice(None), shapes)
+        state.colour(0, shapes[0].tolist())  # checks the number of values, which is the same for all samples
+        fill = fill_in_units(np.array(state.fill, np.float64), pixels.dtype)
+        return pixels.erase(regions[:, :, 0], regions[:, :, 1], fill) if regions.shape[1] <= _MOST_REGIONS else None
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)
         layout = data.layout()
         state = _Regions.from_arguments(batch.arguments(self.node), layout)
-        shapes = source.shapes.tolist()
-        regions = [state.locate(sample, shape) for sample, shape in enumerate(shapes)]
-        colours = [state.colour(sample, shape) for sample, shape in enumerate(shapes)]
+        shapes = source.shapes
+        whole = slice(None)
+        chosen = [whole] if state.is_uniform else [slice(sample, sample + 1) for sample in range(len(shapes))]
+        regions = [each for samples in chosen for each in state.locate(samples, shapes[samples])]
+        colours = [state.colour(sample, shape) for sample, shape in enumerate(shapes.tolist())]
         length = max(len(colour) for colour in colours)
         axis = layout.index("C") if length > 1 else None
         width = 1 if axis is None else int(source.shapes[:, axis].max())
@@ -193,3 +217,7 @@ class EraseGpu(GpuOperator):
         output, target = allocate(source.shapes, source.dtype, layout)
         erase(self.kernels, batch.stream, source, target, regions, fill_in_units(fill, source.dtype), axis)
         return [output]
+
+
+# Regions of a sample that an expression supports: each pixel is compared with all of them.
+_MOST_REGIONS = 8

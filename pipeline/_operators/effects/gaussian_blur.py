@@ -11,7 +11,6 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import GaussianWindows, blur
-from pipeline._kernels import blur_axes
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -21,6 +20,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operators.effects.separable import convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -111,13 +111,15 @@ class GaussianBlurGpu(PixelOperator):
         return pixels
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        data = self.contiguous(inputs[0], batch.stream)
-        source = samples_of(data)
-        axes = ImageAxes.from_layout(data.layout(), data.ndim)
+        output = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(output)
+        axes = ImageAxes.from_layout(output.layout(), output.ndim)
         windows = self._valid_windows(batch, axes.count)
-        output, target = allocate(source.shapes, own_or_float(self.node, source.dtype), data.layout())
-        of_samples = [windows.of_sample(sample) for sample in range(batch.size)]
-        blur_axes(self.kernels, batch.stream, source, target, first=axes.outer, windows=of_samples)
+        for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
+            weights, radii = windows.weights[:, number], windows.radii[:, number]
+            pixels, image = convolve_axis(samples_of(output), axes.outer + number, weights, radii, dtype, output)
+            output, target = allocate(source.shapes, dtype, output.layout())
+            self.kernels.run(pixels.launch(reshaped(target, image)), batch.stream)
         return [output]
 
     def _dtypes(self, source: np.dtype[Any], axes: int) -> list[np.dtype[Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_window
-from pipeline._kernels.blur import BlurPlan
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
@@ -19,6 +19,7 @@ from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.effects.separable import convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -140,7 +141,7 @@ class LaplacianCpu(SampleOperator[_State]):
 
 @implements(LAPLACIAN, "gpu")
 class LaplacianGpu(GpuOperator):
-    """One launch per derivative and axis."""
+    """Stores the results of the first axes of each derivative; the last ones and the sum are one launch."""
 
     only_launches = True
 
@@ -149,18 +150,32 @@ class LaplacianGpu(GpuOperator):
         source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
         dtype = own_or_float(self.node, source.dtype)
         derivatives = _derivatives(batch.arguments(self.node), axes.count, batch.size)
-        output, target = allocate(source.shapes, dtype, data.layout())
-        held, total = (output, target) if axes.count == 1 else allocate(source.shapes, np.dtype(np.float32))
+        float32 = np.dtype(np.float32)
+        between = np.dtype(np.float64) if source.dtype == np.float64 else float32
+        total: PixelExpression | None = None
+        image = source.shapes
         for number in range(axes.count):
-            plan = BlurPlan(
-                source,
-                target if number == axes.count - 1 else total,
-                first=axes.outer,
-                windows=[own[number][0] for own in derivatives],
-                factors=np.array([own[number][1] for own in derivatives], np.float32),
-                add=total if number else None,
-            )
-            for launch in plan.launches(self.kernels.scratch(plan.scratch_bytes, batch.stream)):
-                self.launch(launch, batch)
-        del held  # the memory of `total` up to here
+            passed, part = data, None
+            for axis in range(axes.count):
+                if part is not None:
+                    passed, target = allocate(source.shapes, part.dtype)
+                    self.launch(part.launch(reshaped(target, image)), batch)
+                weights, radii = _stacked([own[number][0][axis] for own in derivatives])
+                result = float32 if axis == axes.count - 1 else between
+                samples = samples_of(passed)
+                part, image = convolve_axis(samples, axes.outer + axis, weights, radii, result, passed)
+            assert part is not None  # there is at least one axis
+            factors = np.array([own[number][1] for own in derivatives])[:, None]
+            part = part.normalize(factors, 0.0, float32)
+            total = part if total is None else total.combine("Add", part, float32)
+        assert total is not None
+        output, target = allocate(source.shapes, dtype, data.layout())
+        self.launch(total.cast(dtype).launch(reshaped(target, image)), batch)
         return [output]
+
+
+def _stacked(windows: Sequence[Array]) -> tuple[Array, Array]:
+    """Return weights of the same odd length for all samples, (N, length), and the radii, (N,)."""
+    radii = np.array([len(window) // 2 for window in windows])
+    most = int(radii.max())
+    return np.stack([np.pad(window, most - len(window) // 2) for window in windows]), radii

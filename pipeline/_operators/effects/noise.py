@@ -20,6 +20,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_o
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64
@@ -166,7 +167,7 @@ class _NoiseCpu(SampleOperator[_State]):
         check_samples(data.dtype, _DTYPES)
         if out is None:
             out = np.empty(data.shape, data.dtype)
-        generator = np.random.Generator(np.random.Philox(key=int(state.seeds[sample])))
+        generator = philox(np.array([state.seeds[sample], 0], np.uint64))
         return self.draw(state, sample, data, generator, out)
 
     @abstractmethod

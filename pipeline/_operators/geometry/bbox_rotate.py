@@ -14,9 +14,10 @@ from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import BatchOperator, Setup
-from pipeline._operators.geometry.rotate import rotated_size
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from pipeline._operators.geometry.rotate import rotated_sizes
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BBOX_ROTATE"]
@@ -46,6 +47,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 '"xyXY": left, top, right, bottom; "xyWH": left, top, width, height.',
                 "xyXY",
                 choices=("xyXY", "xyWH"),
+                unknown="Unknown bbox_layout: {}.",
             ),
             Argument("bbox_normalized", Kind.BOOL, "Boxes are fractions of the extents, not pixels.", True),
             Argument(
@@ -55,6 +57,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 'are exchanged by angles around 90 degrees; "halfway": the mean of both.',
                 "expand",
                 choices=tuple(_MODES),
+                unknown="Unknown mode: {}.",
             ),
             Argument(
                 "remove_threshold",
@@ -89,96 +92,91 @@ class BBoxRotateCpu(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
+        self._canvases = ArgumentCache(node, self._read_canvases)
         names = {*node.arguments, *node.argument_inputs}
         if node.argument("keep_size") and "size" in names:
             raise ArgumentValueError("arguments 'keep_size' and 'size' can't be used together")
         threshold = node.argument("remove_threshold")
         if not 0 <= threshold < 1:
-            raise ArgumentValueError(f"argument 'remove_threshold' must be from 0 to below 1, not {threshold:g}")
+            raise ArgumentValueError(f"Index {threshold:f} out of range [0.000000, 1.000000): it is `remove_threshold`")
         layout = node.argument("shape_layout")
         if not {"H", "W"} <= set(layout):
             raise ArgumentValueError(f"argument 'shape_layout' must name H and W, not {layout!r}")
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        canvases = self._canvases(batch)
-        samples = [tuple(map(np.asarray, arrays)) for arrays in zip(*(data.samples for data in inputs), strict=True)]
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (boxes, *labels) in enumerate(samples):
-            try:
-                _check(boxes, labels)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-        counts = [len(boxes) for boxes, *_ in samples]
-        rotated, kept = self._rotate(np.concatenate([boxes for boxes, *_ in samples]), canvases, counts)
-        ends = np.cumsum(counts)[:-1]
-        chosen = np.split(kept, ends)
-        results = [[own[mask] for own, mask in zip(np.split(rotated, ends), chosen, strict=True)]]
-        results += [
-            [own[mask] for own, mask in zip(column, chosen, strict=True)]
-            for column in [*zip(*samples, strict=True)][1:]
-        ]
-        return [TensorListCPU(column) for column in results]
+        canvases = self._canvases.get(batch)
+        boxes, *labels = inputs
+        shapes = list(zip(*(data.shape() for data in inputs), strict=True))
+        errors = {each: _misfit(*each) for each in set(shapes)}
+        fail([(sample, ArgumentValueError(errors[each])) for sample, each in enumerate(shapes) if errors[each]])
+        if boxes.samples[0].dtype != np.float32:
+            raise ArgumentValueError(f"boxes must be FLOAT, not {boxes.samples[0].dtype}")
+        for own in labels:
+            if own.samples[0].dtype.kind not in "iu":
+                raise ArgumentTypeError(f"labels must be integers, not {own.samples[0].dtype}")
+        (rows, counts), *others = (data.rows() for data in inputs)
+        rotated, kept = self._rotate(rows, canvases, counts)
+        left = np.bincount(np.arange(len(counts)).repeat(counts)[kept], minlength=len(counts))
+        return [TensorListCPU.from_rows(column[kept], left) for column in (rotated, *(own for own, _ in others))]
 
-    def _canvases(self, batch: Batch) -> _Canvases:
+    def _read_canvases(self, batch: Batch) -> _Canvases:
         arguments = batch.arguments(self.node)
         angles = arguments.scalars("angle", np.float32)
-        shapes = arguments.rows("input_shape", np.int64)
-        sizes = arguments.rows("size", np.float32)
+        shapes = arguments.vectors("input_shape", None, np.int64)
         assert angles is not None
         assert shapes is not None
-        assert sizes is not None
         layout = self.node.argument("shape_layout")
         order = [layout.index("H"), layout.index("W")]
-        for shape in shapes:
-            if len(shape) <= max(order):
-                raise ArgumentValueError(f"argument 'input_shape' needs an extent for each of {layout!r}")
-        sources = np.array([shape[order] for shape in shapes])
-        targets = sources.astype(np.float64)
-        linear = affine.rotation(angles.astype(np.float64))[..., :-1]
-        for sample, size in enumerate(sizes):
+        if shapes.shape[1] <= max(order):
+            raise ArgumentValueError(f"argument 'input_shape' needs an extent for each of {layout!r}")
+        sources = shapes[:, order]
+        turns = angles.astype(np.float64)
+        keeps_size = self.node.argument("keep_size")
+        targets = sources if keeps_size else rotated_sizes(affine.rotation(turns)[..., :-1], sources)
+        targets = targets.astype(np.float64)
+        sizes = arguments.rows("size", np.float32) if arguments.given("size") else ()
+        for sample, size in enumerate(sizes or ()):
             if len(size):
                 targets[sample] = np.resize(np.floor(size + 0.5), 2)
-            elif not self.node.argument("keep_size"):
-                targets[sample] = rotated_size(linear[sample : sample + 1], sources[sample].tolist())
-        return _Canvases(angles.astype(np.float64), sources, targets)
+        return _Canvases(turns, sources, targets)
 
-    def _rotate(self, boxes: Array, canvases: _Canvases, counts: Sequence[int]) -> tuple[Array, Array]:
+    def _rotate(self, boxes: Array, canvases: _Canvases, counts: Array) -> tuple[Array, Array]:
         """Return the rotated boxes of all samples, and the mask of those that are kept."""
-        corners = boxes.astype(np.float64)
+        corners = np.ascontiguousarray(boxes.T, np.float64)  # a row for each coordinate, because NumPy loops over rows
         if self.node.argument("bbox_layout") == "xyWH":
-            corners[:, 2:] += corners[:, :2]
-        # A row for each box; width before height.
-        source, target = (size[:, ::-1].repeat(counts, axis=0) for size in (canvases.sources, canvases.targets))
+            corners[2:] += corners[:2]
+        # A column for each box; width before height.
+        source, target = (size.T[::-1].repeat(counts, axis=1) for size in (canvases.sources, canvases.targets))
         if self.node.argument("bbox_normalized"):
-            corners *= np.tile(source, 2)
-        turn = np.deg2rad(canvases.angles).repeat(counts)[:, None]
-        sine, cosine = np.sin(turn), np.cos(turn)
-        center = (corners[:, :2] + corners[:, 2:]) / 2 - source / 2
-        center = center * cosine + center[:, ::-1] * sine * (1, -1) + target / 2
-        extents = corners[:, 2:] - corners[:, :2]
-        expanded = extents * np.abs(cosine) + extents[:, ::-1] * np.abs(sine)
-        extents = np.where(np.abs(sine) > np.abs(cosine), extents[:, ::-1], extents)  # width becomes height
+            corners *= np.concatenate([source, source])
+        turn = np.deg2rad(canvases.angles)
+        sine, cosine = np.sin(turn).repeat(counts), np.cos(turn).repeat(counts)
+        center = (corners[:2] + corners[2:]) / 2 - source / 2
+        center = center * cosine + center[::-1] * np.stack([sine, -sine]) + target / 2
+        extents = corners[2:] - corners[:2]
+        steep = np.abs(sine) > np.abs(cosine)
+        expanded = extents * np.abs(cosine) + extents[::-1] * np.abs(sine)
+        extents = np.where(steep, extents[::-1], extents)  # width becomes height
         share = _MODES[self.node.argument("mode")]
         half = (share * expanded + (1 - share) * extents) / 2
         low, high = center - half, center + half
         inside_low, inside_high = np.clip(low, 0, target), np.clip(high, 0, target)
-        whole, remaining = np.prod(2 * half, axis=1), np.prod(inside_high - inside_low, axis=1)
+        whole, remaining = np.multiply(*(2 * half)), np.multiply(*(inside_high - inside_low))
         with np.errstate(divide="ignore", invalid="ignore"):
             kept: Array = remaining / whole >= self.node.argument("remove_threshold")
         if self.node.argument("bbox_layout") == "xyWH":
             inside_high = inside_high - inside_low
-        rotated = np.concatenate([inside_low, inside_high], axis=1)
+        rotated = np.concatenate([inside_low, inside_high])
         if self.node.argument("bbox_normalized"):
-            rotated /= np.tile(target, 2)
-        return rotated.astype(np.float32), kept
+            rotated /= np.concatenate([target, target])
+        return np.ascontiguousarray(rotated.T, np.float32), kept
 
 
-def _check(boxes: Array, labels: Sequence[Array]) -> None:
-    if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype != np.float32:
-        raise ArgumentValueError(f"boxes must be FLOAT of shape (N, 4), not {boxes.dtype} of shape {boxes.shape}")
-    for own in labels:
-        if own.dtype.kind not in "iu":
-            raise ArgumentTypeError(f"labels must be integers, not {own.dtype}")
-        if len(own) != len(boxes):
-            raise ArgumentValueError(f"there are {len(own)} labels for {len(boxes)} boxes")
+def _misfit(boxes: tuple[int, ...], labels: tuple[int, ...] | None = None) -> str:
+    """Return what is wrong with the shapes of a sample; empty if they fit."""
+    if len(boxes) != 2 or boxes[1] != 4:
+        return f"boxes must be of shape (N, 4), not {boxes}"
+    if labels is not None and labels[:1] != boxes[:1]:
+        count = labels[0] if labels else 0
+        return f"Number of labels must match number of boxes. Got: {count} and {boxes[0]}"
+    return ""

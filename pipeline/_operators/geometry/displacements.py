@@ -23,6 +23,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.windows import saturate
+from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIInterpType
@@ -180,7 +181,7 @@ class JitterCpu(_Displacement):
         return _draw_keys(self.node, batch)
 
     def positions(self, height: int, width: int, state: _State, sample: int) -> tuple[Array, Array]:
-        generator = np.random.Generator(np.random.Philox(key=state.keys[sample]))
+        generator = philox(state.keys[sample])
         shifts = (generator.random((2, height, width)) - 0.5) * self.node.argument("nDegree")
         return shifts[0] + np.arange(0.5, height)[:, None], shifts[1] + np.arange(0.5, width)
 

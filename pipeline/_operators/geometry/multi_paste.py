@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._graph.graph import GraphNode
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._kernels.paste_regions import REGION, plan_paste_regions
 from pipeline._operator_api.arguments import Arguments
@@ -97,7 +97,10 @@ class _Regions:
         if rows is None:
             return None
         if rows[sample].size != 2 * count:
-            raise ArgumentValueError(f"argument {name!r} needs {count} rows of 2, but has {rows[sample].size} values")
+            raise ArgumentValueError(
+                f"Unexpected shape for argument `{name}` for output sample at index {sample}. It should be a 2D tensor "
+                f"of shape `number of pasted regions` x 2, i.e. {count} x 2. It has {rows[sample].size} values"
+            )
         return rows[sample].reshape(count, 2)
 
     def pixels(self, name: str, sample: int, extents: Array) -> Array | None:
@@ -155,6 +158,17 @@ class _Paste:
         if self._regions.sizes is None and len({shape[-3:-1] for column in self._columns for shape in column}) > 1:
             raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of all canvases; None if they may differ."""
+        shapes = {shape for column in self._columns for shape in column}
+        sizes = None if self._regions.sizes is None else set(map(tuple, self._regions.sizes.tolist()))
+        if len(shapes) > 1 or (sizes is not None and len(sizes) > 1):
+            return None
+        (shape,) = shapes
+        (size,) = sizes or (shape[-3:-1],)
+        return None if min(size) < 0 else (*shape[:-3], *size, shape[-1])
+
     def canvas(self, sample: int) -> _Canvas:
         """Return the canvas of a sample.
 
@@ -169,7 +183,8 @@ class _Paste:
             for _, number in images:
                 if not 0 <= number < len(columns[0]):
                     raise ArgumentValueError(
-                        f"argument 'in_ids' has {number}, but the batch has {len(columns[0])} samples"
+                        f"The `in_idx` must be in range [0, .., batch_size - 1]. Got in_idx: {number}. Input batch "
+                        f"size is: {len(columns[0])}"
                     )
         shapes = [columns[column][number] for column, number in images]
         reference = shapes[0] if shapes else columns[0][sample]
@@ -188,13 +203,15 @@ class _Paste:
         sizes = extents - starts if sizes is None else sizes
         targets = regions.pixels("out_anchors", sample, zeros + np.array(size))
         targets = zeros if targets is None else targets
-        for name, first, limits in (("image", starts, extents), ("canvas", targets, zeros + np.array(size))):
+        for name, first, limits in (("input", starts, extents), ("output", targets, zeros + np.array(size))):
             wrong = ((first < 0) | (sizes < 0) | (first + sizes > limits)).any(axis=1)
             if wrong.any():
                 number = int(np.argmax(wrong))
+                anchor, shape, extent = (" x ".join(map(str, each[number])) for each in (first, sizes, limits))
+                where = "input sample" if name == "input" else "output bounds"
                 raise PipelineError(
-                    f"region {number} from {tuple(first[number].tolist())} of shape {tuple(sizes[number].tolist())} "
-                    f"exceeds the {name}, whose extents are {tuple(limits[number].tolist())}"
+                    f"The pasted region must be within {where}. Got {name} anchor: {anchor}, pasted region shape: "
+                    f"{shape}, {name} shape: {extent}, for the region at index {number}"
                 )
         return _Canvas((*counts, *size, *channels), images, starts, sizes, targets)
 
@@ -220,21 +237,32 @@ class MultiPasteCpu(BatchOperator):
         paste = _Paste(self.node, batch, inputs)
         columns = [[np.asarray(array) for array in data.samples] for data in inputs]
         results: list[Any] = [None] * batch.size
+        dense = owner = None
+        if paste.shape is not None:
+            dense, owner = batch.allocate(Edge(self.node.index), (batch.size, *paste.shape), paste.dtype)
+            results = list(dense)
         compose = partial(_compose, paste, columns, results)
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(compose, batch.size)])
-        return [TensorListCPU(results, paste.layout)]
+        output = TensorListCPU(results if dense is None else dense, paste.layout)
+        output.owner = owner
+        return [output]
 
 
 def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], sample: int) -> None:
     """Compose the canvas of a sample."""
     canvas = paste.canvas(sample)
-    result = np.zeros(canvas.shape, paste.dtype)
-    for number, (column, position) in enumerate(canvas.images):
-        shape = canvas.shapes[number].tolist()
-        window = _window(result, canvas.targets[number].tolist(), shape)
-        region = _window(columns[column][position], canvas.starts[number].tolist(), shape)
+    if results[sample] is None:
+        results[sample] = np.empty(canvas.shape, paste.dtype)
+    result = results[sample]
+    shapes, targets, starts = canvas.shapes.tolist(), canvas.targets.tolist(), canvas.starts.tolist()
+    covers = [number for number, shape in enumerate(shapes) if tuple(shape) == canvas.shape[-3:-1]]
+    if not covers:
+        result[...] = 0
+    for number in range(covers[-1] if covers else 0, len(shapes)):  # a region that covers the canvas hides earlier ones
+        column, position = canvas.images[number]
+        window = _window(result, targets[number], shapes[number])
+        region = _window(columns[column][position], starts[number], shapes[number])
         convert(np.broadcast_to(region, window.shape), paste.dtype, window)
-    results[sample] = result
 
 
 def _window(image: Array, start: list[int], shape: list[int]) -> Array:

@@ -137,10 +137,11 @@ class RandomWindows:
         ratio = wide / tall
         fits = (tall <= heights[:, None]) & (wide <= widths[:, None])
         fits &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
-        first = np.argmax(fits, axis=1)[:, None]
-        sizes = np.concatenate([np.take_along_axis(each, first, 1) for each in (tall, wide)], axis=1)
-        fitting: Sizes = sizes * np.take_along_axis(fits, first, 1)
-        return fitting
+        chosen = np.arange(len(fits)), np.argmax(fits, axis=1)
+        sizes = np.empty((len(fits), 2), np.int64)
+        sizes[:, 0], sizes[:, 1] = tall[chosen], wide[chosen]
+        sizes *= fits[chosen][:, None]
+        return sizes
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the size of the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""

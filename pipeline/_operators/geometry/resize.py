@@ -313,13 +313,12 @@ class ResizeGpu(PixelOperator):
         dtype = self.dtype_of(pixels.dtype)
         extents = pixels.extents[:, 1:]
         solved, filters = self.resolve(batch, "HW", extents)
-        y, x = (
-            axis_table(
-                solved.low[:, axis], solved.high[:, axis], extents[:, axis], solved.size[:, axis],
-                filters.lower, filters.upper, filters.antialias, rows=axis == 0,
-            )
-            for axis in (0, 1)
-        )  # fmt: skip
+        # Both axes at once: the rows of all samples, then their columns.
+        low, high, source, size = (each.T.ravel() for each in (solved.low, solved.high, extents, solved.size))
+        lower, upper = np.concatenate([filters.lower] * 2), np.concatenate([filters.upper] * 2)
+        is_row = np.arange(len(size)) < len(pixels)
+        table = axis_table(low, high, source, size, lower, upper, filters.antialias, rows=is_row)
+        y, x = table[: len(pixels)], table[len(pixels) :]
         if (y["radius"] * x["radius"]).max() > _LARGEST_FILTER:
             return None  # two passes read fewer pixels
         if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):

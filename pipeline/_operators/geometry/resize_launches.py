@@ -42,6 +42,8 @@ def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int6
         The frames, and the index of the sample that each frame belongs to. Frames of two dimensions get a third with
         one channel.
     """
+    if leading == 0 and samples.ndim == 3:
+        return samples, np.arange(len(samples))
     counts = np.prod(samples.shapes[:, :leading], axis=1, dtype=np.int64)
     owners = np.repeat(np.arange(len(samples)), counts)
     numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)

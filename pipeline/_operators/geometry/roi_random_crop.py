@@ -13,6 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -52,7 +53,15 @@ class RoiRandomCrop(BatchOperator):
         if "in_shape" in names and node.inputs:
             raise ArgumentValueError("``in_shape`` argument is incompatible with providing an input.")
 
+        self._ranges = ArgumentCache(node, self._read_ranges)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        low, counts = self._ranges.get(batch) if not inputs else self._read_ranges(batch, inputs)
+        numbers = batch.generator(self.node).random(low.shape)
+        return [TensorListCPU(low + np.floor(numbers * counts).astype(np.int64))]
+
+    def _read_ranges(self, batch: Batch, inputs: Sequence[Any] = ()) -> tuple[Array, Array]:
+        """Return the lowest first element of each window, and the number of choices, both (N, axes)."""
         arguments = batch.arguments(self.node)
         crop = arguments.vectors("crop_shape", None, np.int64)
         assert crop is not None
@@ -75,8 +84,7 @@ class RoiRandomCrop(BatchOperator):
         message = "Crop shape can't be negative: {}"
         failures += [(sample, ArgumentValueError(message.format(crop[sample].tolist()))) for sample in negative]
         fail(failures)
-        numbers = batch.generator(self.node).random(crop.shape)
-        return [TensorListCPU(low + np.floor(numbers * (high - low + 1)).astype(np.int64))]
+        return low, high - low + 1
 
     def _limits(self, arguments: Arguments, inputs: Sequence[Any], axes: int) -> Array | None:
         """Return the extents of the data of each sample, (N, axes), or None if they aren't known."""

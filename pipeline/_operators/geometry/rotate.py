@@ -17,7 +17,7 @@ from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, War
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["ROTATE", "rotated_size"]
+__all__ = ["ROTATE", "rotated_size", "rotated_sizes"]
 
 ROTATE = register(
     OperatorSchema(
@@ -57,6 +57,13 @@ def rotated_size(rotations: Array, spatial: Sequence[int]) -> tuple[int, ...]:
     return tuple(size.tolist())
 
 
+def rotated_sizes(rotations: Array, spatial: Array) -> Array:
+    """Return `rotated_size` of each rotation alone, (N, n), given the extents of each source, (N, n)."""
+    sizes, odd = _canvases(rotations, spatial)
+    canvases: Array = sizes + (sizes - odd) % 2
+    return canvases
+
+
 def _canvases(rotations: Array, spatial: Array) -> tuple[Array, Array]:
     """Return the extents that each rotation needs, (N, n), and whether they should be odd.
 
@@ -78,7 +85,7 @@ class _Rotations(Warps):
         arguments = batch.arguments(node)
         super().__init__(arguments, layout, batch.size)
         self._siblings = batch.siblings
-        #: Whether each sample has a canvas of its own.
+        #: Whether each sample has a separate canvas.
         self._alone = all(len(batch.siblings(sample)) == 1 for sample in range(batch.size))
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
@@ -109,9 +116,7 @@ class _Rotations(Warps):
             return spatial
         if not self._alone:
             return None
-        sizes, odd = _canvases(self._linear, spatial)
-        result: npt.NDArray[np.int64] = sizes + (sizes - odd) % 2
-        return result
+        return rotated_sizes(self._linear, spatial)
 
     def all_matrices(
         self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None

@@ -38,7 +38,7 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
         gpu: whether the operator has a GPU version.
     """
     if gpu:
-        doc += "\n\nThe GPU version returns the same numbers: the CPU draws them, and they are copied to the GPU."
+        doc += "\n\nThe GPU version returns the same numbers."
     dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
     devices = ("cpu", "gpu") if gpu else ("cpu",)
     return register(

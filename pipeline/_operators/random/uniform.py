@@ -9,7 +9,10 @@ import numpy as np
 
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._kernels.uniform import plan_uniform
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -38,24 +41,56 @@ class UniformCpu(DistributionCpu):
             if any(len(row) == 0 for row in rows):
                 raise ArgumentValueError("argument 'values' is empty")
             return _draw_from(rows)
-        limits = arguments.vectors("range", 2)
-        assert limits is not None
-        if not (limits[:, 0] < limits[:, 1]).all():
-            raise ArgumentValueError("argument 'range': the first number must be smaller than the second")
+        ends = _ends(arguments, dtype)
 
         def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
-            low, high = (column(limits[samples, side], len(shape)) for side in (0, 1))
-            scaled: Array = low + generator.random(shape) * (high - low)
-            if dtype.kind == "f":  # rounding to the output's precision must not reach the excluded end
-                scaled = np.minimum(scaled, np.nextafter(high.astype(dtype), low.astype(dtype)))
+            low, high, largest = (column(each[samples], len(shape)) for each in ends)
+            scaled: Array = np.minimum(low + generator.random(shape) * (high - low), largest)
             return scaled
 
         return draw
 
 
 @implements(UNIFORM, "gpu")
-class UniformGpu(DistributionGpu, UniformCpu):
-    """Uniform numbers, copied to the GPU."""
+class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
+    """Draws the same numbers on the GPU; those of a list of values are drawn on the CPU."""
+
+    only_launches = True
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        arguments = batch.arguments(self.node)
+        dtype = self.dtype(arguments, inputs)
+        shapes = self._shapes(arguments, inputs) or [()] * batch.size
+        if arguments.given("values") or dtype not in _DRAWN_ON_GPU or len(set(map(len, shapes))) > 1:
+            return super().run(batch, inputs)
+        low, high, largest = _ends(arguments, dtype)
+        output, target = allocate(np.array(shapes, np.int64).reshape(batch.size, -1), dtype)
+        launch = plan_uniform(target, batch.generator(self.node), low=low, high=high, limit=largest)
+        if launch is not None:
+            self.kernels.run(launch, batch.stream)
+        return [output]
+
+
+_DRAWN_ON_GPU = {
+    np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")
+}
+
+
+def _ends(arguments: Arguments, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:
+    """Return the ends of the ranges, and the largest numbers below the upper end in the dtype of the output.
+
+    Raises:
+        ArgumentValueError: A range is empty.
+    """
+    limits = arguments.vectors("range", 2)
+    assert limits is not None
+    low, high = limits[:, 0], limits[:, 1]
+    if not (low < high).all():
+        raise ArgumentValueError("argument 'range': the first number must be smaller than the second")
+    if dtype.kind != "f":
+        return low, high, np.full(len(limits), np.inf)
+    # Rounding to the precision of the output must not reach the excluded end.
+    return low, high, np.nextafter(high.astype(dtype), low.astype(dtype)).astype(np.float64)
 
 
 def _draw_from(rows: Sequence[Array]) -> Any:

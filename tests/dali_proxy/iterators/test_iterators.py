@@ -502,3 +502,18 @@ def test_checkpoints_must_belong_together() -> None:
     assert numbers(next(again)) == [[3, 4], [3, 4]]
     with pytest.raises(errors.PipelineError, match="weren't made together"):
         DALIGenericIterator([checkpointed(checkpoint=each) for each in (first[0], second[1])], ["x"], **options)
+
+
+@pytest.mark.parametrize("tag", [None, DALIRaggedIterator.DENSE_TAG, DALIRaggedIterator.SPARSE_LIST_TAG])
+def test_equal_outputs_have_separate_memory(tag: str | None) -> None:
+    with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+        x = fn.external_source([[np.ones(3, np.int32)] * 2])
+        pipe.set_outputs(fn.cast(x, dtype=types.FLOAT), fn.cast(x, dtype=types.FLOAT))
+    if tag is None:
+        iterator = DALIGenericIterator(pipe, ["first", "second"], size=2)
+    else:
+        iterator = DALIRaggedIterator(pipe, ["first", "second"], size=2, output_types=[tag, tag])
+    (batch,) = next(iterator)
+    batch["first"][0][0] = 5
+    assert batch["second"][0].tolist() == [1, 1, 1]
+    pipe.close()

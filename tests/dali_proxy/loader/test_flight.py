@@ -173,3 +173,29 @@ def test_chunks_grow_step_by_step() -> None:
     cost = Cost(1e-4, 100, 100)
     sizes = [flight.observe(CollatedBatch(NumberedIndices(0, 0, [0]), None, None, cost), 100) for _ in range(5)]
     assert sizes == [2, 4, 8, 16, 16]
+
+
+def first_view_only(samples: Any) -> Any:
+    return torch.utils.data.default_collate([(data, index) for data, index, _ in samples])
+
+
+class TwoViews(Owned):
+    """Requests a second output for each sample, in a batch that the collate function drops."""
+
+    def __getitem__(self, index: int) -> Any:
+        data, *_ = super().__getitem__(index)
+        other, *_ = super().__getitem__(index)
+        return data, index, other
+
+
+def drop_second(samples: Any) -> Any:
+    torch.utils.data.default_collate([other for _, _, other in samples])
+    return first_view_only(samples)
+
+
+def test_results_that_the_collate_function_drops_are_released(server: DALIServer) -> None:
+    iterator = iter(loader(server, TwoViews(server.proxy), collate_fn=drop_second))
+    for _ in range(90):
+        next(iterator)
+    wanted = server.consumer.depth(iterator._session) + 1
+    assert len(server.consumer._requests) <= 2 * wanted, "only those that are sent ahead"

@@ -75,6 +75,9 @@ OPERATORS: list[Operator] = [
     lambda x, rng: fn.experimental.dilate(x, mask_size=(2, 3), border_mode="wrap"),
     lambda x, rng: fn.gaussian_blur(x, sigma=between(rng, 0.5, 1.5)),
     lambda x, rng: fn.transpose(fn.transpose(x, perm=[2, 0, 1]), perm=[1, 2, 0]),
+    lambda x, rng: fn.erase(
+        x, anchor=fn.random.uniform(range=(0.0, 20.0), shape=4), shape=[3, 5, 4, 6], fill_value=[9, 1, 5]
+    ),
     lambda x, rng: fn.cast((x - 100) * fn.random.uniform(range=(0.5, 1.5)).gpu(), dtype=types.UINT8),
     lambda x, rng: fn.cast(x / 2.0 + types.Constant([3.5, 0.0, 9.0]), dtype=types.UINT8),
 ]
@@ -120,7 +123,7 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 def run_graph(
     define: Callable[[Any], Any], images: list[np.ndarray[Any, Any]], *, on_gpu: bool = True, layout: str = "HWC"
 ) -> list[np.ndarray[Any, Any]]:
-    pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0)
+    pipe = Pipeline(batch_size=len(images), num_threads=1, device_id=0, seed=1)
     with pipe:
         source = fn.external_source(name="images", layout=layout)
         outputs = define(source.gpu() if on_gpu else source)
@@ -171,6 +174,37 @@ def test_blur_equals_that_on_the_cpu(device: str, layout: str, shape: tuple[int,
     on_cpu, on_gpu = (run_graph(define, samples, on_gpu=on_gpu, layout="") for on_gpu in (False, True))
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
+
+
+@pytest.mark.parametrize("regions", [0, 1, 3, 9])
+def test_erased_regions_have_the_bits_of_the_cpu(device: str, regions: int) -> None:
+    images = [np.random.default_rng(index).integers(0, 256, (9 + index, 7, 3), np.uint8) for index in range(3)]
+
+    def define(x: Any) -> Any:
+        anchor = fn.random.uniform(range=(-0.2, 1.0), shape=[2 * regions], seed=1)
+        return fn.erase(x, anchor=anchor, shape=[0.3, 0.2] * regions, normalized=True, fill_value=[7.5]), fn.erase(
+            fn.transpose(x, perm=[2, 0, 1]), anchor=[1, 2], shape=[1, 3], axis_names="CW", fill_value=[1, 2, 3]
+        )
+
+    on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
+    def define(x: Any) -> Any:
+        on = {"device": x.device, "seed": 7}
+        return (
+            fn.random.uniform(shape=[3, 5], **on),
+            fn.random.uniform(range=types.Constant([0.0, 2.0]) + fn.random.uniform(shape=2, seed=8), **on),
+            fn.random.uniform(x, range=(-7.0, 300.0), dtype=types.UINT8, **on),
+            fn.random.uniform(range=(1e-3, 1e3), dtype=types.FLOAT64, shape=[17], **on),
+        )
+
+    images = [np.zeros((9 + index, 7, 3), np.uint8) for index in range(3)]
+    on_cpu, on_gpu = (run_graph(define, images, on_gpu=on_gpu) for on_gpu in (False, True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 def test_memory_of_an_operator_lives_until_its_launches_are_issued(device: str) -> None:

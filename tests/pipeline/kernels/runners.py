@@ -13,7 +13,6 @@ from pipeline._kernels import (
     Samples,
     Spread,
     add_noise,
-    blur_axes,
     distort_as_jpeg,
     erase,
     join_samples,
@@ -27,7 +26,6 @@ from pipeline._kernels import (
     transform_pixels,
 )
 from pipeline._kernels.axes import axis_table, whole_image
-from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
@@ -124,12 +122,6 @@ class HostRunner:
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_transform_pixels(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
-            emulator.run(launch)
-
-    def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = BlurPlan(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
-        for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
     def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
@@ -231,9 +223,6 @@ class GpuRunner:
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(transform_pixels, src, dst, options)
-
-    def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(blur_axes, src, dst, options)
 
     def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(map_bytes, src, dst, options)

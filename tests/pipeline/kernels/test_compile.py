@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
-from pipeline._imaging import gaussian_window
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
@@ -17,7 +16,6 @@ from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
-from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.color import plan_transform_pixels
@@ -40,7 +38,9 @@ from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
+from pipeline._kernels.uniform import plan_uniform
 from pipeline._kernels.warp import plan_warp_affine
+from pipeline._rng import BatchKey, batch_generator
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 from tests.pipeline.kernels.runners import cropped_resized_normalized
@@ -122,14 +122,6 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
     assert half is not None
     check(half, "compute_80")
-
-
-@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
-def test_blurs_compile(src: np.dtype) -> None:
-    windows = [[gaussian_window(1.0, 0)] * 2]
-    for dst in (src, FLOAT):
-        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
-            check(launch, "compute_80")
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
@@ -225,30 +217,58 @@ def test_frames_of_video_decoders_compile(dtype: str) -> None:
         check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_arithmetic_and_blurs_of_expressions_compile(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    pixels = PixelExpression.from_samples(batch(kind, 4, 4, 3), "HWC")
+    assert pixels is not None
+    combined = pixels
+    for operation in ("Add", "Subtract", "Multiply", "Divide", "Minimum", "Maximum"):
+        combined = combined.combine(operation, pixels, kind)
+    blurred = combined.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), kind)
+    check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")
+
+
+def test_uniform_numbers_compile() -> None:
+    ends = np.zeros(1)
+    launch = plan_uniform(batch(FLOAT, 5), batch_generator(1, 2, BatchKey()), low=ends, high=ends + 1, limit=ends + 1)
+    assert launch is not None
+    check(launch, "sm_90")
+
+
 def test_jpeg_compiles() -> None:
     plan = JpegPlan(batch(BYTE, 2, 2, 3), batch(BYTE, 2, 2, 3), np.array([50]))
     check(plan.launches(0)[0], "sm_90")
 
 
 def test_sources_are_all_used_above() -> None:
-    folder = Path(pipeline._kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {
-        "blur.cu",
+    folder = Path(pipeline._kernels.__file__).parent / "cuda"
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
+        "audio/elementwise.cu",
+        "audio/matrix_axis.cu",
+        "audio/resample_signal.cu",
+        "audio/silence.cu",
+        "audio/spectrogram.cu",
         "byte_map.cu",
+        "clahe.cu",
         "color.cu",
+        "encode_boxes.cu",
         "erase.cu",
         "evaluate.cu",
         "filter.cu",
+        "inflate.cu",
         "join.cu",
         "jpeg.cu",
         "lookup.cu",
         "noise.cu",
         "nv12.cu",
         "one_hot.cu",
+        "paste_regions.cu",
         "reduce.cu",
         "resample.cu",
         "standardize.cu",
         "strided_copy.cu",
+        "uniform.cu",
         "warp.cu",
     }
 

@@ -222,3 +222,10 @@ def test_image_above_the_limit_is_refused(device: str, name: str, monkeypatch: p
     monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", "4k")
     with pytest.raises(PipelineError, match="DALI_MAX_IMAGE_SIZE must be a number of bytes, not '4k'"):
         run_ours(graph, images, **options)
+
+
+def test_window_outside_of_the_image_is_refused() -> None:
+    with pytest.raises(
+        OperatorError, match=r"The cropping window \[.*0\.\.9999\] is not valid for image dimensions \["
+    ):
+        run_ours(lambda fn, types, x: fn.decoders.image_slice(x, start=[0], end=[9999], axes=[1]), encoded("jpeg 444"))

@@ -48,28 +48,27 @@ template <int LARGEST, int BORDER, class In> struct Extreme {
 };
 
 // Numbers with the order of values, so that a median can be found bit by bit.
-template <typename T> struct Ordered {
-    static constexpr int bits = 8 * sizeof(T);
-    static constexpr uint64 top = 1ULL << (bits - 1), mask = top | (top - 1);
+template <int BYTES> struct Bits { using Type = uint32; };
+template <> struct Bits<2> { using Type = uint16; };
+template <> struct Bits<8> { using Type = uint64; };
 
-    __device__ __forceinline__ static uint64 key(T value) {
-        if constexpr (Limits<T>::kind == 0) return static_cast<uint64>(value);
-        if constexpr (Limits<T>::kind == 1) return (static_cast<uint64>(value) ^ top) & mask;
-        uint64 number;
-        if constexpr (sizeof(T) == 8) number = *reinterpret_cast<const uint64*>(&value);
-        else if constexpr (sizeof(T) == 4) number = *reinterpret_cast<const uint32*>(&value);
-        else number = *reinterpret_cast<const unsigned short*>(&value);
+template <typename T> struct Ordered {
+    using Key = typename Bits<sizeof(T) == 8 ? 8 : 4>::Type;
+    using Same = typename Bits<sizeof(T)>::Type;
+    static constexpr int bits = 8 * sizeof(T);
+    static constexpr Key one = 1, top = one << (bits - 1), mask = top | (top - 1);
+
+    __device__ __forceinline__ static Key key(T value) {
+        if constexpr (Limits<T>::kind == 0) return static_cast<Key>(value);
+        if constexpr (Limits<T>::kind == 1) return (static_cast<Key>(value) ^ top) & mask;
+        const Key number = *reinterpret_cast<const Same*>(&value);
         return (number & top ? ~number : number ^ top) & mask;
     }
-    __device__ __forceinline__ static T value(uint64 key) {
+    __device__ __forceinline__ static T value(Key key) {
         if constexpr (Limits<T>::kind == 0) return static_cast<T>(key);
         if constexpr (Limits<T>::kind == 1) return static_cast<T>(key ^ top);
-        T found;
-        const uint64 number = (key & top ? key ^ top : ~key) & mask;
-        if constexpr (sizeof(T) == 8) *reinterpret_cast<uint64*>(&found) = number;
-        else if constexpr (sizeof(T) == 4) *reinterpret_cast<uint32*>(&found) = static_cast<uint32>(number);
-        else *reinterpret_cast<unsigned short*>(&found) = static_cast<unsigned short>(number);
-        return found;
+        const Same number = static_cast<Same>((key & top ? key ^ top : ~key) & mask);
+        return *reinterpret_cast<const T*>(&number);
     }
 };
 
@@ -78,6 +77,7 @@ template <typename T> struct Ordered {
 template <int KEPT, class In> struct Median {
     using Type = typename In::Type;
     using Order = Ordered<Type>;
+    using Key = typename Order::Key;
     static constexpr int channels = In::channels;
     In in;
     int size[2], extent[2];  // height, width
@@ -87,15 +87,17 @@ template <int KEPT, class In> struct Median {
         Pixel<Type, channels> found;
         if constexpr (KEPT > 0) {
             Pixel<Type, channels> pixels[KEPT];
+#pragma unroll
             for (int k = 0; k < KEPT; ++k)
                 if (k < count) pixels[k] = pixel_of(z, y, x, k);
 #pragma unroll
             for (int c = 0; c < channels; ++c) {
-                uint64 keys[KEPT];
-                for (int k = 0; k < KEPT; ++k) keys[k] = k < count ? Order::key(pixels[k].values[c]) : ~0ULL;
-                uint64 low = 0;
+                Key keys[KEPT];
+#pragma unroll
+                for (int k = 0; k < KEPT; ++k) keys[k] = k < count ? Order::key(pixels[k].values[c]) : ~Key(0);
+                Key low = 0;
                 for (int bit = Order::bits - 1; bit >= 0; --bit) {
-                    const uint64 candidate = low | (1ULL << bit);
+                    const Key candidate = low | (Order::one << bit);
                     int below = 0;
 #pragma unroll
                     for (int k = 0; k < KEPT; ++k) below += keys[k] < candidate;
@@ -104,17 +106,17 @@ template <int KEPT, class In> struct Median {
                 found.values[c] = Order::value(low);
             }
         } else {
-            uint64 low[channels] = {};
+            Key low[channels] = {};
             for (int bit = Order::bits - 1; bit >= 0; --bit) {
                 int below[channels] = {};
                 for (int k = 0; k < count; ++k) {
                     const auto pixel = pixel_of(z, y, x, k);
 #pragma unroll
-                    for (int c = 0; c < channels; ++c) below[c] += Order::key(pixel.values[c]) < (low[c] | (1ULL << bit));
+                    for (int c = 0; c < channels; ++c) below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
                 }
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
-                    if (below[c] <= middle) low[c] |= 1ULL << bit;
+                    if (below[c] <= middle) low[c] |= Order::one << bit;
             }
 #pragma unroll
             for (int c = 0; c < channels; ++c) found.values[c] = Order::value(low[c]);

@@ -56,6 +56,28 @@ template <class In> struct Window {
     }
 };
 
+// Fill values inside of regions.
+template <int REGIONS, class In> struct Erase {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    In in;
+    double fill[channels];
+    int begin[REGIONS][4], end[REGIONS][4];  // frame, row, column, channel
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        auto pixel = in.at(z, y, x);
+#pragma unroll
+        for (int r = 0; r < REGIONS; ++r) {
+            const int *low = begin[r], *high = end[r];
+            if (z < low[0] || z >= high[0] || y < low[1] || y >= high[1] || x < low[2] || x >= high[2]) continue;
+#pragma unroll
+            for (int c = 0; c < channels; ++c)
+                if (c >= low[3] && c < high[3]) pixel.values[c] = convert<Type>(fill[c]);
+        }
+        return pixel;
+    }
+};
+
 // Another element type.
 template <typename T, class In> struct Cast {
     using Type = T;

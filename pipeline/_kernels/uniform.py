@@ -1,0 +1,50 @@
+"""Launcher of uniform.cu: draws the numbers of a NumPy generator on the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+
+__all__ = ["plan_uniform"]
+
+#: struct Sample of uniform.cu.
+_SAMPLE = np.dtype(
+    [("dst", "i8"), ("count", "u8"), ("start", "u8"), ("low", "f8"), ("range", "f8"), ("limit", "f8")], align=True
+)
+_NUMBERS_PER_BLOCK = 4  # of the generator
+
+
+def plan_uniform(
+    dst: Samples,
+    generator: np.random.Generator,
+    *,
+    low: npt.NDArray[np.float64],
+    high: npt.NDArray[np.float64],
+    limit: npt.NDArray[np.float64],
+) -> Launch | None:
+    """Return the launch that writes ``low + generator.random() * (high - low)``; None if there are no elements.
+
+    Args:
+        dst: contiguous samples, which are filled one after the other.
+        generator: an unused generator over Philox, which stays unused.
+        low: lower ends, (N,).
+        high: upper ends, (N,).
+        limit: largest results, (N,).
+    """
+    state = generator.bit_generator.state["state"]
+    table = np.zeros(len(dst), _SAMPLE)
+    table["dst"] = dst.pointers
+    table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
+    table["start"] = np.cumsum(table["count"]) - table["count"]
+    table["low"], table["range"], table["limit"] = low, high - low, limit
+    most = int(table["count"].max())
+    if not most:
+        return None
+    first, *others = state["counter"]
+    assert not first  # batches count in the other words
+    scalars = tuple(np.uint64(word) for word in (*state["key"], *others))
+    grid = (blocks_for(most + _NUMBERS_PER_BLOCK, _NUMBERS_PER_BLOCK), len(dst))
+    return Launch("uniform.cu", "uniform", (("T", ctype(dst.dtype)),), (table,), grid, scalars)

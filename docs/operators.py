@@ -35,6 +35,7 @@ these counts include old names. `make operators` writes this page. [The referenc
 arguments.
 
 - **here**: the devices on which the operator runs; *mixed* takes bytes from the CPU and returns results on the GPU.
+  Where DALI has *gpu* and this project hasn't, a call for a GPU runs on the CPU, and its data is copied there and back.
 - **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and the largest that they
   have found in {examples} random calls of the operator with every documented argument. For integers it is the absolute
   difference; with 32 bits and more, only the part that exceeds the precision of a float32 counts. For real numbers

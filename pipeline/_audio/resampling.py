@@ -30,7 +30,7 @@ def check_quality(quality: float) -> float:
         ValueError: it isn't from 0 to 100.
     """
     if not 0 <= quality <= 100:
-        raise ValueError(f"argument 'quality' is out of range: {quality}; valid are 0 to 100")
+        raise ValueError(f"``quality`` out of range: {quality:g} Valid range is [0..100]")
     return quality
 
 

@@ -303,11 +303,9 @@ class Pipeline(PipelineProperties):
 
     def input_feed_count(self, name: str) -> int:
         """Return how many batches of an input must be fed to keep all stages busy."""
-        graph = self._internals.graph
-        if name not in graph.fed_inputs:
+        if name not in self._internals.graph.fed_inputs:
             raise self._internals.builder.unknown_input(name)
-        uses_gpu = any(node.device != "cpu" for node in graph.nodes)
-        return self._internals.arguments.depth(uses_gpu=uses_gpu)
+        return self._internals.arguments.depth(uses_gpu=self._internals.graph.uses_gpu)
 
     def reset(self) -> None:
         """Begin the next epoch if the data has ended; otherwise do nothing.

@@ -134,7 +134,7 @@ class Runner:
         self._sources = sources
         self._submitter = Submitter(self.executor, sources)
         self._arguments = arguments
-        self._depth = arguments.depth(uses_gpu=self.executor.device_id is not None)
+        self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
         self._changed = threading.Condition(new_lock(Level.LEAF, "started batches"))

@@ -131,6 +131,11 @@ class Graph:
     nodes: tuple[GraphNode, ...]
     outputs: tuple[Edge, ...]
 
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether any operator runs on a GPU."""
+        return any(node.device != "cpu" for node in self.nodes)
+
     def device_of(self, edge: Edge) -> str:
         """Return "cpu" or "gpu"."""
         return self.nodes[edge.node].output_device

@@ -320,7 +320,7 @@ def _check_call(
             constants[key] = declared_argument.check(value.value)
         elif value is not None:
             constants[key] = declared_argument.check(value)
-    required = [each.name for each in schema.arguments if each.default is REQUIRED]
+    required = sorted(each.name for each in schema.arguments if each.default is REQUIRED)
     missing = [name for name in required if name not in constants and name not in argument_inputs]
     if missing:
         names = ", ".join(f'"{name}"' for name in missing)

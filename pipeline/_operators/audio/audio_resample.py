@@ -75,19 +75,21 @@ class _Sizes:
         arguments = batch.arguments(node)
         rates = [arguments.given(name) for name in ("in_rate", "out_rate")]
         if rates[0] != rates[1]:
-            raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be specified together")
+            raise ArgumentValueError("The parameters ``in_rate`` and ``out_rate`` must be specified together")
         ways = (rates[0], arguments.given("scale"), arguments.given("out_length"))
         if sum(ways) != 1:
-            what = "are used together" if any(ways) else "are all missing"
             raise ArgumentValueError(
-                f"'scale', 'out_length', and the sampling rates 'in_rate' and 'out_rate' {what}: pass one of these"
+                "The sampling rates, ``scale`` and ``out_length`` cannot be used together"
+                if any(ways)
+                else "No resampling factor specified! Please supply either the scale, the output length or the input "
+                "and output sampling rates"
             )
         if ways[0]:
             before, after = (arguments.scalars(name, np.float32) for name in ("in_rate", "out_rate"))
             assert before is not None
             assert after is not None
             if not (before > 0).all() or not (after > 0).all():
-                raise ArgumentValueError("arguments 'in_rate' and 'out_rate' must be more than 0")
+                raise ArgumentValueError("Input and output sampling rates must be positive")
             return cls(after.astype(np.float64) / before, None)
         return cls(arguments.scalars("scale", np.float32), arguments.scalars("out_length", np.int64))
 
@@ -103,7 +105,7 @@ class _Sizes:
         assert self.scales is not None
         scale = float(self.scales[sample])
         if not 0 <= scale < np.inf:
-            raise ArgumentValueError(f"the ratio of the sample rates must be finite and 0 or more, not {scale}")
+            raise ArgumentValueError(f"The scaling factor must be non-negative. Got scale == {scale}")
         return scale, int(np.ceil(length * scale))
 
 

@@ -43,6 +43,7 @@ output is float32.""",
                 "2595 * log10(1 + f / 700).",
                 "slaney",
                 choices=FORMULAS,
+                unknown='Unsupported mel_formula value "{}".',
             ),
         ),
         devices=("cpu", "gpu"),
@@ -67,7 +68,7 @@ class _Bank:
         argument = self._argument = node.argument
         rate, low = argument("sample_rate"), argument("freq_low")
         if argument("nfilter") < 1:
-            raise ArgumentValueError(f"argument 'nfilter' must be 1 or more, not {argument('nfilter')}")
+            raise ArgumentValueError(f"number of filters should be > 0, not {argument('nfilter')}")
         if not rate > 0:
             raise ArgumentValueError(f"argument 'sample_rate' must be more than 0, not {rate}")
         if not low >= 0:
@@ -75,8 +76,7 @@ class _Bank:
         self._high = argument("freq_high") if argument("freq_high") > 0 else rate / 2
         if not low < self._high <= rate:
             raise ArgumentValueError(
-                f"argument 'freq_high' must be more than freq_low={low} and at most half the sample rate, "
-                f"not {self._high}"
+                f"freq_high should be within the range (freq_low, sample_rate/2], not {self._high}; freq_low is {low}"
             )
         self._by_bins: dict[int, MelFilters] = {}
 

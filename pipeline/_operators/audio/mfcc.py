@@ -55,7 +55,7 @@ def _check(node: GraphNode) -> None:
     if kind == 1 and argument("normalize"):
         raise ArgumentValueError("Ortho-normalization is not supported for DCT type I: it has no such basis")
     if argument("n_mfcc") < 1:
-        raise ArgumentValueError(f"argument 'n_mfcc' must be 1 or more, not {argument('n_mfcc')}")
+        raise ArgumentValueError(f"number of MFCCs should be > 0, not {argument('n_mfcc')}")
     if argument("axis") < 0:
         raise ArgumentValueError(f"Provided axis cannot be negative: it is {argument('axis')}")
 

@@ -49,7 +49,7 @@ def _check(node: GraphNode) -> None:
         raise ArgumentValueError(f"argument 'window_length' must be 1 or more, not {node.argument('window_length')}")
     reference = node.argument("reference_power")
     if reference is not None and not reference > 0:
-        raise ArgumentValueError(f"argument 'reference_power' must be more than 0, not {reference}")
+        raise ArgumentValueError(f"`reference_power` has to be positive. Got: {reference}")
 
 
 def _check_signal(shape: Sequence[int], dtype: np.dtype[Any]) -> None:

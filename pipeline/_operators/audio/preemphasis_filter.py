@@ -40,6 +40,7 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
                 'only one), "zero" takes 0.',
                 "clamp",
                 choices=("zero", "clamp", "reflect"),
+                unknown='``border`` mode "{}" is not supported.',
             ),
         ),
         devices=("cpu", "gpu"),

@@ -48,7 +48,8 @@ def as_signal(data: Array) -> Array:
 def _check_signal(shape: Sequence[int]) -> None:
     if math.prod(shape) != max(shape, default=1):
         raise ArgumentValueError(
-            f"the samples must be signals of one channel: 1-D, or all other extents 1, not of shape {tuple(shape)}"
+            "Input data must be 1D or all but one dimensions must be degenerate (extent 1). Got: "
+            f"{' x '.join(map(str, shape))}"
         )
 
 
@@ -67,7 +68,7 @@ def check_axis(axis: int, ndim: int) -> int:
         ArgumentValueError: the samples don't have this axis.
     """
     if not -ndim <= axis < ndim:
-        raise ArgumentValueError(f"Axis {axis} is out of bounds [0,{ndim}): the samples have {ndim} dimensions")
+        raise ArgumentValueError(f"Axis {axis} is out of bounds [0,{ndim})")
     return axis % ndim
 
 
@@ -78,5 +79,5 @@ def check_power(power: int) -> int:
         ArgumentValueError: it is neither 1 nor 2.
     """
     if power not in (1, 2):
-        raise ArgumentValueError(f"argument 'power' must be 1 (magnitude) or 2 (power), not {power}")
+        raise ArgumentValueError(f"`power` can be only 1 (energy) or 2 (power), received {power}")
     return power

@@ -67,20 +67,20 @@ class _Windows:
         length, self.step = argument("window_length"), argument("window_step")
         for name in ("window_length", "window_step"):
             if argument(name) < 1:
-                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {argument(name)}")
+                raise ArgumentValueError(f"Invalid {name.replace('_', ' ')}: {argument(name)}")
         factors = argument("window_fn") or ()
         if factors and len(factors) != length:
             raise ArgumentValueError(
-                f"argument 'window_fn' must have window_length={length} values, not {len(factors)}"
+                f"Window function should match the specified `window_length`: {len(factors)} values, not {length}"
             )
         self.factors = np.array(factors, np.float32) if factors else hann_window(length)
         self.size = length if argument("nfft") is None else argument("nfft")
         if self.size < length:
-            raise ArgumentValueError(f"argument 'nfft' must be window_length={length} or more, not {self.size}")
+            raise ArgumentValueError(f"Window length ({length}) can't be bigger than the FFT size ({self.size})")
         self.power = check_power(argument("power"))
         self.layout = argument("layout")
         if self.layout not in ("ft", "tf"):
-            raise ArgumentValueError(f"argument 'layout' must be 'ft' or 'tf', not {self.layout!r}")
+            raise ArgumentValueError(f"Unexpected layout: {self.layout}; supported are ft and tf")
         self.centered, self.reflected = argument("center_windows"), argument("reflect_padding")
 
     @property

@@ -44,7 +44,7 @@ Ratios of less than 10 ** (`cutoff_db` / `multiplier`) are raised to it.""",
 def _check(node: GraphNode) -> None:
     for name in ("reference", "multiplier"):
         if node.argument(name) == 0:
-            raise ArgumentValueError(f"argument {name!r} can't be zero")
+            raise ArgumentValueError(f"`{name}` argument can't be zero")
 
 
 @implements(TO_DECIBELS, "cpu")

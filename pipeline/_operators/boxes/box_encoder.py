@@ -83,15 +83,16 @@ class _Anchors:
     def from_node(cls, node: GraphNode) -> _Anchors:
         anchors, means, stds = (np.array(node.argument(name), np.float32) for name in ("anchors", "means", "stds"))
         if not len(anchors) or len(anchors) % 4:
-            raise ArgumentValueError(f"argument 'anchors' needs 4 values for each anchor, but has {len(anchors)}")
+            raise ArgumentValueError(f"Anchors size must be divisible by 4, actual value = {len(anchors)}")
         criteria = node.argument("criteria")
         if not 0 <= criteria <= 1:
-            raise ArgumentValueError(f"argument 'criteria' must be between 0 and 1, not {criteria:g}")
+            bound = "<= 1" if criteria > 1 else ">= 0"
+            raise ArgumentValueError(f"Expected criteria {bound}, actual value = {criteria:f}")
         for name, values in (("means", means), ("stds", stds)):
             if len(values) != 4:
-                raise ArgumentValueError(f"argument {name!r} needs 4 values, but has {len(values)}")
+                raise ArgumentValueError(f"{name} size must be a list of 4 values, not of {len(values)}")
         if not stds.all():
-            raise ArgumentValueError(f"argument 'stds' must not contain 0: {stds.tolist()}")
+            raise ArgumentValueError(f"stds values must be != 0: {stds.tolist()}")
         if not node.argument("scale"):
             raise ArgumentValueError("argument 'scale' must not be 0")
         corners = anchors.reshape(-1, 4)

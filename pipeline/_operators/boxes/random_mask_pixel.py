@@ -55,7 +55,7 @@ class RandomMaskPixel(SampleOperator[Any]):
         super().__init__(node, setup)
         names = {*node.arguments, *node.argument_inputs}
         if {"threshold", "value"} <= names:
-            raise ArgumentValueError("arguments 'threshold' and 'value' can't be used together")
+            raise ArgumentValueError("Arguments ``value`` and ``threshold`` can not be provided together")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Any, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)

@@ -82,6 +82,7 @@ object isn't drawn. The outputs are INT32: the box, as `format` says, and with `
                 '"anchor_shape" and "start_end" return two outputs; "box" returns start and end in one output.',
                 "anchor_shape",
                 choices=("anchor_shape", "start_end", "box"),
+                unknown='Invalid output format: "{}"',
             ),
             Argument("output_class", Kind.BOOL, "Add an output: the label, or `background` for the whole map.", False),
             Argument("cache_objects", Kind.BOOL, "Accepted for compatibility; objects are found again.", False),
@@ -128,7 +129,10 @@ class _Choices:
                 classes = [np.arange(1, len(row) + 1) for row in weights]
             for labels, row in zip(classes, weights, strict=True):
                 if len(labels) != len(row):
-                    raise ArgumentValueError(f"there are {len(row)} 'class_weights' for {len(labels)} 'classes'")
+                    raise ArgumentValueError(
+                        "If both ``classes`` and ``class_weights`` are provided, their shapes must match. Got: "
+                        f"classes.shape = {{{len(labels)}}} weights.shape = {{{len(row)}}}"
+                    )
                 if not (row >= 0).all():
                     raise ArgumentValueError(f"argument 'class_weights' can't be negative: {row.tolist()}")
         if classes is not None:
@@ -138,7 +142,8 @@ class _Choices:
                     continue
                 if arguments.given("background"):
                     raise ArgumentValueError(
-                        f"label {background[sample]} can't be both the 'background' and one of the 'classes'"
+                        f"Class label {background[sample]} coincides with background label - please specify a "
+                        "different background label or remove it from your list of foreground classes"
                     )
                 background[sample] = min(labels.min(), 0) - 1
         keys = generator.integers(0, 1 << 64, (size, 2), dtype=np.uint64)
@@ -154,11 +159,12 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         names = {*node.arguments, *node.argument_inputs}
         if node.argument("ignore_class") and (names & {"classes", "class_weights"} or node.argument("output_class")):
             raise ArgumentValueError(
-                "argument 'ignore_class' can't be used together with 'classes', 'class_weights' and 'output_class'"
+                "Class-related arguments ``classes``, ``weights`` and ``output_class`` cannot be used when "
+                "``ignore_class`` is True"
             )
         count = node.argument("k_largest")
         if count is not None and count < 1:
-            raise ArgumentValueError(f"argument 'k_largest' must be 1 or more, not {count}")
+            raise ArgumentValueError(f"``k_largest`` must be at least 1; got {count}")
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Choices, Sequence[OutputSpec]]:
         choices = _Choices.from_batch(batch.arguments(self.node), batch.size, batch.generator(self.node))
@@ -192,7 +198,10 @@ class RandomObjectBBox(SampleOperator[_Choices]):
         if state.threshold is not None:
             row = state.threshold[sample]
             if len(row) not in (1, labels.ndim):
-                raise ArgumentValueError(f"argument 'threshold' needs {labels.ndim} values, but has {len(row)}")
+                raise ArgumentValueError(
+                    f'Argument "threshold" expected shape {labels.ndim} but got {len(row)} values, which can\'t be '
+                    "interpreted as the expected shape"
+                )
             least[:] = row
         candidates: Iterator[tuple[int, Array]]
         if self.node.argument("ignore_class"):

@@ -110,12 +110,16 @@ def _select(masks: Array, polygons: Array, vertices: Array, *, reindex: bool) ->
     """Return the polygons and vertices of the chosen masks of a sample."""
     for name, array in (("mask_ids", masks), ("polygons", polygons)):
         if array.dtype.kind not in "iu":
-            raise ArgumentTypeError(f"{name} must be INT32, not {array.dtype}")
-    if masks.ndim != 1 or polygons.ndim != 2 or polygons.shape[1] != 3 or vertices.ndim != 2:
+            raise ArgumentTypeError(f"``{name}`` input is expected to be int32, not {array.dtype}")
+    if masks.ndim != 1:
+        raise ArgumentValueError(f"``mask_ids`` input is expected to be 1D, not of shape {masks.shape}")
+    if polygons.ndim != 2 or polygons.shape[1] != 3:
         raise ArgumentValueError(
-            "mask_ids, polygons and vertices must be of the shapes (K,), (P, 3) and (V, n), not "
-            f"{masks.shape}, {polygons.shape} and {vertices.shape}"
+            "``polygons`` is expected to contain 2D tensors with 3 columns: ``mask_id, start_idx, end_idx``, not of "
+            f"shape {polygons.shape}"
         )
+    if vertices.ndim != 2:
+        raise ArgumentValueError(f"``vertices`` is expected to contain 2D tensors, not of shape {vertices.shape}")
     chosen = masks.tolist()
     if len(set(chosen)) < len(chosen):
         raise ArgumentValueError(f"mask_ids must not repeat a mask: {chosen}")
@@ -132,7 +136,7 @@ def _select(masks: Array, polygons: Array, vertices: Array, *, reindex: bool) ->
     position = 0
     for number, (mask, ranges) in enumerate(rows.items()):
         if not ranges:
-            raise ArgumentValueError(f"mask {mask} doesn't exist; the masks are {sorted(set(polygons[:, 0].tolist()))}")
+            raise ArgumentValueError(f"Selected mask_id {mask} is not present in the input")
         for begin, end in ranges:
             selected.append((number if reindex else mask, position, position + end - begin))
             parts.append(vertices[begin:end])

@@ -47,6 +47,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 '"xyXY": left, top, right, bottom; "xyWH": left, top, width, height.',
                 "xyXY",
                 choices=("xyXY", "xyWH"),
+                unknown="Unknown bbox_layout: {}.",
             ),
             Argument("bbox_normalized", Kind.BOOL, "Boxes are fractions of the extents, not pixels.", True),
             Argument(
@@ -56,6 +57,7 @@ labels. The outputs are the boxes, and their labels if there are labels.""",
                 'are exchanged by angles around 90 degrees; "halfway": the mean of both.',
                 "expand",
                 choices=tuple(_MODES),
+                unknown="Unknown mode: {}.",
             ),
             Argument(
                 "remove_threshold",
@@ -96,7 +98,7 @@ class BBoxRotateCpu(BatchOperator):
             raise ArgumentValueError("arguments 'keep_size' and 'size' can't be used together")
         threshold = node.argument("remove_threshold")
         if not 0 <= threshold < 1:
-            raise ArgumentValueError(f"argument 'remove_threshold' must be from 0 to below 1, not {threshold:g}")
+            raise ArgumentValueError(f"Index {threshold:f} out of range [0.000000, 1.000000): it is `remove_threshold`")
         layout = node.argument("shape_layout")
         if not {"H", "W"} <= set(layout):
             raise ArgumentValueError(f"argument 'shape_layout' must name H and W, not {layout!r}")
@@ -175,5 +177,6 @@ def _misfit(boxes: tuple[int, ...], labels: tuple[int, ...] | None = None) -> st
     if len(boxes) != 2 or boxes[1] != 4:
         return f"boxes must be of shape (N, 4), not {boxes}"
     if labels is not None and labels[:1] != boxes[:1]:
-        return f"there are {labels[0] if labels else 0} labels for {boxes[0]} boxes"
+        count = labels[0] if labels else 0
+        return f"Number of labels must match number of boxes. Got: {count} and {boxes[0]}"
     return ""

@@ -97,7 +97,10 @@ class _Regions:
         if rows is None:
             return None
         if rows[sample].size != 2 * count:
-            raise ArgumentValueError(f"argument {name!r} needs {count} rows of 2, but has {rows[sample].size} values")
+            raise ArgumentValueError(
+                f"Unexpected shape for argument `{name}` for output sample at index {sample}. It should be a 2D tensor "
+                f"of shape `number of pasted regions` x 2, i.e. {count} x 2. It has {rows[sample].size} values"
+            )
         return rows[sample].reshape(count, 2)
 
     def pixels(self, name: str, sample: int, extents: Array) -> Array | None:
@@ -180,7 +183,8 @@ class _Paste:
             for _, number in images:
                 if not 0 <= number < len(columns[0]):
                     raise ArgumentValueError(
-                        f"argument 'in_ids' has {number}, but the batch has {len(columns[0])} samples"
+                        f"The `in_idx` must be in range [0, .., batch_size - 1]. Got in_idx: {number}. Input batch "
+                        f"size is: {len(columns[0])}"
                     )
         shapes = [columns[column][number] for column, number in images]
         reference = shapes[0] if shapes else columns[0][sample]
@@ -199,13 +203,15 @@ class _Paste:
         sizes = extents - starts if sizes is None else sizes
         targets = regions.pixels("out_anchors", sample, zeros + np.array(size))
         targets = zeros if targets is None else targets
-        for name, first, limits in (("image", starts, extents), ("canvas", targets, zeros + np.array(size))):
+        for name, first, limits in (("input", starts, extents), ("output", targets, zeros + np.array(size))):
             wrong = ((first < 0) | (sizes < 0) | (first + sizes > limits)).any(axis=1)
             if wrong.any():
                 number = int(np.argmax(wrong))
+                anchor, shape, extent = (" x ".join(map(str, each[number])) for each in (first, sizes, limits))
+                where = "input sample" if name == "input" else "output bounds"
                 raise PipelineError(
-                    f"region {number} from {tuple(first[number].tolist())} of shape {tuple(sizes[number].tolist())} "
-                    f"exceeds the {name}, whose extents are {tuple(limits[number].tolist())}"
+                    f"The pasted region must be within {where}. Got {name} anchor: {anchor}, pasted region shape: "
+                    f"{shape}, {name} shape: {extent}, for the region at index {number}"
                 )
         return _Canvas((*counts, *size, *channels), images, starts, sizes, targets)
 

@@ -86,11 +86,11 @@ class _Sizes:
         count = len(axes)
         self._mode = arguments.constant("mode")
         if arguments.given("sizes") == arguments.given("scales"):
-            raise ArgumentValueError("exactly one of the arguments 'sizes' and 'scales' must be given")
+            raise ArgumentValueError("Need one of ``scales`` or ``sizes``, but not both")
         if arguments.given("scales") and self._mode in ("not_larger", "not_smaller"):
-            raise ArgumentValueError(f"argument 'scales' can't be used together with the mode {self._mode!r}")
+            raise ArgumentValueError("Providing ``scales`` is incompatible with not-smaller or not-larger modes")
         if arguments.given("roi_start") != arguments.given("roi_end"):
-            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
+            raise ArgumentValueError("``roi_start`` and ``roi_end`` must be specified together")
         self._sizes, self._scales, self._start, self._end, self._alignment = (
             arguments.vectors(name, count, np.float32) if count else None
             for name in ("sizes", "scales", "roi_start", "roi_end", "alignment")
@@ -211,7 +211,7 @@ def _ratio(axes: Sequence[int], size: Sequence[int], shape: Sequence[int]) -> fl
 
 def _check_exclusive(node: GraphNode) -> None:
     if {"axes", "axis_names"} <= set(node.arguments):
-        raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+        raise ArgumentValueError("Arguments `axes` and `axis_names` are mutually exclusive")
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,13 @@ def decoded(*files: Array, **arguments: Any) -> list[Output]:
 @pytest.mark.parametrize(
     ("sample", "arguments", "match"),
     [
-        (SIGNAL, {}, "are all missing: pass one of these"),
-        (SIGNAL, {"scale": 2.0, "out_length": 3}, "are used together: pass one of these"),
-        (SIGNAL, {"in_rate": 2.0}, "'in_rate' and 'out_rate' must be specified together"),
-        (SIGNAL, {"in_rate": 0.0, "out_rate": 1.0}, "must be more than 0"),
-        (SIGNAL, {"scale": -1.0}, "must be finite and 0 or more, not -1.0"),
+        (SIGNAL, {}, "No resampling factor specified!"),
+        (SIGNAL, {"scale": 2.0, "out_length": 3}, "``scale`` and ``out_length`` cannot be used together"),
+        (SIGNAL, {"in_rate": 2.0}, "``in_rate`` and ``out_rate`` must be specified together"),
+        (SIGNAL, {"in_rate": 0.0, "out_rate": 1.0}, "sampling rates must be positive"),
+        (SIGNAL, {"scale": -1.0}, "scaling factor must be non-negative. Got scale == -1"),
         (SIGNAL, {"out_length": -1}, "'out_length' must be 0 or more, not -1"),
-        (SIGNAL, {"scale": 2.0, "quality": 101.0}, "'quality' is out of range: 101.0; valid are 0 to 100"),
+        (SIGNAL, {"scale": 2.0, "quality": 101.0}, r"``quality`` out of range: 101 Valid range is \[0..100\]"),
         (SIGNAL, {"scale": 2.0, "dtype": "FLOAT64"}, "'dtype' must be one of INT8, UINT8"),
         (SIGNAL.astype(np.float64), {"scale": 2.0}, "must be one of INT8, UINT8, .* not FLOAT64"),
         (SIGNAL[:0], {"out_length": 3}, "sample 0: Cannot produce a non-empty signal from an empty input"),
@@ -125,7 +125,7 @@ def test_decoding_a_damaged_file_is_an_error(file: Array, match: str) -> None:
     ("arguments", "match"),
     [
         ({"dtype": "UINT8"}, "'dtype' must be one of INT16, INT32, FLOAT"),
-        ({"quality": -1.0}, "'quality' is out of range: -1.0"),
+        ({"quality": -1.0}, "``quality`` out of range: -1 Valid"),
     ],
 )
 def test_decoding_with_a_bad_argument_is_an_error(arguments: dict[str, Any], match: str) -> None:

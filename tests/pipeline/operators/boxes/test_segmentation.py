@@ -85,9 +85,13 @@ def test_masks_with_several_polygons_are_complete() -> None:
 @pytest.mark.parametrize(
     ("operator", "arguments", "match"),
     [
-        ("random_mask_pixel", {"value": 1, "threshold": 2.0}, "can't be used together"),
-        ("random_object_bbox", {"ignore_class": True, "classes": [1]}, "can't be used together"),
-        ("random_object_bbox", {"classes": [1], "background": 1}, "can't be both"),
+        (
+            "random_mask_pixel",
+            {"value": 1, "threshold": 2.0},
+            "``value`` and ``threshold`` can not be provided together",
+        ),
+        ("random_object_bbox", {"ignore_class": True, "classes": [1]}, "cannot be used when ``ignore_class`` is True"),
+        ("random_object_bbox", {"classes": [1], "background": 1}, "coincides with background label"),
         ("random_object_bbox", {"classes": [1], "class_weights": [1.0, 2.0]}, "class_weights"),
         ("random_object_bbox", {"k_largest": 0}, "k_largest"),
         ("random_object_bbox", {"threshold": [1, 2, 3]}, "threshold"),

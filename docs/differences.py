@@ -19,12 +19,14 @@ DIFFERENCES = {
     "the process.",
     "decoders.image_crop, decoders.image_slice": "A window has the same pixels as in the whole image. DALI decodes a "
     "window of only the first column of a JPEG without its neighbours, which changes its colours.",
-    "decoders.inflate": "On the CPU; DALI has it on the GPU only.",
+    "debayer": "On the GPU, the algorithms are those of OpenCV, except `vng_ocv`; `default_npp` is accepted, but is "
+    "`bilinear_ocv`: NVIDIA's green values, which depend on the correlation of colours, are not documented.",
+    "decoders.inflate": "On the CPU, too; DALI has it on the GPU only.",
     "decoders.numpy": "Accepts arrays in Fortran order, which DALI decodes only if there is a GPU, and big-endian "
     "arrays and version 2.0 of the format, which DALI refuses.",
     "erase": "Without a layout, all dimensions are erased, including the last one. Fill values are clamped to the "
     "dtype.",
-    "experimental.readers.fits": "On the CPU, without a GPU; values are scaled as the header says.",
+    "experimental.readers.fits": "On the CPU, without a GPU, too; values are scaled as the header says.",
     "experimental.readers.video": "H.264, HEVC, AV1 and MPEG-4 on the CPU, too. In a `file_list`, a range without an "
     "end, or with an end after the video's, extends to the end of the video; DALI ignores such a file. `labels=[]` "
     "numbers the files; DALI refuses it. `image_type` may be BGR and GRAY as well.",

@@ -122,7 +122,9 @@ def _reasons(operators: list[str], reasons: dict[str, str]) -> str:
 def _source(document: dict[str, Any]) -> str:
     machine = document["machine"]
     what = machine["gpus"][0] if "cuda" in document["command"] else machine["processor"]
-    return f"- {document['date']}, {what}, {machine['cores']} cores: `{document['command']}`."
+    loads = [one["load"] for one in document["operators"] if "load" in one]
+    busy = f", {len(loads)} cases at a load average of {min(loads):g} to {max(loads):g}" if loads else ""
+    return f"- {document['date']}, {what}, {machine['cores']} cores{busy}: `{document['command']}`."
 
 
 def main() -> None:

@@ -42,6 +42,7 @@ def as_json(results: Sequence[Result], options: argparse.Namespace) -> dict[str,
 
 def _as_json(result: Result) -> dict[str, Any]:
     entry: dict[str, Any] = {"operator": result.case.operator, "variant": result.case.variant}
+    entry["load"] = round(result.load, 1)
     entry["milliseconds"] = {
         side: [round(timing.milliseconds, 4) for timing in rounds] for side, rounds in result.rounds.items()
     }

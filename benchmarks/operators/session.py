@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -27,11 +28,13 @@ class Result:
         case: measured case.
         rounds: the timings of each side, one per round; empty for a side that failed or was missing.
         failures: reasons of failure, by side.
+        load: load average of the machine when the measurement began: threads that ran or waited for a core.
     """
 
     case: Case
     rounds: dict[str, list[Timing]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
     def speeds(self) -> list[float]:

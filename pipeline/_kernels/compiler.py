@@ -38,7 +38,7 @@ def read_source(file: str) -> str:
 
     CuPy keys its disk cache by the source text alone, so changes of a header must change this text.
     """
-    folder = Path(__file__).parent
+    folder = Path(__file__).parent / "cuda"
     text = (folder / file).read_text()
     return re.sub(r'^#include "(.+)"$', lambda match: read_source(match[1]), text, flags=re.MULTILINE)
 
@@ -49,7 +49,7 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
     The first call takes about 0.2 s in NVRTC, or a few ms if CuPy's disk cache has the kernel.
 
     Args:
-        file: .cu file in the directory of this module.
+        file: .cu file in the folder `cuda`.
         kernel: name of its `extern "C"` function.
         defines: macros as (name, value).
         device_id: the CUDA device.

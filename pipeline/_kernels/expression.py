@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
-from pipeline._kernels.samples import Samples
+from pipeline._kernels.samples import Samples, contiguous_strides
 
 __all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
 
@@ -240,6 +240,38 @@ class PixelExpression:
         shape = ("i4", (count, 4))
         kinds = {"fill": ("f8", (self.channels,)), "begin": shape, "end": shape}
         return self._node("Erase", f"{count}, ", kinds, {"fill": fill, "begin": bounds[0], "end": bounds[1]})
+
+    def noise(
+        self,
+        kind: int,
+        seeds: npt.NDArray[np.uint64],
+        parameters: tuple[npt.ArrayLike, npt.ArrayLike],
+        replacements: tuple[npt.ArrayLike, npt.ArrayLike],
+        *,
+        shared: bool,
+    ) -> PixelExpression:
+        """Return the pixels with noise, as the launch of `noise.add_noise` computes it.
+
+        Args:
+            kind: value of a `noise.Noise`.
+            seeds: seeds of the samples, (N,).
+            parameters: `first` and `second` of `add_noise`.
+            replacements: `salt` and `pepper` of `add_noise`.
+            shared: whether the channels of a pixel share a draw.
+        """
+        shapes, channels = self.shapes, self.order.find("C")
+        if shared:
+            shapes = shapes.copy()
+            shapes[:, channels] = 1
+        steps = np.zeros((len(self), 4), np.int64)
+        steps[:, _columns(self.order)] = contiguous_strides(shapes, 1)
+        if shared:
+            steps[:, _STRIDES["C"]] = 0
+        kinds: dict[str, Any] = {"steps": ("i8", (4,)), "seed": ("u8", ()), "first": ("f8", ()), "second": ("f8", ())}
+        kinds |= {"salt": (self.dtype, ()), "pepper": (self.dtype, ())}
+        fields = dict(zip(kinds, (steps, seeds, *parameters, *replacements), strict=True))
+        number = "double" if self.dtype in _WIDE else "float"
+        return self._node("Noise", f"{kind}, {number}, ", kinds, fields, reads=2)  # drawing takes time
 
     def cast(self, dtype: np.dtype[Any]) -> PixelExpression:
         """Return the pixels with another element type."""

@@ -45,7 +45,7 @@ class Launch:
     """One launch of one kernel.
 
     Attributes:
-        file: .cu file in the directory of this module.
+        file: .cu file in the folder `cuda`.
         kernel: name of its `extern "C"` function.
         defines: macros of the compilation, as (name, value).
         tables: structured arrays; the kernel's first arguments are pointers to copies of them on the device.

@@ -35,12 +35,12 @@ def affine(matrices: Array) -> PointMap:
     return _fill("Affine", len(matrices), matrix=("f8", (2, 3), matrices))
 
 
-def perspective(matrices: Array, grid: int = 1) -> PointMap:
+def perspective(matrices: Array, grid: int) -> PointMap:
     """Return maps by matrices (N, 3, 3), in coordinates whose integers are the centers of pixels.
 
     Args:
         matrices: matrices from the output to the source.
-        grid: positions are rounded to 1 / `grid` pixels; 1 for exact positions.
+        grid: positions are rounded to 1 / `grid` pixels; 0 for exact positions.
     """
     return _fill("Perspective", len(matrices), matrix=("f8", (3, 3), matrices), grid=("f8", (), grid))
 

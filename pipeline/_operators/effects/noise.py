@@ -14,12 +14,14 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, gaussian_noise, salt_and_pepper, shot_noise
 from pipeline._kernels import Noise, add_noise
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -213,10 +215,21 @@ _KINDS = {
 @implements(GAUSSIAN, "gpu")
 @implements(SHOT, "gpu")
 @implements(SALT_AND_PEPPER, "gpu")
-class NoiseGpu(GpuOperator):
+class NoiseGpu(PixelOperator):
     """One launch per batch."""
 
+    elementwise = True
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        check_samples(pixels.dtype, _DTYPES)
+        state = _State.from_batch(self.node, batch, pixels.layout)
+        axis = state.axis(pixels.ndim)
+        if axis is not None and pixels.order[axis] != "C":
+            return None
+        replacements = state.salt_of(pixels.dtype), state.pepper_of(pixels.dtype)
+        kind = _KINDS[self.node.operator].value
+        return pixels.noise(kind, state.seeds, (state.first, state.second), replacements, shared=axis is not None)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -300,7 +300,7 @@ class WarpPerspectiveGpu(PixelOperator):
         two = pixels.channels == 2 and pixels.order[-1] == "C"
         rounds = taps == 2 and (two or pixels.dtype not in _EXACT_DTYPES)
         return pixels.warp(
-            perspective(matrices, 32 if rounds else 1),
+            perspective(matrices, 1 if taps == 1 else 32 if rounds else 0),
             sizes,
             pixels.dtype,
             taps=taps,

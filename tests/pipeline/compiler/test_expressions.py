@@ -78,6 +78,8 @@ OPERATORS: list[Operator] = [
     lambda x, rng: fn.erase(
         x, anchor=fn.random.uniform(range=(0.0, 20.0), shape=4), shape=[3, 5, 4, 6], fill_value=[9, 1, 5]
     ),
+    lambda x, rng: fn.noise.gaussian(x, stddev=between(rng, 1, 9)),
+    lambda x, rng: fn.noise.salt_and_pepper(x, prob=between(rng, 0, 0.5), per_channel=bool(rng.integers(2))),
     lambda x, rng: fn.cast((x - 100) * fn.random.uniform(range=(0.5, 1.5)).gpu(), dtype=types.UINT8),
     lambda x, rng: fn.cast(x / 2.0 + types.Constant([3.5, 0.0, 9.0]), dtype=types.UINT8),
 ]

@@ -218,13 +218,16 @@ def test_frames_of_video_decoders_compile(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
-def test_arithmetic_and_blurs_of_expressions_compile(dtype: str) -> None:
+def test_elementwise_expressions_and_blurs_compile(dtype: str) -> None:
     kind = np.dtype(dtype)
     pixels = PixelExpression.from_samples(batch(kind, 4, 4, 3), "HWC")
     assert pixels is not None
     combined = pixels
     for operation in ("Add", "Subtract", "Multiply", "Divide", "Minimum", "Maximum"):
         combined = combined.combine(operation, pixels, kind)
+    for noise in Noise:
+        combined = combined.noise(noise.value, np.zeros(1, np.uint64), (0.1, 0.2), (1, 0), shared=noise.value == 1)
+    combined = combined.erase(np.zeros((1, 1, 3), np.int64), np.ones((1, 1, 3), np.int64), 7.0)
     blurred = combined.convolve("W", np.ones((1, 3), np.float32), np.ones(1, np.int64), kind)
     check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")
 
@@ -242,7 +245,7 @@ def test_jpeg_compiles() -> None:
 
 
 def test_sources_are_all_used_above() -> None:
-    folder = Path(pipeline._kernels.__file__).parent
+    folder = Path(pipeline._kernels.__file__).parent / "cuda"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.cu")} == {
         "audio/elementwise.cu",
         "audio/matrix_axis.cu",

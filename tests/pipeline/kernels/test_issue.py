@@ -109,4 +109,4 @@ def test_kernels_on_the_gpu_are_issued_at_once() -> None:
     from pipeline._kernels.compiler import get_kernel
 
     assert context.native is not None
-    assert get_kernel("join.cu", "join", (), 0).handle
+    assert get_kernel("join.cu", "join", (("VALUE", "uint8"),), 0).handle

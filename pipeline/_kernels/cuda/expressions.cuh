@@ -15,6 +15,8 @@
 #include "filters.cuh"
 #include "borders.cuh"
 #include "philox.cuh"
+#include "rounding.cuh"
+#include "noise.cuh"
 
 template <typename T, int N> struct Pixel {
     T values[N];
@@ -133,22 +135,7 @@ template <typename T, int N, class In> struct Matrix {
     }
 };
 
-// Operations on two elements. Floats are rounded after each, so that a chain has the bits of its separate operators.
-#ifdef EMULATED
-#define ROUNDED(NAME, SIGN)                                                                  \
-    __device__ __forceinline__ float NAME(float a, float b) { return a SIGN b; }             \
-    __device__ __forceinline__ double NAME(double a, double b) { return a SIGN b; }
-#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN) ROUNDED(NAME, SIGN)
-#else
-#define ROUNDED_BY(FLOAT, DOUBLE, NAME, SIGN)                                                \
-    __device__ __forceinline__ float NAME(float a, float b) { return FLOAT(a, b); }          \
-    __device__ __forceinline__ double NAME(double a, double b) { return DOUBLE(a, b); }
-#endif
-ROUNDED_BY(__fadd_rn, __dadd_rn, sum_of, +)
-ROUNDED_BY(__fsub_rn, __dsub_rn, difference_of, -)
-ROUNDED_BY(__fmul_rn, __dmul_rn, product_of, *)
-ROUNDED_BY(__fdiv_rn, __ddiv_rn, quotient_of, /)
-
+// Operations on two elements.
 #define OPERATION(NAME, FLOATS, INTEGERS)                                                    \
     struct NAME {                                                                            \
         template <typename T> static __device__ __forceinline__ T of(T a, T b) {             \
@@ -179,6 +166,26 @@ template <class Operation, typename T, class Other, class In> struct Combine {
 #pragma unroll
         for (int c = 0; c < channels; ++c)
             pixel.values[c] = Operation::of(convert<T>(left.values[c]), convert<T>(right.values[c]));
+        return pixel;
+    }
+};
+
+// Noise of a kind of noise.cuh.
+template <int KIND, typename Number, class In> struct Noise {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    In in;
+    int64 steps[4];  // distances of the draws of neighbours along frames, rows, columns and channels
+    uint64 seed;
+    double first, second;
+    Type salt, pepper;
+
+    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+        auto pixel = in.at(z, y, x);
+        const int64 draw = z * steps[0] + y * steps[1] + x * steps[2];
+#pragma unroll
+        for (int c = 0; c < channels; ++c)
+            pixel.values[c] = noisy<KIND, Number>(pixel.values[c], seed, draw + c * steps[3], first, second, salt, pepper);
         return pixel;
     }
 };

@@ -20,7 +20,7 @@ struct Affine {
     }
 };
 
-// Positions of pixel centers are integers for the matrix, as in OpenCV, which rounds them to 1 / grid pixels if grid > 1.
+// Positions of pixel centers are integers for the matrix, as in OpenCV, which rounds them to 1 / grid pixels if grid > 0.
 struct Perspective {
     double matrix[3][3], grid;
 
@@ -30,9 +30,9 @@ struct Perspective {
 #pragma unroll
         for (int d = 0; d < 3; ++d)
             found[d] = fma(matrix[d][1], row, 0.0) + matrix[d][2] + fma(matrix[d][0], column, 0.0);
-        const double scale = found[2] != 0 ? grid / found[2] : 0;
+        const double scale = found[2] != 0 ? (grid > 0 ? grid : 1) / found[2] : 0;
         double y = fma(found[1], scale, 0.0), x = fma(found[0], scale, 0.0);
-        if (grid > 1) y = rint(y) / grid, x = rint(x) / grid;
+        if (grid > 0) y = rint(y) / grid, x = rint(x) / grid;
         return {y + 0.5, x + 0.5};
     }
 };

@@ -70,6 +70,10 @@ ON_CPU: dict[str, str] = {
     "readers.numpy": _READERS,
     "readers.sequence": _READERS,
     "readers.webdataset": _READERS,
+    **dict.fromkeys(
+        ("reductions.mean_square", "reductions.rms", "reductions.std_dev", "reductions.variance"),
+        "NumPy subtracts and squares, and OpenCV sums in float64: a pass over memory each, and one in DALI.",
+    ),
     "resize": (
         "Only nearest neighbour: NumPy selects rows in 0.02 ms per image, and then copies pixels of three bytes one by "
         "one, in 0.2 ms. All filters are faster than DALI's."

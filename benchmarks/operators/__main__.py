@@ -43,7 +43,8 @@ def merged(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """Return earlier results of the day, updated with those of the measured operators."""
     new = {(one["operator"], one["variant"]): one for one in now["operators"]}
     kept = [new.pop((one["operator"], one["variant"]), one) for one in earlier["operators"]]
-    return {**earlier, "operators": [*kept, *new.values()]}
+    commands = dict.fromkeys([*earlier["command"].split("; "), now["command"]])
+    return {**earlier, "command": "; ".join(commands), "operators": [*kept, *new.values()]}
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:

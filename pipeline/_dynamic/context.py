@@ -6,14 +6,14 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from enum import Enum
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 from pipeline._concurrency.thread_pool import ThreadPool as Threads
 from pipeline._dynamic.checkpoints import Checkpoint
-from pipeline._dynamic.devices import current_gpu
+from pipeline._dynamic.devices import current_gpu, use_gpu
 from pipeline._dynamic.streams import Stream, set_thread_stream, stream, stream_of
 from pipeline._executor.executor import Executor
 from pipeline._executor.shared import SharedResources
@@ -224,7 +224,9 @@ class EvalContext:
         number = self.device_id
         if number is None:
             return None
-        chosen = self._stream or stream_of(number)
+        if self._stream is not None and self._stream.device_id == number:
+            return self._stream
+        chosen = stream_of(number)
         if chosen is None:
             chosen = self._stream = stream(device_id=number)
         return chosen
@@ -264,7 +266,8 @@ class EvalContext:
         names = map(Subgraph.input_name, range(len(data)))
         request = BatchRequest(size, dict(zip(names, data, strict=True)), random_states=states)
         try:
-            return executor.run(request)
+            with nullcontext() if executor.device_id is None else use_gpu(executor.device_id):
+                return executor.run(request)
         except PipelineError as error:
             _correct_location(error, executor, subgraph)
             raise

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Device", "as_device", "current_choice", "current_gpu"]
+__all__ = ["Device", "as_device", "current_choice", "current_gpu", "use_gpu"]
 
 #: Types of devices of the DLPack protocol.
 _DLPACK = {1: "cpu", 2: "gpu", 3: "cpu", 13: "gpu"}
@@ -139,6 +139,13 @@ def current_gpu() -> int:
     import cupy
 
     return int(cupy.cuda.Device().id)
+
+
+def use_gpu(number: int) -> Any:
+    """Return a context manager in which a GPU is CUDA's current device of the thread."""
+    import cupy
+
+    return cupy.cuda.Device(number)
 
 
 def _gpu_count() -> int:

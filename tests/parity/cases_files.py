@@ -78,11 +78,9 @@ def image(draw: Draw, operator: str) -> None:
         draw.maybe("output_type", lambda: Type("ANY_DATA"))
     draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT8", "UINT16", "INT16", "INT32", "UINT32", "FLOAT")))
     draw.maybe("adjust_orientation", draw.flag)
-    draw.maybe("use_fast_idct", draw.flag)
-    if kind == "JPEG CMYK" and draw.call.constants.get("use_fast_idct"):  # pillow lacks this option
-        draw.call.ends = 0.03
-    else:
-        draw.call.ends = 0.008  # 1 of 255, for dtypes with another maximum and for images darker than 255
+    if kind != "JPEG CMYK":  # pillow, which decodes it, lacks this option
+        draw.maybe("use_fast_idct", draw.flag)
+    draw.call.ends = 0.008  # 1 of 255, for dtypes with another maximum and for images darker than 255
     draw.maybe("jpeg_fancy_upsampling", draw.flag)
     draw.maybe("hw_decoder_load", lambda: draw.real(0, 1))
     if operator == "decoders.image_crop":

@@ -114,11 +114,16 @@ class FilledLike(Filled):
 
 
 def _broadcast(value: Array, shape: tuple[int, ...], leading: int = 0) -> Array:
-    """Return values broadcast to a shape; `leading` dimensions before it remain."""
+    """Return values broadcast to a shape; `leading` dimensions before it remain.
+
+    As in DALI, a dimension that the result doesn't have, or in which it has extent 1, gives its first values.
+    """
     first, own = value.shape[:leading], value.shape[leading:]
-    extra = max(0, len(own) - len(shape))  # NumPy rejects values with more dimensions than the result
+    extra = max(0, len(own) - len(shape))
+    kept = tuple(slice(1) if extent == 1 else slice(None) for extent in shape[len(shape) - (len(own) - extra) :])
     missing = (1,) * (len(shape) - len(own))
     try:
-        return np.broadcast_to(value.reshape(*first, *missing, *own[extra:]), (*first, *shape))
-    except ValueError:
+        selected = value[(slice(None),) * leading + (0,) * extra + kept]
+        return np.broadcast_to(selected.reshape(*first, *missing, *selected.shape[leading:]), (*first, *shape))
+    except (IndexError, ValueError):
         raise ArgumentValueError(f"values of shape {own} don't broadcast to {shape}") from None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import PipelineError
-from tests.pipeline.operators.both import refused_by_both, run_dali, run_ours, sample_images
+from tests.pipeline.operators.both import compare, refused_by_both, run_dali, run_ours, sample_images
 
 SAMPLES = sample_images((2, 6, 1), (4, 6, 1))
 CALLS: list[tuple[str, dict[str, Any], str]] = [
@@ -67,6 +67,20 @@ def test_constants_refused_by_both(arguments: dict[str, Any], match: str) -> Non
 
 
 @pytest.mark.parity
+@pytest.mark.parity
+def test_first_values_fill_smaller_samples() -> None:
+    rows = [np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32) + 7]
+    compare(lambda fn, _, x: (fn.full(x, shape=[1]), fn.full(x, shape=[]), fn.full(x, shape=[2, 5])), rows)
+    compare(lambda fn, _, x: fn.full_like(np.zeros(1), x), rows)
+
+
+@pytest.mark.parity
+def test_canvas_may_have_a_number_of_channels() -> None:
+    images = sample_images((4, 5, 3), (6, 7, 3))
+    in_ids = np.array([1, 0], np.int32)
+    compare(lambda fn, _, x: fn.multi_paste(x, in_ids=in_ids, output_size=[9, 8, 3]), images, layouts=["HWC"])
+
+
 def test_values_that_do_not_broadcast_are_refused() -> None:
     refused_by_both(
         lambda fn, _: fn.full(np.array([1, 2, 3], np.int16), shape=[2, 4]), match="don't broadcast to \\(2, 4\\)"

@@ -456,7 +456,8 @@ class Executor:
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         if node.index in self._fed:
-            batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            with charged(batch.costs, node.index):
+                batch.keep(Edge(node.index), batch.request.inputs[node.name])
             return
         operator: BatchOperator = self._operators[node.index]
         branch = self._in_branch(batch, node)

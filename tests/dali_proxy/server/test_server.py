@@ -123,7 +123,7 @@ def without_input() -> Any:
 def test_bad_arguments() -> None:
     with pytest.raises(GraphError, match="no input"):
         DALIServer(without_input())
-    with pytest.raises(ArgumentTypeError, match="needs a Pipeline, not dict"):
+    with pytest.raises(ArgumentTypeError, match="needs a Pipeline or a function, not dict"):
         DALIServer({})  # type: ignore[arg-type]
     with pytest.raises(MissingSizeError, match="no num_threads"):
         DALIServer(affine(num_threads=-1))

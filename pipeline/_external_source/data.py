@@ -70,7 +70,7 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
             first = to_sample(value[0], what)
             if first is value[0] and all(type(item) is np.ndarray and item.dtype is first.dtype for item in value):
                 return TensorListCPU(value, layout or "")  # the others need no check
-            return TensorListCPU([to_sample(item, what) for item in value], layout or "")
+            return TensorListCPU([first, *(to_sample(item, what) for item in value[1:])], layout or "")
         except InputError as error:
             raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None
     if _on_gpu(value):

@@ -211,7 +211,8 @@ class TensorListCPU(TensorListBase):
         if not self._ndim or not len(self):
             return None
         if self._dense is not None:
-            return self._dense.reshape(-1, *self._dense.shape[2:]), np.full(len(self), self._dense.shape[1])
+            count, each, *rest = self._dense.shape
+            return self._dense.reshape(count * each, *rest), np.full(count, each)
         table = self._table
         if table is not None and len(self._blocks) == 1 and not (table.shapes[:, 1:] != table.shapes[0, 1:]).any():
             ends, block = table.pointers + table.sizes, self._blocks[0]
@@ -224,8 +225,9 @@ class TensorListCPU(TensorListBase):
         if len(rests) > 1:
             return None
         joined = _joined(samples)
-        rows = np.concatenate(samples) if joined is None else joined.reshape(-1, *rests.pop())
-        return rows, np.fromiter(map(len, samples), np.int64, len(samples))
+        counts = np.fromiter(map(len, samples), np.int64, len(samples))
+        rows = np.concatenate(samples) if joined is None else joined.reshape(int(counts.sum()), *rests.pop())
+        return rows, counts
 
     @property
     def homes(self) -> Array | None:

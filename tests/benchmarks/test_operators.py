@@ -67,7 +67,7 @@ def test_selected_operators_replace_only_their_figures() -> None:
     one, two, other = ({"operator": name, "variant": "", "speed": 1} for name in ("a", "b", "c"))
     earlier = {"command": "all", "operators": [one, two]}
     made = merged(earlier, {"command": "some", "operators": [{**two, "speed": 2}, other]})
-    assert made == {"command": "all", "operators": [one, {**two, "speed": 2}, other]}
+    assert made == {"command": "all; some", "operators": [one, {**two, "speed": 2}, other]}
 
 
 def test_data_comes_in_batches(tmp_path: Path) -> None:

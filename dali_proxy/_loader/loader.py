@@ -277,9 +277,12 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._server.loop_times.enter()
-        with deferred_signals:
-            if self._yielding is None:
-                self._yielding = self._next_batch()
+        try:
+            with deferred_signals:
+                if self._yielding is None:
+                    self._yielding = self._next_batch()
+        except RuntimeError as error:  # torch's handler of SIGCHLD raises it while this waits for a result
+            raise (self._explained(error) if type(error) is RuntimeError else error)  # noqa: B904  # it is the context
         batch, number, position = self._yielding
         self.progress.yielded, self._yielding = (number, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between

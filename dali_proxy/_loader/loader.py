@@ -281,8 +281,10 @@ class LoaderIterator(Iterator[Any]):
             with deferred_signals:
                 if self._yielding is None:
                     self._yielding = self._next_batch()
-        except RuntimeError as error:  # torch's handler of SIGCHLD raises it while this waits for a result
-            raise (self._explained(error) if type(error) is RuntimeError else error)  # noqa: B904  # it is the context
+        except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
+            if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
+                raise
+            raise self._explained(error)  # noqa: B904  # `error` is its context
         batch, number, position = self._yielding
         self.progress.yielded, self._yielding = (number, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between

@@ -13,7 +13,7 @@
 
 /* A row of the result: `HEADER` of headers.py. */
 typedef struct {
-    int32_t height, width, components, orientation, simple, rgb;
+    int32_t height, width, components, orientation, simple, rgb, truncated;
 } Header;
 
 typedef struct {
@@ -73,7 +73,7 @@ static int has_end(Span data) {
 }
 
 static Header read_header(Span data) {
-    Header found = {0, 0, 0, 1, 0, 0}, none = found;
+    Header found = {0, 0, 0, 1, 0, 0, 0}, none = found;
     if (data.end - data.at < 4 || data.at[0] != 0xFF || data.at[1] != 0xD8 || data.at[2] != 0xFF) return none;
     const uint8_t *p = data.at + 2;
     int baseline = 0, oriented = 0, rgb = 0;
@@ -98,6 +98,7 @@ static Header read_header(Span data) {
         size_t size = body.end - body.at;
         if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
             if (found.width || size < 6) return none;
+            found.truncated = 1;  /* until a scan is found */
             found.height = big(body.at + 1), found.width = big(body.at + 3), found.components = body.at[5];
             if (!found.height || !found.width) return none;
             int complete = size >= 6 + 3u * found.components;
@@ -113,7 +114,9 @@ static Header read_header(Span data) {
         } else if (marker == 0xDA) {
             if (!found.width) return none;
             found.rgb |= rgb && found.components == 3;
-            found.simple = baseline && !found.rgb && size >= 1 && body.at[0] == found.components && has_end(data);
+            int ends = has_end(data);
+            found.simple = baseline && !found.rgb && size >= 1 && body.at[0] == found.components && ends;
+            found.truncated = !ends;
             return found;
         } else if (marker == 0xD9) {
             return found.width ? found : none;

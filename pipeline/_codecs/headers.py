@@ -14,13 +14,15 @@ from pipeline._imaging.info import jpeg_orientation, jpeg_segments
 __all__ = ["HEADER", "read_headers"]
 
 HEADER = np.dtype(
-    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb")], align=True
+    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "truncated")],
+    align=True,
 )
 """The header of a JPEG. Sizes are those before the orientation is applied; they are 0 for data that isn't a JPEG.
 `simple` means that the image is complete, 8-bit baseline coded in one scan, and gray, 4:4:4, 4:4:0, 4:2:2 or 4:2:0 with
-luma and chroma. `rgb` means that it stores red, green and blue instead of luma and chroma."""
+luma and chroma. `rgb` means that it stores red, green and blue instead of luma and chroma. `truncated` means that
+the scan or the end marker is missing."""
 
-_NONE = (0, 0, 0, 1, 0, 0)
+_NONE = (0, 0, 0, 1, 0, 0, 0)
 _START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
 _NO_FRAMES = (0xC4, 0xC8, 0xCC)
 _TAIL = 66  # number of last bytes to search for the end marker
@@ -52,7 +54,7 @@ def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     return rows
 
 
-def _read(data: memoryview) -> tuple[int, int, int, int, int, int]:
+def _read(data: memoryview) -> tuple[int, ...]:
     if bytes(data[:3]) != _START:
         return _NONE
     height = width = components = 0
@@ -77,6 +79,6 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int, int]:
                 return _NONE
             rgb = named_rgb or (rgb and components == 3)
             simple = baseline and not rgb and len(body) >= 1 and body[0] == components
-            simple = simple and _END in bytes(data[-_TAIL:])
-            return height, width, components, orientation, int(simple), int(rgb)
-    return (height, width, components, orientation, 0, int(named_rgb)) if width else _NONE
+            truncated = _END not in bytes(data[-_TAIL:])
+            return height, width, components, orientation, int(simple and not truncated), int(rgb), int(truncated)
+    return (height, width, components, orientation, 0, int(named_rgb), 1) if width else _NONE

@@ -128,7 +128,7 @@ class GpuDecoder:
             _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
         sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
-        _refuse_colors(encoded, headers, sources, failures)
+        _refuse(encoded, headers, sources, failures)
         good = [i for i, source in enumerate(sources) if source is not None]
         color, layout = _FORMATS[output_type]
         params = self._codec.DecodeParams(
@@ -206,18 +206,27 @@ class GpuDecoder:
                 raise PipelineError(f"nvImageCodec failed for the whole batch: {error}") from error
 
 
-def _refuse_colors(
+def _refuse(
     encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
 ) -> None:
-    """Fail JPEGs of red, green and blue, which nvImageCodec 0.9 decodes as luma and chroma with CUDA, and of inks."""
+    """Fail JPEGs that nvImageCodec 0.9 decodes without an error, but to other pixels than the CPU.
+
+    It takes red, green and blue for luma and chroma, it doesn't convert inks, and it fills what is missing with gray.
+    """
     valid = [i for i, source in enumerate(sources) if source is not None]
     known = EncodedBatch.from_arrays([encoded[i] for i in valid]).headers if headers is None else headers[valid]
-    for i, rgb, components in zip(valid, known["rgb"].tolist(), known["components"].tolist(), strict=True):
-        if rgb or components == 4:
-            sources[i] = None
-            stored = "red, green and blue" if rgb else "cyan, magenta, yellow and black"
-            reason = f"a JPEG that stores {stored} instead of luma and chroma; use device='cpu'"
-            failures[i] = SampleFailure(i, DecodeError(reason))
+    columns = (known[name].tolist() for name in ("rgb", "components", "truncated"))
+    for i, rgb, components, truncated in zip(valid, *columns, strict=True):
+        if rgb:
+            reason = "a JPEG that stores red, green and blue instead of luma and chroma"
+        elif components == 4:
+            reason = "a JPEG that stores cyan, magenta, yellow and black instead of luma and chroma"
+        elif truncated:
+            reason = "a truncated JPEG"
+        else:
+            continue
+        sources[i] = None
+        failures[i] = SampleFailure(i, DecodeError(f"{reason}; use device='cpu'"))
 
 
 def _undecodable(source: Any) -> str:

@@ -52,13 +52,13 @@ def test_sizes_of_a_batch(walk: Callable[..., list[tuple[int, ...]]]) -> None:
         np.zeros(0, np.uint8),
         np.arange(99, dtype=np.uint8),
     ]
-    nothing = (0, 0, 0, 1, 0, 0)
-    assert walk(*files) == [(21, 33, 3, 1, 1, 0), (200, 300, 1, 1, 1, 0), (9, 8, 4, 1, 0, 0), nothing, nothing]
+    nothing = (0, 0, 0, 1, 0, 0, 0)
+    assert walk(*files) == [(21, 33, 3, 1, 1, 0, 0), (200, 300, 1, 1, 1, 0, 0), (9, 8, 4, 1, 0, 0, 0), nothing, nothing]
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation(walk: Callable[..., list[tuple[int, ...]]], orientation: int) -> None:
-    assert walk(jpeg(orientation=orientation)) == [(21, 33, 3, orientation, 1, 0)]
+    assert walk(jpeg(orientation=orientation)) == [(21, 33, 3, orientation, 1, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_orientation(walk: Callable[..., list[tuple[int, ...]]], orientation: in
 def test_engine_decodes_simple_images(
     walk: Callable[..., list[tuple[int, ...]]], options: dict[str, object], simple: int
 ) -> None:
-    assert walk(jpeg(**options))[0][-2:] == (simple, 0)
+    assert walk(jpeg(**options))[0][-3:] == (simple, 0, 0)
 
 
 def test_grey_of_unusual_sampling_is_not_for_the_engine(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     odd = jpeg(mode="L").copy()
     odd[bytes(odd).index(b"\xff\xc0") + 11] = 0x22
-    assert walk(jpeg(mode="L"), odd) == [(21, 33, 1, 1, 1, 0), (21, 33, 1, 1, 0, 0)]
+    assert walk(jpeg(mode="L"), odd) == [(21, 33, 1, 1, 1, 0, 0), (21, 33, 1, 1, 0, 0, 0)]
 
 
 @pytest.mark.parametrize(("names", "transform", "simple"), [(b"RGB", 1, 0), (b"\1\2\3", 0, 0), (b"\1\2\3", 1, 1)])
@@ -92,20 +92,20 @@ def test_red_green_and_blue_are_not_for_the_engine(
     frame = bytes(made).index(b"\xff\xc0")
     made[frame + 10 : frame + 19 : 3] = np.frombuffer(names, np.uint8)
     made[bytes(made).index(b"Adobe") + 11] = transform
-    assert walk(made)[0] == (21, 33, 3, 1, simple, not simple)
+    assert walk(made)[0] == (21, 33, 3, 1, simple, not simple, 0)
 
 
 def test_truncated_images_are_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
-    assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1, 0)
-    assert walk(whole[:-2].copy())[0] == (21, 33, 3, 1, 0, 0)
-    assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0, 0)
+    assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1, 0, 0)
+    assert walk(whole[:-2].copy())[0] == (21, 33, 3, 1, 0, 0, 1)
+    assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0, 0, 1)
 
 
 def test_data_after_the_end_is_not_read(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     file = jpeg().copy()
     file[3] = 0xD9  # replaces a segment that can be skipped
-    assert walk(file) == [(0, 0, 0, 1, 0, 0)]
+    assert walk(file) == [(0, 0, 0, 1, 0, 0, 0)]
 
 
 def test_jpeg_with_two_frames_is_refused(walk: Callable[..., list[tuple[int, ...]]]) -> None:
@@ -113,7 +113,7 @@ def test_jpeg_with_two_frames_is_refused(walk: Callable[..., list[tuple[int, ...
     frame = bytes(whole).index(b"\xff\xc0")
     length = int(whole[frame + 2]) << 8 | int(whole[frame + 3])
     twice = np.concatenate([whole[: frame + 2 + length], whole[frame:]])
-    assert walk(twice) == [(0, 0, 0, 1, 0, 0)]
+    assert walk(twice) == [(0, 0, 0, 1, 0, 0, 0)]
 
 
 @given(st.data())

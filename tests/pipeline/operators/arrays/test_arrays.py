@@ -26,7 +26,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("reshape", {"rel_shape": []}, "is empty"),
     ("reshape", {"src_dims": [0, 3, 1]}, "`src_dims` has 3, which is out of bounds"),
     ("reinterpret", {}, "the call is no-op"),
-    ("squeeze", {}, "one of the arguments"),
+    ("squeeze", {}, "Missing argument ``axes`` or ``axis_names``"),
     ("squeeze", {"axes": [1]}, "don't all have extent 1"),
     ("squeeze", {"axis_names": "Q"}, "Axis 'Q' is not present"),
     ("expand_dims", {"axes": [-1]}, "Axis value can't be negative"),
@@ -56,7 +56,7 @@ def test_calls_refused_by_both(name: str, arguments: dict[str, Any], match: str)
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, "one of the arguments"),
+        ({}, "Missing argument ``axes`` or ``axis_names``"),
         ({"fdata": [1.0], "idata": [1]}, "but not both"),
         ({"idata": [1, 2, 3], "shape": [2, 2]}, "3 values can't fill"),
         ({"idata": [1, 2], "shape": [2], "layout": "HW"}, "has 2 dimensions but output shape has 1"),

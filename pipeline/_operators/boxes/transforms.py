@@ -222,7 +222,8 @@ class Shear(_Transform):
         ndim = {2: 2, 6: 3}.get(factors.shape[1])
         if ndim is None:
             raise ArgumentValueError(
-                f"Shear matrix must have D*(D-1) elements where D is the number of dimensions. Got {factors.shape[1]} elements."
+                "Shear matrix must have D*(D-1) elements where D is the number of dimensions. Got "
+                f"{factors.shape[1]} elements."
             )
         return _centered(arguments, affine.shearing(factors.astype(np.float64), ndim))
 

@@ -61,10 +61,6 @@ ERRORS: dict[str, tuple[list[Any], Graph]] = {
         lambda fn, _, x: fn.mel_filter_bank(fn.reshape(x, layout="AB")),
     ),
     "sample rate should be > 0": ([TABLE], lambda fn, _, x: fn.mel_filter_bank(x, sample_rate=0.0)),
-    "Signal is too short (3)": (
-        [[SIGNAL[0][:3]]],
-        lambda fn, _, x: fn.spectrogram(x, window_length=9, center_windows=False),
-    ),
     "ratio of less than 1 is not supported": ([IMAGE], lambda fn, _, x: fn.paste(x, ratio=0.5, fill_value=1)),
     "Unsupported input type: int64": ([[IMAGE[0].astype(np.int64)]], lambda fn, _, x: fn.hue(x, hue=3.0)),
     "Exactly one method of specifying size must be used": ([IMAGE], lambda fn, _, x: fn.resize(x)),

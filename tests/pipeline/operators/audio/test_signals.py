@@ -76,7 +76,7 @@ def test_bad_argument_or_sample_is_an_error(
 
 
 def test_mel_filter_bank_of_a_layout_without_frequencies_is_an_error() -> None:
-    with pytest.raises(PipelineError, match="'f' axis not present in the layout. Got: `xy`"):
+    with pytest.raises(PipelineError, match=r"'f' axis not present in the layout\. Got: `xy`"):
         run("mel_filter_bank", TABLE, layout_of_data="xy")
 
 

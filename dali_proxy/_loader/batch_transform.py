@@ -43,16 +43,17 @@ def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
-    python, legacy, torch_states = random.getstate(), np.random.get_state(), [each.get_state() for each in generators]
+    python, torch_states = random.getstate(), [each.get_state() for each in generators]
+    numpy = np.random.get_bit_generator()  # type: ignore[attr-defined]
     random.seed(state)
-    np.random.seed(state & 0xFFFFFFFF)
+    np.random.set_bit_generator(np.random.MT19937(seed))  # type: ignore[attr-defined]
     for generator in generators:
         generator.manual_seed(state)
     try:
         yield
     finally:
         random.setstate(python)
-        np.random.set_state(legacy)
+        np.random.set_bit_generator(numpy)  # type: ignore[attr-defined]
         for generator, before in zip(generators, torch_states, strict=True):
             generator.set_state(before)
 

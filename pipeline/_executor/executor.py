@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import gathered
+from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -32,6 +33,7 @@ from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
@@ -46,6 +48,7 @@ from pipeline._operator_api.request import (
     TensorList,
     as_batch_error,
 )
+from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline._operator_api.trace import Trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import InputError, PipelineError
@@ -153,6 +156,13 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Groups of equal operators on the GPU, by the index of the first one.
+        self._equal = {
+            first: group
+            for step in steps
+            if fuse and isinstance(step, BatchStep)
+            for first, group in equal_operators(step.nodes, self._operators).items()
+        }
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
@@ -451,8 +461,13 @@ class Executor:
         if isinstance(step, SampleStep):
             self._chains[id(step)].run(batch)
             return
+        done: set[int] = set()
         for node in step.nodes:
-            self._run_operator(batch, node)
+            group = self._equal.get(node.index)
+            if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
+                done.update(each.index for each in group)
+            if node.index not in done:
+                self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         if node.index in self._fed:
@@ -498,16 +513,40 @@ class Executor:
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
             return False
-        edge = Edge(node.index)
+        self._defer(batch, operator, [(node, branch)], result)
+        return True
+
+    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
+        """Add the outputs of equal operators as one expression; return False if they must run one by one."""
+        operator: PixelOperator = self._operators[nodes[0].index]
+        try:
+            members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
+            if len(members) < 2:
+                return False
+            stacked = StackedBatch(members)
+            pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
+            result = None if pixels is None else operator.express(stacked, pixels)
+        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+            return False
+        if result is None or result is pixels:
+            return False
+        self._defer(batch, operator, members, result)
+        return True
+
+    def _defer(
+        self, batch: Batch, operator: PixelOperator, members: Sequence[tuple[GraphNode, Batch]], pixels: PixelExpression
+    ) -> None:
+        """Add the outputs of operators as one expression, which is computed when one of them is read."""
+        node, branch = members[0]
 
         def compute(pixels: PixelExpression) -> TensorListGPU:
             with error_context(node, branch):
                 return evaluate(pixels, operator.kernels, batch.stream)
 
-        batch.outputs.defer(edge, result, compute)
-        if result.reads > 1 and self._plan.readers[edge] > 1:
-            batch.outputs.compute([edge])  # once for all readers
-        return True
+        edges = [Edge(member.index) for member, _ in members]
+        batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
+        if pixels.reads > 1 and any(self._plan.readers[edge] > 1 for edge in edges):
+            batch.outputs.compute(edges)  # once for all readers
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""

@@ -166,7 +166,7 @@ class PixelExpression:
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
         return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
+    def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""
         return self._with(rows=self.rows[indices], extents=self.extents[indices])
 

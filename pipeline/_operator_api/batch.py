@@ -129,6 +129,10 @@ class Batch:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.random_stream, self.request.key)
 
+    def uniform(self, node: GraphNode, count: int) -> Array:
+        """Return numbers from [0, 1) for each sample, (size, count)."""
+        return self.generator(node).random((self.size, count))
+
     def sample_seeds(self, node: GraphNode) -> Array:
         """Return a seed for the generator of each sample, uint64.
 

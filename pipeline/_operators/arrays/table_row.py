@@ -33,7 +33,10 @@ class TableRow(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         table = self.node.argument("table")
-        index = np.array([int(sample.item()) for sample in map(np.asarray, inputs[0].samples)])
+        array = inputs[0].small_array()
+        if array is None:
+            array = np.array([np.asarray(sample).item() for sample in inputs[0].samples])
+        index = array.reshape(batch.size).astype(np.int64)
         if ((index < 0) | (index >= len(table))).any():
             raise ArgumentValueError(f"the indices {index.tolist()} must be between 0 and {len(table) - 1}")
         return [TensorListCPU(table[index])]

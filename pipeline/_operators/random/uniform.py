@@ -36,10 +36,12 @@ class UniformCpu(DistributionCpu):
 
     def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
         if arguments.given("values"):
+            if not arguments.per_sample("values"):
+                return _draw_from_one(np.ravel(np.asarray(arguments.constant("values"), np.float64)))
             rows = arguments.rows("values")
             assert rows is not None
             if any(len(row) == 0 for row in rows):
-                raise ArgumentValueError("argument 'values' is empty")
+                raise ArgumentValueError(_EMPTY)
             return _draw_from(rows)
         ends = _ends(arguments, dtype)
 
@@ -71,6 +73,7 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
         return [output]
 
 
+_EMPTY = "argument 'values' is empty"
 _DRAWN_ON_GPU = {
     np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")
 }
@@ -91,6 +94,18 @@ def _ends(arguments: Arguments, dtype: np.dtype[Any]) -> tuple[Array, Array, Arr
         return low, high, np.full(len(limits), np.inf)
     # Rounding to the precision of the output must not reach the excluded end.
     return low, high, np.nextafter(high.astype(dtype), low.astype(dtype)).astype(np.float64)
+
+
+def _draw_from_one(values: Array) -> Any:
+    """Return a function that draws from one list of values."""
+    if not len(values):
+        raise ArgumentValueError(_EMPTY)
+
+    def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
+        drawn: Array = values[(generator.random(shape) * len(values)).astype(np.int64)]
+        return drawn
+
+    return draw
 
 
 def _draw_from(rows: Sequence[Array]) -> Any:

@@ -19,6 +19,7 @@ from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
+from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -67,6 +68,8 @@ _CHEAP_ON_GPU = 600_000
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
 _MOST_MIXED = 4
+# Number of sizes of batches for which constants are kept.
+_MOST_SIZES = 16
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured.
@@ -103,7 +106,7 @@ class Executor:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
-        self.graph = graph
+        self.graph = graph = sources_on_gpu(graph)
         self.config = config
         self.statistics = Statistics(graph)
         #: Sizes of outputs; None unless `memory_statistics` is set.
@@ -163,6 +166,8 @@ class Executor:
             if fuse and isinstance(step, BatchStep)
             for first, group in equal_operators(step.nodes, self._operators).items()
         }
+        #: Outputs of constants, by whether they are on the GPU, and by the size of the batch.
+        self._constants: dict[tuple[bool, int], dict[Edge, TensorList]] = {}
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
@@ -248,6 +253,7 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
+        self._add_constants(batch, on_gpu=False)
         run = _RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
@@ -395,10 +401,28 @@ class Executor:
         if run.stream is None:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
+            with run.batch.stream:
+                self._add_constants(run.batch, on_gpu=True)
         stream = run.stream.stream
         with stream, device.kernels.queued(stream):
             self._run_steps(run, phase)
             run.batch.outputs.compute(phase.results)
+
+    def _add_constants(self, batch: Batch, on_gpu: bool) -> None:
+        """Add the constants of a device to the outputs of a batch. They are computed once for each size of batches."""
+        constants = self._constants.get((on_gpu, batch.size))
+        if constants is None:
+            constants = {}
+            for node in self._plan.constants:
+                if (node.device == "gpu") is on_gpu:
+                    inputs = [batch.outputs[edge] for edge in node.inputs]
+                    (constants[Edge(node.index)],) = self._operators[node.index].run(batch, inputs)
+                    batch.outputs.update(constants)
+            if len(self._constants) < _MOST_SIZES:
+                if on_gpu and constants:
+                    batch.stream.synchronize()  # batches on other streams read them, too
+                self._constants[on_gpu, batch.size] = constants
+        batch.outputs.update(constants)
 
     def _weight(self, run: _RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
@@ -597,6 +621,8 @@ class Executor:
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        if any(output is each for constants in self._constants.values() for each in constants.values() for output in outputs):
+            outputs = tuple([type(output)(output) for output in outputs])
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

@@ -123,6 +123,14 @@ class PixelExpression:
         """Whether the pixels are in memory already, possibly with other strides."""
         return self.rows.dtype == _MEMORY
 
+    @property
+    def stored(self) -> Samples | None:
+        """The samples in memory; None unless `in_memory`."""
+        if not self.in_memory:
+            return None
+        strides = self.rows["strides"][:, _columns(self.order)]
+        return Samples(self.rows["data"], self.shapes, strides, self.dtype)
+
     @cached_property
     def shapes(self) -> npt.NDArray[np.int64]:
         """Shapes of the samples, (N, ndim)."""
@@ -319,6 +327,16 @@ class PixelExpression:
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
+
+    def lookup_stored(self, tables: npt.NDArray[np.int64], owner: Any) -> PixelExpression:
+        """Return the entries of tables in memory for the values of uint8 pixels.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (channels, 256) bytes.
+            owner: object that keeps their memory alive.
+        """
+        found = self._node("LookupStored", "", {"tables": ("i8", ())}, {"tables": tables})
+        return found._with(owners=(*self.owners, owner))
 
     def convolve(
         self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]

@@ -43,6 +43,8 @@ Step = BatchStep | SampleStep
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
 #: to the GPU while the operators of the batch before it are issued.
 _KINDS = ("cpu", "mixed", "gpu")
+# Operators that other passes of the compiler may leave without readers.
+_PURE = ("copy_to_gpu", "table_row")
 # Largest constant, in bytes, whose copies for all samples of a batch are kept.
 _SMALL = 1024
 
@@ -102,7 +104,7 @@ def make_plan(graph: Graph) -> Plan:
     constants = _constants(graph)
     read = {edge.node for node in graph.nodes for edge in node.sources} | {edge.node for edge in graph.outputs}
     levels: list[int] = []
-    skipped = {node.index for node in graph.nodes if node.operator == "copy_to_gpu" and node.index not in read}
+    skipped = {node.index for node in graph.nodes if node.operator in _PURE and node.index not in read}
     skipped |= constants.keys()
     for node in graph.nodes:
         if node.index in skipped:

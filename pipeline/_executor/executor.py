@@ -15,6 +15,7 @@ import numpy as np
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import gathered
 from pipeline._compiler.equal_operators import equal_operators
+from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
@@ -106,7 +107,7 @@ class Executor:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
-        self.graph = graph = sources_on_gpu(graph)
+        self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
         self.statistics = Statistics(graph)
         #: Sizes of outputs; None unless `memory_statistics` is set.

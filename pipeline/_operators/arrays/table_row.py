@@ -21,7 +21,10 @@ TABLE_ROW = register(
         name="table_row",
         doc="Returns a row of a table for each sample.",
         inputs=(Input("index", "Index of the row, an integer."),),
-        arguments=(Argument("table", Kind.OBJECT, "The table.", REQUIRED),),
+        arguments=(
+            Argument("table", Kind.OBJECT, "The table.", REQUIRED),
+            Argument("layout", Kind.LAYOUT, "Layout of a row.", ""),
+        ),
         hidden=True,
     )
 )
@@ -39,4 +42,4 @@ class TableRow(BatchOperator):
         index = array.reshape(batch.size).astype(np.int64)
         if ((index < 0) | (index >= len(table))).any():
             raise ArgumentValueError(f"the indices {index.tolist()} must be between 0 and {len(table) - 1}")
-        return [TensorListCPU(table[index])]
+        return [TensorListCPU(table[index], self.node.argument("layout"))]

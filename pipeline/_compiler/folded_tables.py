@@ -44,7 +44,9 @@ def _folded(node: GraphNode, nodes: list[GraphNode], graph: Graph) -> GraphNode:
     ((inputs, branch, rows),) = index
     if branch != node.branch or sum(source.argument("table").nbytes for source in tables.values()) > _LARGEST:
         return node
-    values = {edge: TensorListCPU(source.argument("table"), source.argument("layout")) for edge, source in tables.items()}
+    values = {
+        edge: TensorListCPU(source.argument("table"), source.argument("layout")) for edge, source in tables.items()
+    }
     for edge, source in others.items():
         constant = source.argument("value")
         values[edge] = TensorListCPU(

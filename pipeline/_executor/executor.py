@@ -28,9 +28,11 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor.chain import ChainRunner
+from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
+from pipeline._executor.running_batch import OnDone, RunningBatch
 from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
@@ -59,8 +61,6 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
 
-OnDone = Callable[[BatchResult], None]
-
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
 # The same for phases on the GPU: their launches wait for the driver, too.
@@ -69,24 +69,10 @@ _CHEAP_ON_GPU = 600_000
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
 _MOST_MIXED = 4
-# Number of sizes of batches for which constants are kept.
-_MOST_SIZES = 16
 # Weight of a batch in the moving average of that time.
 _WEIGHT = 0.2
 # The cost of a step that isn't measured.
 _UNMEASURED = Cost()
-
-
-class _RunningBatch:
-    """A batch and its progress through the phases."""
-
-    def __init__(self, batch: Batch, on_done: OnDone) -> None:
-        self.batch = batch
-        self.on_done = on_done
-        self.phase = 0
-        self.started = time.perf_counter()
-        self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -167,8 +153,7 @@ class Executor:
             if fuse and isinstance(step, BatchStep)
             for first, group in equal_operators(step.nodes, self._operators).items()
         }
-        #: Outputs of constants, by whether they are on the GPU, and by the size of the batch.
-        self._constants: dict[tuple[bool, int], dict[Edge, TensorList]] = {}
+        self._constants = Constants(self._plan.constants, self._operators)
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
@@ -254,8 +239,8 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._add_constants(batch, on_gpu=False)
-        run = _RunningBatch(batch, on_done)
+        self._constants.add_to(batch, on_gpu=False)
+        run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
 
@@ -363,7 +348,7 @@ class Executor:
                     f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
-    def _advance(self, run: _RunningBatch) -> None:
+    def _advance(self, run: RunningBatch) -> None:
         if run.phase == len(self._plan.phases):
             self._finish(run)
             return
@@ -380,7 +365,7 @@ class Executor:
             return
         work_queue.put(lambda: self._run_phase(run, phase))
 
-    def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
+    def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
         try:
             if phase.on_gpu:
                 assert self._device is not None
@@ -398,34 +383,18 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
-    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+    def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
         if run.stream is None:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
             with run.batch.stream:
-                self._add_constants(run.batch, on_gpu=True)
+                self._constants.add_to(run.batch, on_gpu=True)
         stream = run.stream.stream
         with stream, device.kernels.queued(stream):
             self._run_steps(run, phase)
             run.batch.outputs.compute(phase.results)
 
-    def _add_constants(self, batch: Batch, on_gpu: bool) -> None:
-        """Add the constants of a device to the outputs of a batch. They are computed once for each size of batches."""
-        constants = self._constants.get((on_gpu, batch.size))
-        if constants is None:
-            constants = {}
-            for node in self._plan.constants:
-                if (node.device == "gpu") is on_gpu:
-                    inputs = [batch.outputs[edge] for edge in node.inputs]
-                    (constants[Edge(node.index)],) = self._operators[node.index].run(batch, inputs)
-                    batch.outputs.update(constants)
-            if len(self._constants) < _MOST_SIZES:
-                if on_gpu and constants:
-                    batch.stream.synchronize()  # batches on other streams read them, too
-                self._constants[on_gpu, batch.size] = constants
-        batch.outputs.update(constants)
-
-    def _weight(self, run: _RunningBatch) -> int:
+    def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
 
         The clock of a thread costs a system call, which can take longer than a cheap operator.
@@ -434,7 +403,7 @@ class Executor:
             return 1
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 
-    def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
+    def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
         begun = already = spent() if weight else _UNMEASURED
@@ -459,7 +428,7 @@ class Executor:
         if not self._run_fused(batch, step):
             self._run_apart(batch, step)
 
-    def _run_traced(self, run: _RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
+    def _run_traced(self, run: RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
         """Run a step, and record its time, or the time of each operator if they don't run as one."""
         batch = run.batch
         parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
@@ -588,7 +557,7 @@ class Executor:
                 return memory[:nbytes].view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
 
-    def _finish(self, run: _RunningBatch, error: PipelineError | None = None) -> None:
+    def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         event: Any = None
@@ -621,9 +590,7 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
-        if any(output is each for constants in self._constants.values() for each in constants.values() for output in outputs):
-            outputs = tuple([type(output)(output) for output in outputs])
+        outputs = self._constants.own([batch.outputs[edge] for edge in self.graph.outputs])
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

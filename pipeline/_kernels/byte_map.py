@@ -97,9 +97,7 @@ def map_counted_bytes(
 class CountedMap:
     """Plan of the launches of `map_counted_bytes`, with the same arguments; without `dst`, only the tables."""
 
-    def __init__(
-        self, src: Samples, dst: Samples | None, rules: npt.ArrayLike, factors: npt.ArrayLike = 1.0
-    ) -> None:
+    def __init__(self, src: Samples, dst: Samples | None, rules: npt.ArrayLike, factors: npt.ArrayLike = 1.0) -> None:
         self._maps = dst is not None
         self._images = _images(src, src if dst is None else dst)
         if src.ndim != 3:
@@ -135,9 +133,7 @@ class CountedMap:
             "make_tables": blocks_for(channels),
         }
         rows = len(images)
-        launches = [
-            Launch("byte_map.cu", name, _DEFINES, (images,), (count, rows)) for name, count in blocks.items()
-        ]
+        launches = [Launch("byte_map.cu", name, _DEFINES, (images,), (count, rows)) for name, count in blocks.items()]
         if self._maps:
             grid = (blocks_for(most, _PER_THREAD), rows)
             launches.append(Launch("byte_map.cu", "map_bytes", _DEFINES, (images, np.zeros(1, np.uint8)), grid))

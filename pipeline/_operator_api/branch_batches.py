@@ -42,7 +42,7 @@ class _BranchBatch(Batch):
         self.branch_batches = full.branch_batches
 
     @cached_property
-    def indices(self) -> Array:  # type: ignore[override]
+    def indices(self) -> Array:
         assert self.positions is not None
         indices = np.full(self.full_batch.size, -1)
         indices[self.positions] = np.arange(self.size)

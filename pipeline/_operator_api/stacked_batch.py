@@ -88,6 +88,8 @@ def _joined(values: Sequence[Any]) -> TensorListCPU:
         PipelineError: their samples differ in shape or dtype.
     """
     arrays = [value.small_array() for value in values]
-    if any(array is None or (array.shape[1:], array.dtype) != (arrays[0].shape[1:], arrays[0].dtype) for array in arrays):
+    if any(
+        array is None or (array.shape[1:], array.dtype) != (arrays[0].shape[1:], arrays[0].dtype) for array in arrays
+    ):
         raise PipelineError("arguments of equal operators differ in shape")
     return TensorListCPU(np.concatenate(arrays), values[0].layout())

@@ -86,7 +86,6 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
             self.kernels.run(launch, batch.stream)
         return [output]
 
-
     def _shapes_and_ends(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Any]:
         """Return the dtype, the shapes (N, ndim), and `_ends`; no shapes if the CPU must draw the numbers."""
         arguments = batch.arguments(self.node)

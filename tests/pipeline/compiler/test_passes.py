@@ -12,6 +12,7 @@ from pipeline import Pipeline, fn
 from pipeline._executor import executor
 from pipeline._graph.selecting import select
 from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
 from pipeline.auto_aug import augmentations, trivial_augment
@@ -56,7 +57,13 @@ def assert_same(some: Arrays, others: Arrays) -> None:
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
-    monkeypatch.setattr(KernelContext, "run", lambda *a: None)
+    run = KernelContext.run
+
+    def record(context: KernelContext, launch: Launch, stream: Any) -> None:
+        names.append(launch.kernel)
+        run(context, launch, stream)
+
+    monkeypatch.setattr(KernelContext, "run", record)
     return names
 
 
@@ -71,7 +78,7 @@ def test_views_are_computed_by_the_same_launches(device: str, launched: list[str
     run(view)
     once = len(launched)
     run(lambda images: tuple(view(images) for _ in range(3)))
-    assert len(launched) == 2 * once
+    assert len(launched) == 2 * once > 0
 
 
 def rotated_branches(images: Any) -> Any:

@@ -114,6 +114,11 @@ class Outputs(dict["Edge", TensorList]):
                 return PixelExpression.from_elements(value.table(), value.layout(), value)
         return described
 
+    def deferred_with(self, edge: Edge) -> tuple[Edge, ...]:
+        """Return the outputs that are one expression together with an output, including itself."""
+        deferred = self._deferred.get(edge)
+        return (edge,) if deferred is None else deferred.edges
+
     def pixels_of_all(self, edges: Sequence[Edge], *, computed: bool = False) -> PixelExpression | None:
         """Return outputs as one expression, their samples one after another; None if `defer` didn't add them as one.
 

@@ -326,6 +326,8 @@ release_values:
     return result;
 }
 
+#include "_bins.h"
+#include "_blobs.h"
 #include "_boxes.h"
 #include "_bytes.h"
 #include "_points.h"
@@ -341,6 +343,8 @@ static PyMethodDef functions[] = {
     {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
+    {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
+    {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,

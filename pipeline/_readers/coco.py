@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -16,10 +17,10 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.loader import Loader
+from pipeline._readers.loader import Column, FilesLoader
 from pipeline._readers.saved_annotations import SavedAnnotations
 from pipeline.errors import ArgumentValueError, BuildError, InputError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["CocoLoader"]
 
@@ -94,7 +95,7 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
         outputs=_outputs,
     )
 )
-class CocoLoader(Loader):
+class CocoLoader(FilesLoader):
     """Loads image files and their annotations."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -133,6 +134,8 @@ class CocoLoader(Loader):
             boxes = [self._boxes(image) for image in self._images]
             polygons = [self._polygons_of(image) for image in self._images]
             self._saved(argument("save_preprocessed_annotations_dir")).save(self._images, boxes, polygons)
+        if not self._pixelwise:
+            self.paths = PathTable.from_paths([image.path for image in self._images], argument("file_root"))
         return len(self._images)
 
     def _saved(self, folder: str) -> SavedAnnotations:
@@ -159,13 +162,17 @@ class CocoLoader(Loader):
             found = [named[name] for name in argument("images") if name in named]
         return [image for image in found if image.labels or not argument("skip_empty")]
 
+    def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
+        return [files, *zip(*(self._annotations(self._images[entry]) for entry in entries), strict=True)]
+
     def read(self, entry: int) -> tuple[Array, ...]:
+        """Read an image whose objects are drawn pixel by pixel, on the threads that read ahead."""
         image = self._images[entry]
-        outputs = [
-            read_file(os.path.join(self.node.argument("file_root"), image.path)),
-            self._boxes(image),
-            np.array(image.labels, np.int32),
-        ]
+        return read_file(os.path.join(self.node.argument("file_root"), image.path)), *self._annotations(image)
+
+    def _annotations(self, image: AnnotatedImage) -> list[Array]:
+        """Return all outputs except the first."""
+        outputs = [self._boxes(image), np.array(image.labels, np.int32)]
         if self._polygons:
             polygons, vertices = self._polygons_of(image)
             if self.node.argument("masks"):
@@ -178,7 +185,7 @@ class CocoLoader(Loader):
                 raise InputError(f"the outlines on {image.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
             outputs.append(np.array([image.number], np.int32))
-        return tuple(outputs)
+        return outputs
 
     def source_info(self, entry: int) -> str:
         return self._images[entry].path

@@ -18,11 +18,11 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline._operators.decoding.encoded import flat_bytes
-from pipeline.errors import DecodeError
-from pipeline.tensors.cpu import Array
+from pipeline.errors import DecodeError, OperatorError, SampleFailure
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
+__all__ = ["LONGEST_HEADER", "NUMPY", "parse_files", "parse_header", "parse_npy"]
 
 LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -103,6 +103,27 @@ def parse_npy(content: Array) -> Array:
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def parse_files(files: TensorListCPU) -> TensorListCPU:
+    """Return the arrays in .npy files, as views if they have the native byte order.
+
+    Args:
+        files: contents of the files, 1-D uint8.
+
+    Raises:
+        OperatorError: files aren't .npy files, are truncated, or contain objects, text or complex numbers.
+    """
+    arrays: list[Array] = []
+    failures: list[SampleFailure] = []
+    for sample, content in enumerate(files.samples):
+        try:
+            arrays.append(parse_npy(content))
+        except DecodeError as error:
+            failures.append(SampleFailure(sample, error))
+    if failures:
+        raise OperatorError.from_failures(failures)
+    return TensorListCPU(arrays)
 
 
 @implements(NUMPY, "cpu")

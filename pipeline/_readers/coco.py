@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class CocoLoader(FilesLoader):
         if not self._images:
             raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
         if argument("save_preprocessed_annotations"):
-            boxes = [self._boxes(image) for image in self._images]
+            boxes = self._boxes(self._images).samples
             polygons = [self._polygons_of(image) for image in self._images]
             self._saved(argument("save_preprocessed_annotations_dir")).save(self._images, boxes, polygons)
         if not self._pixelwise:
@@ -163,16 +163,20 @@ class CocoLoader(FilesLoader):
         return [image for image in found if image.labels or not argument("skip_empty")]
 
     def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
-        return [files, *zip(*(self._annotations(self._images[entry]) for entry in entries), strict=True)]
+        images = [self._images[entry] for entry in entries]
+        labels = np.array([label for image in images for label in image.labels], np.int32)
+        others: Iterator[Column] = zip(*map(self._others, images), strict=True)
+        return [files, self._boxes(images), TensorListCPU.from_rows(labels, _counts(images)), *others]
 
     def read(self, entry: int) -> tuple[Array, ...]:
         """Read an image whose objects are drawn pixel by pixel, on the threads that read ahead."""
         image = self._images[entry]
-        return read_file(os.path.join(self.node.argument("file_root"), image.path)), *self._annotations(image)
+        content = read_file(os.path.join(self.node.argument("file_root"), image.path))
+        return content, self._boxes([image]).at(0), np.array(image.labels, np.int32), *self._others(image)
 
-    def _annotations(self, image: AnnotatedImage) -> list[Array]:
-        """Return all outputs except the first."""
-        outputs = [self._boxes(image), np.array(image.labels, np.int32)]
+    def _others(self, image: AnnotatedImage) -> list[Array]:
+        """Return the optional outputs."""
+        outputs: list[Array] = []
         if self._polygons:
             polygons, vertices = self._polygons_of(image)
             if self.node.argument("masks"):
@@ -195,11 +199,20 @@ class CocoLoader(FilesLoader):
         scaled = self.node.argument("ratio") and not self._pixelwise
         return polygons, vertices / _extents(image) if scaled else vertices
 
-    def _boxes(self, image: AnnotatedImage) -> Array:
-        boxes = np.array(image.boxes, np.float32).reshape(-1, 4)
+    def _boxes(self, images: Sequence[AnnotatedImage]) -> TensorListCPU:
+        counts = _counts(images)
+        boxes = np.array([box for image in images for box in image.boxes], np.float32).reshape(-1, 4)
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
-        return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
+        if self.node.argument("ratio"):
+            extents = np.array([(image.width, image.height) * 2 for image in images], np.float32)
+            boxes /= extents.repeat(counts, axis=0)
+        return TensorListCPU.from_rows(boxes, counts)
+
+
+def _counts(images: Sequence[AnnotatedImage]) -> Array:
+    """Return the number of objects on each image."""
+    return np.array([len(image.labels) for image in images])
 
 
 def _refuse_unsupported(node: GraphNode) -> None:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from pipeline._bulk.files import FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._bulk.read_file import read_file
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -105,6 +104,4 @@ class FilesLoader(Loader):
         return (files,)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        assert self.paths is not None
-        columns = self.parse(TensorListCPU([read_file(self.paths.path(entry))]), [entry])
-        return tuple(column.at(0) if isinstance(column, TensorListCPU) else column[0] for column in columns)
+        raise NotImplementedError("loaders without paths must implement this")

@@ -92,8 +92,7 @@ class NumpyLoader(ListedFilesLoader):
 
     def read(self, entry: int) -> tuple[Any, ...]:
         """Read the region that all samples share. If regions differ, read only the header."""
-        if self.regions is None:
-            return super().read(entry)
+        assert self.regions is not None
         file = NpyFile.open(self.path(entry))
         return (file if self.regions.per_sample else self.regions.read(file, 0, self.regions.windows({}, 1, file)),)
 

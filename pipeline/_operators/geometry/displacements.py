@@ -128,8 +128,8 @@ class _Displacement(SampleOperator[_State]):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        #: Size of the last image, and the nearest pixels of its positions. The next image mostly has the same size.
-        self._last: tuple[tuple[int, ...], Array] | None = None
+        #: The pixels at the positions of the last image. The next image mostly has the same size.
+        self._last: Array | None = None
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -144,15 +144,15 @@ class _Displacement(SampleOperator[_State]):
         if not state.moved[sample] or not image.size:
             np.copyto(out, image)
             return out
-        size, fill, nearest = image.shape[:2], _fill(self.node, image.dtype), _takes_nearest(self.node)
-        if self.fixed and nearest and copied_by_opencv(image, size):
+        (height, width), fill, nearest = image.shape[:2], _fill(self.node, image.dtype), _takes_nearest(self.node)
+        if self.fixed and nearest and copied_by_opencv(image, (height, width)):
             last = self._last
-            if last is None or last[0] != size:
-                positions = self.positions(*size, state, sample)
-                last = self._last = size, nearest_pixels(positions, np.empty((*size, 2), np.int16))
-            return convert(copy_nearest(image, last[1], fill), image.dtype, out)
+            if last is None or last.shape[:2] != (height, width):
+                positions = self.positions(height, width, state, sample)
+                last = self._last = nearest_pixels(positions, np.empty((height, width, 2), np.int16))
+            return convert(copy_nearest(image, last, fill), image.dtype, out)
         sampled = nearest_at if nearest else linear_at
-        return convert(sampled(image, self.positions(*size, state, sample), fill), image.dtype, out)
+        return convert(sampled(image, self.positions(height, width, state, sample), fill), image.dtype, out)
 
     def keys(self, batch: Batch) -> Array:
         """Return the keys of the random numbers of each sample, if the operator draws any."""

@@ -343,6 +343,7 @@ static PyMethodDef functions[] = {
     {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
+    {"find_sound", find_sound_call, METH_VARARGS, find_sound_doc},
     {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
     {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},

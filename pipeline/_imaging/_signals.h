@@ -1,4 +1,4 @@
-/* Filters of signals. Without FOR_EACH_CPU, because fused multiply-add would round differently than NumPy. */
+/* Filters and windows of signals. Without FOR_EACH_CPU, because fused multiply-add would round differently than NumPy. */
 
 /* Subtract from each of n elements its predecessor times a coefficient; the first one keeps its value. */
 static void preemphasize(const float *restrict from, Py_ssize_t n, float coefficient, float *restrict to) {
@@ -27,3 +27,54 @@ static PyObject *preemphasize_call(PyObject *module, PyObject *arguments) {
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
+
+/* Find the first and the last window whose sum of squares isn't below `factor` times the reference: a sum, or the largest
+   one if it is 0. `totals` receives the n + 1 sums of the first squares. Return 0 if there is no such window. */
+static int find_sound(const float *restrict from, Py_ssize_t n, Py_ssize_t window, double factor, double reference,
+                      double *restrict totals, Py_ssize_t *first, Py_ssize_t *last) {
+    totals[0] = 0;
+    for (Py_ssize_t i = 0; i < n; i++) totals[i + 1] = totals[i] + (double)from[i] * from[i];
+    const double *ends = totals + window;
+    Py_ssize_t count = n - window + 1;
+    int invalid = 0;
+    if (reference == 0) {
+        reference = -INFINITY;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            double sum = ends[i] - totals[i];
+            reference = sum > reference ? sum : reference;
+            invalid |= sum != sum;
+        }
+    }
+    double least = reference * factor;
+    *first = 0;
+    *last = count - 1;
+    while (*first < count && !(ends[*first] - totals[*first] >= least)) ++*first;
+    while (*last > *first && !(ends[*last] - totals[*last] >= least)) --*last;
+    return !invalid && *first < count;
+}
+
+PyDoc_STRVAR(find_sound_doc,
+             "find_sound(signal, totals, window, factor, reference)\n--\n\n"
+             "Return start and end of the windows of float32 (n,) whose sum of squares isn't below `factor` times the\n"
+             "reference, or the largest sum if that is 0; two zeros if there is none. totals: float64 (n + 1,), memory.");
+
+static PyObject *find_sound_call(PyObject *module, PyObject *arguments) {
+    Py_buffer signal, totals;
+    Py_ssize_t window, first = 0, last = 0;
+    double factor, reference;
+    if (!PyArg_ParseTuple(arguments, "y*w*ndd", &signal, &totals, &window, &factor, &reference)) return NULL;
+    PyObject *result = NULL;
+    Py_ssize_t n = signal.len / (Py_ssize_t)sizeof(float);
+    int found;
+    if (window < 1 || window > n || totals.len != (n + 1) * (Py_ssize_t)sizeof(double)) {
+        PyErr_SetString(PyExc_ValueError, "the window or the memory doesn't fit the signal");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        found = find_sound(signal.buf, n, window, factor, reference, totals.buf, &first, &last);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("nn", found ? first : 0, found ? last + window : 0);
+    }
+    PyBuffer_Release(&signal);
+    PyBuffer_Release(&totals);
+    return result;
+}

@@ -26,8 +26,8 @@ __all__ = ["ChainRunner"]
 
 # Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
 _CHEAP = 500_000
-# Processor time up to which that thread computes all samples if it takes less time than the pool: threads that run a few
-# microseconds at a time mostly wait for the GIL, and pass it on at a high cost.
+# Processor time up to which that thread computes all samples if it takes less time than the pool. Threads that run for
+# a few microseconds at a time mostly wait for the GIL, and pass it on at a high cost.
 _COMPARED = 10_000_000
 # Size in bytes of the inputs up to which elementwise operators process a batch in one call.
 _SMALL = 1 << 20

@@ -1,7 +1,7 @@
 /* Banks of filters, each of which covers a few neighbouring bins of a spectrogram. */
 
-/* Compute the sums of n columns: filter i covers the bins from bounds[i] to bounds[i + 2]. Without FOR_EACH_CPU, so that
-   the sums are the same on all processors. */
+/* Compute the sums of n columns: filter i covers the bins from bounds[i] to bounds[i + 2]. Without FOR_EACH_CPU, so
+   that the sums are the same on all processors. */
 static void weigh_bins(const float *from, Py_ssize_t bins, Py_ssize_t n, const float *weights, const int32_t *bounds,
                        Py_ssize_t filters, float *to) {
     for (Py_ssize_t filter = 0; filter < filters; filter++) {
@@ -16,8 +16,8 @@ static void weigh_bins(const float *from, Py_ssize_t bins, Py_ssize_t n, const f
 
 PyDoc_STRVAR(weigh_bins_doc,
              "weigh_bins(source, weights, bounds, target)\n--\n\n"
-             "Write the weighted sums of the bins of spectra, float32 (m, bins, n), to (m, filters, n). weights: float32\n"
-             "(filters, bins); bounds: int32, filter i covers the bins from bounds[i] to bounds[i + 2].");
+             "Write the weighted sums of the bins of spectra, float32 (m, bins, n), to (m, filters, n). weights:\n"
+             "float32 (filters, bins); bounds: int32, filter i covers the bins from bounds[i] to bounds[i + 2].");
 
 static PyObject *weigh_bins_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;

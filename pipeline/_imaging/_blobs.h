@@ -70,7 +70,8 @@ static Py_ssize_t find_regions(const Mask *mask) {
 static void cover_regions(const Mask *mask, Py_ssize_t regions, int64_t *boxes) {
     int ndim = mask->ndim;
     for (Py_ssize_t i = 0; i < regions; i++)
-        for (int axis = 0; axis < ndim; axis++) boxes[2 * i * ndim + axis] = INT64_MAX, boxes[(2 * i + 1) * ndim + axis] = 0;
+        for (int axis = 0; axis < ndim; axis++)
+            boxes[2 * i * ndim + axis] = INT64_MAX, boxes[(2 * i + 1) * ndim + axis] = 0;
     for (Py_ssize_t line = 0; line < mask->lines; line++)
         for (int32_t run = mask->firsts[line]; run < mask->firsts[line + 1]; run++) {
             int64_t *start = boxes + 2 * (Py_ssize_t)~mask->parents[run] * ndim, *end = start + ndim;
@@ -86,8 +87,8 @@ static void cover_regions(const Mask *mask, Py_ssize_t regions, int64_t *boxes) 
 
 PyDoc_STRVAR(blob_boxes_doc,
              "blob_boxes(mask)\n--\n\n"
-             "Return start and end of each connected region of a C-contiguous mask of bytes, in the order of their first\n"
-             "pixels: a bytearray of int64 (regions, 2, ndim).");
+             "Return start and end of each connected region of a C-contiguous mask of bytes, in the order of their\n"
+             "first pixels: a bytearray of int64 (regions, 2, ndim).");
 
 static PyObject *blob_boxes_call(PyObject *module, PyObject *array) {
     Py_buffer view;
@@ -103,7 +104,8 @@ static PyObject *blob_boxes_call(PyObject *module, PyObject *array) {
         PyErr_NoMemory();
         goto release;
     }
-    Mask mask = {view.buf, view.shape, view.ndim, lines, width, memory, memory + 2 * most + 1, memory + 2 * most + lines + 2};
+    Mask mask = {view.buf, view.shape, view.ndim, lines, width, .edges = memory, .firsts = memory + 2 * most + 1,
+                 .parents = memory + 2 * most + lines + 2};
     Py_ssize_t regions;
     Py_BEGIN_ALLOW_THREADS
     regions = find_regions(&mask);

@@ -331,6 +331,7 @@ release_values:
 #include "_boxes.h"
 #include "_bytes.h"
 #include "_points.h"
+#include "_polygons.h"
 #include "_signals.h"
 
 static PyMethodDef functions[] = {
@@ -347,6 +348,7 @@ static PyMethodDef functions[] = {
     {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
     {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
+    {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -1,23 +1,29 @@
-/* Filters and windows of signals. Without FOR_EACH_CPU, because fused multiply-add would round differently than NumPy. */
+/* Filters and windows of signals. Without FOR_EACH_CPU, because fused multiply-add would round differently than
+   NumPy. */
 
-/* Subtract from each of n elements its predecessor times a coefficient; the first one keeps its value. */
-static void preemphasize(const float *restrict from, Py_ssize_t n, float coefficient, float *restrict to) {
-    if (n > 0) to[0] = from[0];
+/* Subtract from each of n elements its predecessor times a coefficient. `before` is the predecessor of the first one,
+   which has none if that is negative. */
+static void preemphasize(const float *restrict from, Py_ssize_t n, float coefficient, Py_ssize_t before,
+                         float *restrict to) {
+    if (n > 0) to[0] = before < 0 ? from[0] : from[0] - coefficient * from[before];
     for (Py_ssize_t i = 1; i < n; i++) to[i] = from[i] - coefficient * from[i - 1];
 }
 
 PyDoc_STRVAR(preemphasize_doc,
-             "preemphasize(source, coefficient, target)\n--\n\n"
-             "Write source[i] - coefficient * source[i - 1], for i = 0 source[0]: contiguous float32 of one size.");
+             "preemphasize(source, coefficient, before, target)\n--\n\n"
+             "Write source[i] - coefficient * source[i - 1], with source[before] before source[0], or 0 if that is\n"
+             "negative: contiguous float32 of one size.");
 
 static PyObject *preemphasize_call(PyObject *module, PyObject *arguments) {
     Py_buffer source, target;
     float coefficient;
-    if (!PyArg_ParseTuple(arguments, "y*fw*", &source, &coefficient, &target)) return NULL;
-    int fits = source.len == target.len;
+    Py_ssize_t before;
+    if (!PyArg_ParseTuple(arguments, "y*fnw*", &source, &coefficient, &before, &target)) return NULL;
+    Py_ssize_t n = source.len / (Py_ssize_t)sizeof(float);
+    int fits = source.len == target.len && before < (n > 0 ? n : 1);
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        preemphasize(source.buf, source.len / (Py_ssize_t)sizeof(float), coefficient, target.buf);
+        preemphasize(source.buf, n, coefficient, before, target.buf);
         Py_END_ALLOW_THREADS
     } else {
         PyErr_SetString(PyExc_ValueError, "the result doesn't fit the signal");
@@ -28,8 +34,8 @@ static PyObject *preemphasize_call(PyObject *module, PyObject *arguments) {
 }
 
 
-/* Find the first and the last window whose sum of squares isn't below `factor` times the reference: a sum, or the largest
-   one if it is 0. `totals` receives the n + 1 sums of the first squares. Return 0 if there is no such window. */
+/* Find the first and the last window whose sum of squares isn't below `factor` times the reference: a sum, or the
+   largest one if it is 0. `totals` receives the n + 1 sums of the first squares. Return 0 if there is no such window. */
 static int find_sound(const float *restrict from, Py_ssize_t n, Py_ssize_t window, double factor, double reference,
                       double *restrict totals, Py_ssize_t *first, Py_ssize_t *last) {
     totals[0] = 0;
@@ -55,8 +61,9 @@ static int find_sound(const float *restrict from, Py_ssize_t n, Py_ssize_t windo
 
 PyDoc_STRVAR(find_sound_doc,
              "find_sound(signal, totals, window, factor, reference)\n--\n\n"
-             "Return start and end of the windows of float32 (n,) whose sum of squares isn't below `factor` times the\n"
-             "reference, or the largest sum if that is 0; two zeros if there is none. totals: float64 (n + 1,), memory.");
+             "Return start and end of the windows of float32 (n,) whose sum of squares isn't below `factor` times\n"
+             "the reference, or the largest sum if that is 0; two zeros if there is none. totals: memory, float64\n"
+             "(n + 1,).");
 
 static PyObject *find_sound_call(PyObject *module, PyObject *arguments) {
     Py_buffer signal, totals;

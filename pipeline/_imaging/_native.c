@@ -333,6 +333,7 @@ release_values:
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
+#include "_windows.h"
 
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
@@ -349,6 +350,7 @@ static PyMethodDef functions[] = {
     {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
     {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
+    {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

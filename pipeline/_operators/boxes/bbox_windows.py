@@ -138,14 +138,15 @@ class BoxWindows:
         assert compiled is not None
         result, axes = state.result, state.extents.shape[1]
         status = np.empty(len(left), np.uint8)
+        boxes, extents = (np.ascontiguousarray(each, np.float64) for each in (state.boxes, state.extents))
+        counts, thresholds = np.count_nonzero(state.present, axis=1), np.append(self.thresholds, 0.0)
         compiled.fit_windows(
             (*self.scaling, np.nan if self.prune is None else self.prune),
             (self._draws, self.attempts, begin, self.whole, self.iou, self.every, self.redraw),
-            state.boxes, np.count_nonzero(state.present, axis=1), np.ascontiguousarray(state.extents, np.float64),
-            np.append(self.thresholds, 0.0), self.ratios, left,
+            *(boxes, counts, extents, thresholds, self.ratios, left),
             numbers.draw(0, left, 1 + axes * (1 + self._draws)),
-            state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best, status,
-        )  # fmt: skip
+            *(state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best, status),
+        )
         narrow: Array = left[status == _NARROW]
         return narrow
 

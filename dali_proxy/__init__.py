@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._loader.mixing import CutMix, MixUp
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import OperatorTimes, ServerStats
@@ -38,12 +39,14 @@ __all__ = [
     "BatchError",
     "BatchRef",
     "BatchSizeError",
+    "CutMix",
     "DALIClassificationIterator",
     "DALIGenericIterator",
     "DALIRaggedIterator",
     "DALIServer",
     "DataLoader",
     "LastBatchPolicy",
+    "MixUp",
     "OperatorTimes",
     "PlaceholderError",
     "Proxy",
@@ -69,12 +72,14 @@ _MODULES = {
     "BatchError": "errors",
     "BatchRef": "_worker.placeholders",
     "BatchSizeError": "errors",
+    "CutMix": "_loader.mixing",
     "DALIClassificationIterator": "_iterators",
     "DALIGenericIterator": "_iterators",
     "DALIRaggedIterator": "_iterators",
     "DALIServer": "_server.server",
     "DataLoader": "_loader.loader",
     "LastBatchPolicy": "_common.policies",
+    "MixUp": "_loader.mixing",
     "OperatorTimes": "_server.telemetry",
     "PlaceholderError": "errors",
     "Proxy": "_worker.proxy",

@@ -26,9 +26,9 @@ __all__ = ["ChainRunner"]
 
 # Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
 _CHEAP = 500_000
-# Processor time up to which that thread computes all samples if it takes less time than the pool. Threads that run for
-# a few microseconds at a time mostly wait for the GIL, and pass it on at a high cost.
-_COMPARED = 10_000_000
+# Processor time of a sample up to which that thread computes all samples if it takes less time than the pool. Threads
+# that compute for such a short time mostly wait for the GIL, and pass it on at a high cost.
+_SHORT = 150_000
 # Size in bytes of the inputs up to which elementwise operators process a batch in one call.
 _SMALL = 1 << 20
 
@@ -76,13 +76,14 @@ class ChainRunner:
             if errors:
                 raise _first_failure(batch, errors)
             if is_measured:
-                self._learn(here, spent().minus(begin).processor, time.perf_counter_ns() - started)
+                elapsed = time.perf_counter_ns() - started
+                self._learn(here, spent().minus(begin).processor, elapsed, batch.size)
         chain.publish()
 
-    def _learn(self, here: bool, processor: int, elapsed: int) -> None:
-        """Choose the threads of the next batches, given the times of one batch in nanoseconds."""
+    def _learn(self, here: bool, processor: int, elapsed: int, size: int) -> None:
+        """Choose the threads of the next batches, given the times of one batch in nanoseconds, and its size."""
         self._elapsed[here] = (self._elapsed[here] + elapsed) // 2 if self._elapsed[here] else elapsed
-        self._compares = _CHEAP <= processor < _COMPARED and not self._waits
+        self._compares = _CHEAP <= processor < size * _SHORT and not self._waits
         in_pool, in_one = self._elapsed
         self._runs_here = 0 < in_one <= in_pool if self._compares else processor < _CHEAP
 

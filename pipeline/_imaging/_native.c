@@ -330,6 +330,7 @@ release_values:
 #include "_blobs.h"
 #include "_boxes.h"
 #include "_bytes.h"
+#include "_crops.h"
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
@@ -351,6 +352,7 @@ static PyMethodDef functions[] = {
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
     {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
     {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
+    {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -129,7 +129,7 @@ def interpolation(name: str, value: Any) -> DALIInterpType:
             )
         value = _PIL_CODES[value]
     names = {mode.value: mode for mode in InterpolationMode}
-    mode = names.get(getattr(value, "value", None))  # torchvision's own enumeration, too
+    mode = names.get(getattr(value, "value", ""))  # torchvision's own enumeration, too
     if mode is None:
         raise ArgumentValueError(
             "Argument interpolation should be an `InterpolationMode` or a corresponding Pillow integer constant, but "
@@ -137,8 +137,8 @@ def interpolation(name: str, value: Any) -> DALIInterpType:
         )
     if mode not in _INTERPOLATION:
         raise NotImplementedError(
-            f"Interpolation mode: {mode!r} is not supported: use NEAREST instead of NEAREST_EXACT (it takes the nearest "
-            "pixel centre), BILINEAR with antialias instead of BOX and HAMMING"
+            f"Interpolation mode: {mode!r} is not supported: use NEAREST instead of NEAREST_EXACT, because it "
+            "takes the nearest pixel centre, and BILINEAR with antialias instead of BOX and HAMMING"
         )
     return _INTERPOLATION[mode]
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import dynamic
 from pipeline._dynamic.calling import subscript
 from pipeline._torchvision import color, geometry
 from pipeline._torchvision.arguments import InterpolationMode
 from pipeline._torchvision.control import integers, switch, uniform
 from pipeline._torchvision.declaration import transform
-from pipeline._torchvision.images import Image
+from pipeline._torchvision.images import Image, ops
 from pipeline.auto_aug import policies
 from pipeline.errors import ArgumentValueError
 
@@ -93,23 +92,25 @@ def _applied(image: Image, operation: Any, magnitude: Any, relative: bool, inter
     if relative:
         height, width = image.size()
         for name, extent in (("translate_x", width), ("translate_y", height)):
-            magnitude = magnitude * (1.0 + (extent - 1.0) * (operation == _NAMES.index(name)))
+            magnitude = magnitude * (1.0 + (extent - 1.0) * _is(operation, name))
     steps = [lambda image, m, step=step: step(image, m, interpolation, fill) for step in _OPERATIONS.values()]
     return switch(operation, steps, image, _whole(magnitude, operation))
 
 
 def _whole(magnitude: Any, operation: Any) -> Any:
     """Truncate translations to pixels."""
-    moves = (operation == _NAMES.index("translate_x")) + (operation == _NAMES.index("translate_y"))
-    truncated = dynamic.cast(
-        dynamic.cast(dynamic.math.abs(magnitude) - 0.5 + 1e-6, dtype=dynamic.int32), dtype=dynamic.float32
-    )
-    signed = truncated * (1.0 - 2.0 * (magnitude < 0))
-    return magnitude + (signed - magnitude) * dynamic.cast(moves, dtype=dynamic.float32)
+    moves = _is(operation, "translate_x") + _is(operation, "translate_y")
+    truncated = ops.math.floor(ops.math.fabs(magnitude) + 1e-4) * (1.0 - (magnitude < 0.0) * 2.0)
+    return magnitude + (truncated - magnitude) * moves
+
+
+def _is(operation: Any, name: str) -> Any:
+    """Return 1.0 for images that get an operation, otherwise 0.0."""
+    return (operation == _NAMES.index(name)) * 1.0
 
 
 def _lookup(table: np.ndarray[Any, Any], *indices: Any) -> Any:
-    return subscript(dynamic.as_tensor(table), indices)
+    return subscript(ops.as_tensor(table), indices)
 
 
 def _policy(name: str, value: Any) -> Any:
@@ -123,9 +124,9 @@ def _policy(name: str, value: Any) -> Any:
 @transform(policy=_policy)
 def auto_augment(
     image: Image,
-    policy: AutoAugmentPolicy = AutoAugmentPolicy.IMAGENET,
-    interpolation: InterpolationMode | int = InterpolationMode.NEAREST,
-    fill: float | Sequence[float] | None = None,
+    policy: Any = AutoAugmentPolicy.IMAGENET,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
 ) -> Image:
     """Apply one of the sequences of operations of a policy of AutoAugment to uint8 images.
 
@@ -136,7 +137,7 @@ def auto_augment(
         fill: value outside of warped images, or one per channel; by default black.
     """
     space = _space(10, _NARROW, 0.9, 4)
-    steps: Any = [[*sub, ("identity", 0.0, None)][:2] for sub in policy]  # type: ignore[attr-defined]
+    steps: Any = [[*sub, ("identity", 0.0, None)][:2] for sub in policy]
     chosen = integers(image, len(steps))
     for stage in range(2):
         names = np.array([_NAMES.index(sub[stage][0]) for sub in steps], np.int32)
@@ -144,7 +145,7 @@ def auto_augment(
         sizes = np.array(
             [space[index, sub[stage][2] or 0] for index, sub in zip(names, steps, strict=True)], np.float32
         )
-        happens = dynamic.cast(uniform(image, 0, 1) < _lookup(limits, chosen), dtype=dynamic.int32)
+        happens = ops.cast(uniform(image, 0, 1) < _lookup(limits, chosen), dtype=ops.int32)
         operation = _lookup(names, chosen) * happens
         image = _applied(image, operation, _lookup(sizes, chosen), True, interpolation, fill)
     return image
@@ -159,8 +160,8 @@ def rand_augment(
     num_ops: int = 2,
     magnitude: int = 9,
     num_magnitude_bins: int = 31,
-    interpolation: InterpolationMode | int = InterpolationMode.NEAREST,
-    fill: float | Sequence[float] | None = None,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
 ) -> Image:
     """Apply random operations of one magnitude to uint8 images (RandAugment).
 
@@ -183,8 +184,8 @@ def rand_augment(
 def trivial_augment_wide(
     image: Image,
     num_magnitude_bins: int = 31,
-    interpolation: InterpolationMode | int = InterpolationMode.NEAREST,
-    fill: float | Sequence[float] | None = None,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
 ) -> Image:
     """Apply one random operation of a random magnitude to uint8 images (TrivialAugment, wide ranges).
 

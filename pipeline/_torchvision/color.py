@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pipeline import dynamic
 from pipeline._dynamic.dtypes import TYPES
 from pipeline._torchvision.arguments import is_sequence, positive, statistics
 from pipeline._torchvision.declaration import functional
-from pipeline._torchvision.images import Image
+from pipeline._torchvision.images import Image, ops
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIImageType
 
@@ -46,8 +44,11 @@ def _gray(image: Image) -> Any:
     return image.channel(0) * 0.2989 + image.channel(1) * 0.587 + image.channel(2) * 0.114
 
 
-def _whole(image: Image, values: Any) -> Any:
-    return dynamic.math.floor(values) if image.is_integer else values
+def _luminance(image: Image) -> Any:
+    """Return the luminance in the type of the image: one channel. For PIL images, it is rounded as PIL does."""
+    if image.channels == 3 and image.layout == "HWC" and image.dtype == "uint8":
+        return ops.color_space_conversion(image.data, image_type=DALIImageType.RGB, output_type=DALIImageType.GRAY)
+    return ops.math.floor(_gray(image)) if image.is_integer else _gray(image)
 
 
 @functional(brightness_factor=factor)
@@ -69,7 +70,9 @@ def adjust_contrast(inpt: Image, contrast_factor: float) -> Image:
         inpt: images.
         contrast_factor: 0 for a gray image, 1 for the image.
     """
-    mean = dynamic.reductions.mean(_whole(inpt, _gray(inpt)), keep_dims=True)
+    mean = ops.reductions.mean(_luminance(inpt), keep_dims=True)
+    if inpt.layout == "HWC" and inpt.is_integer:  # as PIL
+        mean = ops.math.floor(mean + 0.5)
     return _blended(inpt, mean, contrast_factor)
 
 
@@ -81,20 +84,38 @@ def adjust_saturation(inpt: Image, saturation_factor: float) -> Image:
         inpt: images.
         saturation_factor: 0 for gray images, 1 for the images.
     """
-    return inpt if inpt.channels == 1 else _blended(inpt, _whole(inpt, _gray(inpt)), saturation_factor)
+    return inpt if inpt.channels == 1 else _blended(inpt, _luminance(inpt), saturation_factor)
 
 
 @functional(hue_factor=shift)
 def adjust_hue(inpt: Image, hue_factor: float) -> Image:
-    """Rotate the hues of images, linearly in the YIQ color space.
+    """Rotate the hues of images, in the HSV color space.
 
     Args:
         inpt: images.
         hue_factor: rotation in turns, from -0.5 to 0.5.
     """
-    if inpt.channels == 1:
+    if inpt.channels != 3:
         return inpt
-    return _channels_last(inpt, lambda data: dynamic.hue(data, hue=hue_factor * 360.0))
+    m = ops.math
+    red, green, blue = (inpt.channel(number) * (1.0 / inpt.bound) for number in range(3))
+    value = m.max(m.max(red, green), blue)
+    chroma = value - m.min(m.min(red, green), blue)
+    divisor = chroma + (chroma <= 0.0)
+    is_red = (value <= red) * 1.0
+    is_green = (value <= green) * (1.0 - is_red)
+    sextant = (
+        (green - blue) * is_red
+        + (blue - red + divisor * 2.0) * is_green
+        + (red - green + divisor * 4.0) * (1.0 - is_red - is_green)
+    ) / divisor + hue_factor * 6.0
+    channels = []
+    for number in (5.0, 3.0, 1.0):
+        turned = sextant + number
+        turned = turned - m.floor(turned * (1 / 6)) * 6.0
+        channels.append(value - chroma * m.clamp(m.min(turned, 4.0 - turned), 0.0, 1.0))
+    joined = ops.cat(*channels, axis=inpt.layout.index("C"))
+    return inpt.rounded(joined * (inpt.bound + 1.0 - 1e-3) if inpt.is_integer else joined)
 
 
 def _channels_last(image: Image, function: Any) -> Image:
@@ -116,9 +137,9 @@ def adjust_sharpness(inpt: Image, sharpness_factor: float) -> Image:
     from pipeline._torchvision.geometry import window
 
     height, width = inpt.size()
-    smooth = dynamic.filter(dynamic.cast(inpt.data, dtype=dynamic.float32), dynamic.as_tensor(_SMOOTH))
+    smooth = ops.filter(ops.cast(inpt.data, dtype=ops.float32), ops.as_tensor(_SMOOTH))
     if inpt.is_integer:
-        smooth = dynamic.math.floor(smooth + 0.5)
+        smooth = ops.math.floor(smooth + 0.5)
     difference = inpt.replaced((smooth - inpt.data) * (1.0 - sharpness_factor))
     inner = window(difference, 1, 1, height - 2, width - 2)
     return inpt.rounded(inpt.data + window(inner, -1, -1, height, width).data)
@@ -128,9 +149,9 @@ def adjust_sharpness(inpt: Image, sharpness_factor: float) -> Image:
 def autocontrast(inpt: Image) -> Image:
     """Stretch the values of each channel to the whole range."""
     low, high = (
-        dynamic.reductions.__dict__[name](inpt.data, axis_names="HW", keep_dims=True) * 1.0 for name in ("min", "max")
+        ops.reductions.__dict__[name](inpt.data, axis_names="HW", keep_dims=True) * 1.0 for name in ("min", "max")
     )
-    constant = dynamic.cast(high <= low, dtype=dynamic.float32)
+    constant = ops.cast(high <= low, dtype=ops.float32)
     scale = (1.0 - constant) * (inpt.bound / (high - low + constant)) + constant
     return inpt.rounded((inpt.data - low * (1.0 - constant)) * scale)
 
@@ -138,7 +159,7 @@ def autocontrast(inpt: Image) -> Image:
 @functional()
 def equalize(inpt: Image) -> Image:
     """Equalize the histogram of each channel of uint8 images."""
-    return inpt.replaced(dynamic.equalize(inpt.data))
+    return inpt.replaced(ops.equalize(inpt.data))
 
 
 @functional()
@@ -160,9 +181,9 @@ def posterize(inpt: Image, bits: int) -> Image:
     if isinstance(bits, int):
         step: Any = 2 ** (8 - bits)
     else:
-        step = dynamic.cast(dynamic.math.pow(2.0, 8.0 - bits), dtype=dynamic.int32)
-    whole = dynamic.cast(inpt.data, dtype=dynamic.int32)
-    return inpt.replaced(dynamic.cast(whole // step * step, dtype=dynamic.uint8))
+        step = ops.cast(ops.math.pow(2.0, 8.0 - bits), dtype=ops.int32)
+    whole = ops.cast(inpt.data, dtype=ops.int32)
+    return inpt.replaced(ops.cast(whole // step * step, dtype=ops.uint8))
 
 
 @functional()
@@ -188,14 +209,11 @@ def rgb_to_grayscale(inpt: Image, num_output_channels: int = 1) -> Image:
         return inpt
     if inpt.channels < 3:
         gray = inpt
-    elif inpt.layout == "HWC" and inpt.dtype == "uint8" and inpt.channels == 3:  # rounded, as PIL does
-        data = dynamic.color_space_conversion(inpt.data, image_type=DALIImageType.RGB, output_type=DALIImageType.GRAY)
-        gray = inpt.replaced(data, channels=1)
     else:
-        gray = inpt.replaced(inpt.data, channels=1).rounded(_gray(inpt))
+        gray = inpt.replaced(ops.cast(_luminance(inpt), dtype=ops.dtype(inpt.dtype)), channels=1)
     if num_output_channels == 1:
         return gray
-    data = dynamic.cat(gray.data, gray.data, gray.data, axis=gray.layout.index("C"))
+    data = ops.cat(gray.data, gray.data, gray.data, axis=gray.layout.index("C"))
     return gray.replaced(data, channels=3)
 
 
@@ -217,7 +235,7 @@ def blur_sigma(name: str, value: Any) -> list[float] | None:
 
 
 @functional(sigma=blur_sigma)
-def gaussian_blur(inpt: Image, kernel_size: int | Sequence[int], sigma: float | Sequence[float] | None = None) -> Image:
+def gaussian_blur(inpt: Image, kernel_size: Any, sigma: Any = None) -> Image:
     """Blur images with a Gaussian kernel. Borders are reflected.
 
     Args:
@@ -226,8 +244,8 @@ def gaussian_blur(inpt: Image, kernel_size: int | Sequence[int], sigma: float | 
         sigma: standard deviation in x and y, or one number for both; by default it depends on `kernel_size`.
     """
     if sigma is None:
-        sigma = [0.3 * ((size - 1) * 0.5 - 1) + 0.8 for size in kernel_size]  # type: ignore[union-attr]
-    return inpt.replaced(dynamic.gaussian_blur(inpt.data, window_size=kernel_size, sigma=sigma))
+        sigma = [0.3 * ((size - 1) * 0.5 - 1) + 0.8 for size in kernel_size]
+    return inpt.replaced(ops.gaussian_blur(inpt.data, window_size=kernel_size, sigma=sigma))
 
 
 @functional()
@@ -242,7 +260,7 @@ def gaussian_noise(inpt: Image, mean: float = 0.0, sigma: float = 0.1, clip: boo
     """
     if inpt.is_integer:
         raise ArgumentValueError(f"gaussian_noise needs float images, not {inpt.dtype}: convert them with to_dtype")
-    noisy = inpt.data + dynamic.random.normal(inpt.data, mean=mean, stddev=sigma)
+    noisy = inpt.data + ops.random.normal(inpt.data, mean=mean, stddev=sigma)
     return inpt.rounded(noisy) if clip else inpt.replaced(noisy)
 
 
@@ -254,11 +272,11 @@ def jpeg(inpt: Image, quality: int) -> Image:
         inpt: images.
         quality: quality, from 1 to 100.
     """
-    return _channels_last(inpt, lambda data: dynamic.jpeg_compression_distortion(data, quality=quality))
+    return _channels_last(inpt, lambda data: ops.jpeg_compression_distortion(data, quality=quality))
 
 
 @functional(mean=statistics, std=statistics)
-def normalize(inpt: Image, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Image:
+def normalize(inpt: Image, mean: Any, std: Any, inplace: bool = False) -> Image:
     """Subtract a mean from each channel, and divide by a standard deviation. The result is float32.
 
     Args:
@@ -271,7 +289,7 @@ def normalize(inpt: Image, mean: Sequence[float], std: Sequence[float], inplace:
         if len(values) not in (1, inpt.channels):
             raise ArgumentValueError(f"normalize: {name} has {len(values)} values for {inpt.channels} channels")
     if inpt.channels == len(mean) == len(std) and inpt.dtype in ("uint8", "float32"):
-        data = dynamic.crop_mirror_normalize(inpt.data, mean=list(mean), std=list(std), output_layout=inpt.layout)
+        data = ops.crop_mirror_normalize(inpt.data, mean=list(mean), std=list(std), output_layout=inpt.layout)
     else:
         data = (inpt.data - inpt.per_channel(mean)) / inpt.per_channel(std)
     return inpt.replaced(data, dtype="float32")
@@ -279,7 +297,7 @@ def normalize(inpt: Image, mean: Sequence[float], std: Sequence[float], inplace:
 
 def type_name(name: str, value: Any) -> str:
     """Return the name of a type."""
-    found = dynamic.dtype(value)
+    found = ops.dtype(value)
     return next(name for name, each in TYPES.items() if each is found)
 
 
@@ -299,18 +317,18 @@ def to_dtype(inpt: Image, dtype: Any = "float32", scale: bool = False) -> Image:
     if scale and inpt.is_integer and not target.is_integer:
         data = data * float(np.float32(1 / inpt.bound))
     elif scale and target.is_integer and not inpt.is_integer:
-        data = dynamic.math.floor(data * (target.bound + 1.0 - 1e-3))
+        data = ops.math.floor(data * (target.bound + 1.0 - 1e-3))
     elif scale and target.is_integer and target.bound > inpt.bound:
-        data = dynamic.cast(data, dtype=dynamic.dtype(dtype)) * ((int(target.bound) + 1) // (int(inpt.bound) + 1))
+        data = ops.cast(data, dtype=ops.dtype(dtype)) * ((int(target.bound) + 1) // (int(inpt.bound) + 1))
     elif scale and target.is_integer:
         data = data // ((int(inpt.bound) + 1) // (int(target.bound) + 1))
     elif target.is_integer and not inpt.is_integer:
-        data = dynamic.math.floor(data)
-    return target.replaced(dynamic.cast(data, dtype=dynamic.dtype(dtype)))
+        data = ops.math.floor(data)
+    return target.replaced(ops.cast(data, dtype=ops.dtype(dtype)))
 
 
 @functional()
-def erase(inpt: Image, i: int, j: int, h: int, w: int, v: float | Sequence[float] = 0, inplace: bool = False) -> Image:
+def erase(inpt: Image, i: int, j: int, h: int, w: int, v: Any = 0, inplace: bool = False) -> Image:
     """Overwrite a rectangle of images.
 
     Args:
@@ -328,5 +346,5 @@ def erase(inpt: Image, i: int, j: int, h: int, w: int, v: float | Sequence[float
 def erased(image: Image, anchor: Any, shape: Any, value: Any) -> Image:
     """Overwrite a rectangle of each image."""
     values = [float(each) for each in (value if is_sequence(value) else [value])]
-    data = dynamic.erase(image.data, anchor=anchor, shape=shape, axis_names="HW", fill_value=values)
+    data = ops.erase(image.data, anchor=anchor, shape=shape, axis_names="HW", fill_value=values)
     return image.replaced(data)

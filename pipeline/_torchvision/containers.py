@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline import dynamic
 from pipeline._dynamic.randomness import RNG
 from pipeline._dynamic.values import tracing
 from pipeline._torchvision.arguments import probability
 from pipeline._torchvision.control import chance, choice, switch, uniform
 from pipeline._torchvision.declaration import Transform
-from pipeline._torchvision.images import Image, apply, of_operator
+from pipeline._torchvision.images import Image, apply, decoded, of_operator, ops
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["Compose", "Lambda", "RandomApply", "RandomChoice", "RandomOrder"]
@@ -21,19 +20,18 @@ Step = Callable[[Any], Any]
 
 def run_all(image: Image, steps: Sequence[Step]) -> Any:
     """Call transforms in turn. Other functions get a dynamic tensor or batch, and return one."""
+    result: Any = image
     for step in steps:
-        image = tuple(run(each, step) for each in image) if isinstance(image, tuple) else run(image, step)
-    return image
+        result = tuple(run(each, step) for each in result) if isinstance(result, tuple) else run(result, step)
+    return result
 
 
 def run(image: Image, step: Step) -> Any:
     """Call a transform, or another function."""
-    if isinstance(step, Transform | Compose):
-        if not image.layout:
-            raise ArgumentTypeError(
-                f"{step} can't process encoded data: decode it first, with dynamic.decoders.image in Compose"
-            )
+    if isinstance(step, Lambda | RandomApply | Compose):
         return step(image)
+    if isinstance(step, Transform):
+        return step(decoded(image))
     result = step(image.data)
     if isinstance(result, tuple | list):
         return tuple(of_operator(each, image) for each in result)
@@ -87,9 +85,9 @@ class Compose:
                 bytes, or a list of PIL images or tensors.
         """
         if self._rng is None or tracing.active():
-            return apply(lambda image: run_all(image, self.transforms), inpt)
+            return apply(lambda image: run_all(image, self.transforms), inpt, encoded=True)
         with self._rng:
-            return apply(lambda image: run_all(image, self.transforms), inpt)
+            return apply(lambda image: run_all(image, self.transforms), inpt, encoded=True)
 
     def __repr__(self) -> str:
         lines = "".join(f"\n    {each}" for each in self.transforms)
@@ -183,5 +181,5 @@ class RandomOrder(RandomApply):
         steps = [lambda image, step=step: run(image, step) for step in self.transforms]
         for turn in range(len(steps)):
             index = sum((rank == turn) * number for number, rank in enumerate(ranks))
-            image = switch(dynamic.cast(index, dtype=dynamic.int32), steps, image, draws=True)
+            image = switch(ops.cast(index, dtype=ops.int32), steps, image, draws=True)
         return image

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import dynamic
 from pipeline._dynamic.values import tracing
 from pipeline._graph.selecting import select
-from pipeline._torchvision.images import Image, traced_tensor
+from pipeline._torchvision.images import Image, ops, traced_tensor
 from pipeline.errors import ArgumentValueError
 
 __all__ = ["chance", "integers", "switch", "uniform"]
@@ -26,29 +25,27 @@ def uniform(image: Image, low: Any, high: Any, count: int | None = None) -> Any:
     The operators that draw have no inputs, so a sample's numbers don't depend on branches.
     """
     shape = None if count is None else [count]
-    return dynamic.random.uniform(range=[float(low), float(high)], shape=shape, batch_size=image.batch_size)
+    return ops.random.uniform(range=[float(low), float(high)], shape=shape, batch_size=image.batch_size)
 
 
 def integers(image: Image, end: Any) -> Any:
     """Draw an integer from 0 to below `end` for each image."""
-    return dynamic.cast(
-        dynamic.math.clamp(dynamic.math.floor(uniform(image, 0, 1) * end), 0, end - 1), dtype=dynamic.int32
-    )
+    return ops.cast(ops.math.clamp(ops.math.floor(uniform(image, 0, 1) * end), 0, end - 1), dtype=ops.int32)
 
 
 def chance(image: Image, p: float) -> Any:
     """Draw 1 with a probability, otherwise 0, for each image."""
-    return dynamic.random.coin_flip(probability=p, batch_size=image.batch_size)
+    return ops.random.coin_flip(probability=p, batch_size=image.batch_size)
 
 
 def choice(image: Image, weights: Sequence[float]) -> Any:
     """Draw the index of a weight, in proportion to the weights, for each image."""
     drawn = uniform(image, 0, 1)
     limits = np.cumsum(weights)[:-1] / np.sum(weights)
-    result = dynamic.cast(drawn * 0, dtype=dynamic.int32)
+    result = ops.cast(drawn * 0, dtype=ops.int32)
     for limit in limits:
         result = result + (drawn >= float(limit))
-    return dynamic.cast(result, dtype=dynamic.int32)
+    return ops.cast(result, dtype=ops.int32)
 
 
 def switch(selector: Any, steps: Sequence[Step], image: Image, *parameters: Any, draws: bool = False) -> Image:
@@ -65,7 +62,7 @@ def switch(selector: Any, steps: Sequence[Step], image: Image, *parameters: Any,
     Raises:
         ArgumentValueError: the results have different types or layouts.
     """
-    if isinstance(image.data, dynamic.Batch):
+    if isinstance(image.data, ops.Batch):
         return _switch_batch(np.asarray(selector.cpu().torch()).reshape(-1), steps, image, parameters)
     if tracing.active():
         images: list[Image] = []
@@ -84,7 +81,7 @@ def switch(selector: Any, steps: Sequence[Step], image: Image, *parameters: Any,
         if number == chosen:
             result = step(image, *parameters)
         elif draws:
-            with tracing(), suppress(dynamic.TracingError):
+            with tracing(), suppress(ops.TracingError):
                 step(image, *parameters)
     assert result is not None
     return result
@@ -101,7 +98,7 @@ def _switch_batch(
             images.append(step(own, *(each.select(members) for each in parameters)))
             for position, tensor in zip(members, images[-1].data.tensors, strict=True):
                 tensors[position] = tensor
-    return _checked(images).replaced(dynamic.as_batch(tensors))
+    return _checked(images).replaced(ops.as_batch(tensors))
 
 
 def _checked(images: Sequence[Image]) -> Image:

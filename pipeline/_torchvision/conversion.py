@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image as pil
 
-from pipeline import dynamic
 from pipeline._torchvision.color import to_dtype
 from pipeline._torchvision.declaration import transform
-from pipeline._torchvision.images import Image, apply, is_torch, to_pil
+from pipeline._torchvision.images import Image, apply, is_torch, ops, to_pil
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["get_dimensions", "get_image_size", "get_size", "pil_to_tensor", "to_image", "to_pil_image", "to_tensor"]
@@ -63,7 +62,7 @@ def pil_to_tensor(inpt: pil.Image) -> Any:
 def to_image(inpt: Any) -> Any:
     """Return a PIL image or an HWC array as a CHW torch tensor; tensors stay unchanged."""
     if isinstance(inpt, np.ndarray):
-        inpt = dynamic.as_tensor(inpt if inpt.ndim == 3 else inpt[..., None], layout="HWC")
+        inpt = ops.as_tensor(inpt if inpt.ndim == 3 else inpt[..., None], layout="HWC")
         return ToImage()(inpt).torch()
     return inpt if is_torch(inpt) else ToImage()(inpt)
 
@@ -71,7 +70,7 @@ def to_image(inpt: Any) -> Any:
 def to_tensor(inpt: Any) -> Any:
     """Return a PIL image or an HWC array as a CHW torch tensor of floats from 0 to 1."""
     if isinstance(inpt, np.ndarray):
-        inpt = dynamic.as_tensor(inpt if inpt.ndim == 3 else inpt[..., None], layout="HWC")
+        inpt = ops.as_tensor(inpt if inpt.ndim == 3 else inpt[..., None], layout="HWC")
         return ToTensor()(inpt).torch()
     _expect_pil(inpt)
     return ToTensor()(inpt)
@@ -99,7 +98,7 @@ def get_dimensions(inpt: Any) -> list[int]:
         return [len(inpt.getbands()), inpt.height, inpt.width]
     if is_torch(inpt):
         return [inpt.shape[-3] if inpt.ndim > 2 else 1, *inpt.shape[-2:]]
-    if isinstance(inpt, dynamic.Tensor):
+    if isinstance(inpt, ops.Tensor):
         sizes: list[list[int]] = []
 
         def measured(image: Image) -> Image:

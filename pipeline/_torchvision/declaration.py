@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pipeline._dynamic.devices import as_device
 from pipeline._torchvision.arguments import PARSERS, Parser
@@ -13,6 +13,7 @@ from pipeline._torchvision.images import Image, apply
 
 __all__ = ["Transform", "functional", "transform"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 _DEVICE = inspect.Parameter("device", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="cpu")
 
 
@@ -28,7 +29,7 @@ class Transform:
     _signature: inspect.Signature
     _parsers: Mapping[str, Parser]
     _function: Callable[..., Any]
-    _check: Callable[..., None] | None
+    _check: Callable[..., None]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         bound = self._signature.bind(*args, **kwargs)
@@ -37,8 +38,7 @@ class Transform:
         for name, value in bound.arguments.items():
             setattr(self, name, value)
         self._arguments = _parsed(bound.arguments, self._parsers)
-        if type(self)._check is not None:
-            type(self)._check(**self._arguments)
+        self._check(**self._arguments)
 
     def __call__(self, inpt: Any) -> Any:
         """Return the transformed images, in the type of the input: see `apply`."""
@@ -53,7 +53,7 @@ class Transform:
 
 
 def transform(
-    name: str = "", check: Callable[..., None] | None = None, **parsers: Parser
+    name: str = "", check: Callable[..., None] = lambda **_: None, **parsers: Parser
 ) -> Callable[[Callable[..., Any]], type[Transform]]:
     """Return a decorator that makes a function of an image and arguments the class of a transform.
 
@@ -74,7 +74,7 @@ def transform(
             "__signature__": given.replace(parameters=parameters, return_annotation=inspect.Signature.empty),
             "_signature": inspect.Signature(parameters),
             "_parsers": {**PARSERS, **parsers},
-            "_check": check and staticmethod(check),
+            "_check": staticmethod(check),
             "_function": staticmethod(function),
         }
         return type(public, (Transform,), attributes)
@@ -82,7 +82,7 @@ def transform(
     return decorate
 
 
-def functional(**parsers: Parser) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def functional(**parsers: Parser) -> Callable[[F], F]:
     """Return a decorator for a function of an image: it then accepts PIL images, torch tensors and dynamic tensors.
 
     Called with an `Image`, the function is called directly, and the arguments aren't checked.
@@ -92,7 +92,7 @@ def functional(**parsers: Parser) -> Callable[[Callable[..., Any]], Callable[...
     """
     table = {**PARSERS, **parsers}
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: F) -> F:
         given = inspect.signature(function)
         parameters = [*given.parameters.values(), _DEVICE]
         signature = inspect.Signature(parameters)
@@ -110,7 +110,7 @@ def functional(**parsers: Parser) -> Callable[[Callable[..., Any]], Callable[...
 
         wrapper.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
         wrapper.__module__ = "pipeline.torchvision.functional"
-        return wrapper
+        return cast(F, wrapper)
 
     return decorate
 

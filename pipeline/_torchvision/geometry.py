@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import dynamic
 from pipeline._torchvision.arguments import InterpolationMode, resize_size
 from pipeline._torchvision.declaration import functional
-from pipeline._torchvision.images import Image, vector
+from pipeline._torchvision.images import Image, ops, vector
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIInterpType
 
 __all__ = ["affine", "center_crop", "crop", "five_crop", "horizontal_flip", "pad", "perspective", "resize"]
 __all__ += ["resized_crop", "rotate", "ten_crop", "vertical_flip"]
 
-_maximum, _minimum = dynamic.math.max, dynamic.math.min
+_maximum, _minimum = ops.math.max, ops.math.min
 
 
 def where(condition: Any, chosen: Any, other: Any) -> Any:
@@ -29,8 +28,8 @@ def where(condition: Any, chosen: Any, other: Any) -> Any:
 @functional(size=resize_size)
 def resize(
     inpt: Image,
-    size: int | Sequence[int] | None,
-    interpolation: InterpolationMode | int = InterpolationMode.BILINEAR,
+    size: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> Image:
@@ -48,10 +47,10 @@ def resize(
     return resized(inpt, target, interpolation, antialias)
 
 
-def resized(image: Image, size: Sequence[Any], interpolation: Any, antialias: bool | None) -> Image:
+def resized(image: Image, size: Any, interpolation: Any, antialias: bool | None) -> Image:
     """Return images in a size, which may be a number for each image."""
     nearest = interpolation is DALIInterpType.INTERP_NN
-    data = dynamic.resize(
+    data = ops.resize(
         image.data,
         size=vector(*size),
         interp_type=interpolation,
@@ -67,7 +66,7 @@ def check_max_size(size: Any, max_size: Any) -> None:
         raise ArgumentValueError("Must provide max_size if size is None.")
     if max_size is not None and isinstance(size, tuple | list):
         raise ArgumentValueError(
-            "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int"
+            "max_size should only be passed if size specifies the length of the smaller edge, i.e. if it is an int"
         )
     if max_size is not None and size is not None and max_size < size:
         raise ArgumentValueError("max_size should not be smaller than the actual size")
@@ -106,7 +105,7 @@ def window(
 ) -> Image:
     """Return a window of images, in pixels, which may exceed them."""
     start, extent = (_integers(*pair) for pair in ((top, left), (height, width)))
-    data = dynamic.slice(
+    data = ops.slice(
         image.data,
         start=start,
         shape=extent,
@@ -119,7 +118,7 @@ def window(
 
 def _integers(*values: Any) -> Any:
     joined = vector(*values)
-    return [int(each) for each in joined] if isinstance(joined, list) else dynamic.cast(joined, dtype=dynamic.int32)
+    return [int(each) for each in joined] if isinstance(joined, list) else ops.cast(joined, dtype=ops.int32)
 
 
 def _fill(image: Image, fill: Sequence[float]) -> list[float]:
@@ -129,7 +128,7 @@ def _fill(image: Image, fill: Sequence[float]) -> list[float]:
 
 
 @functional()
-def center_crop(inpt: Image, output_size: int | Sequence[int]) -> Image:
+def center_crop(inpt: Image, output_size: Any) -> Image:
     """Crop the centre of images. Smaller images are padded with black.
 
     Args:
@@ -153,8 +152,8 @@ def resized_crop(
     left: int,
     height: int,
     width: int,
-    size: int | Sequence[int],
-    interpolation: InterpolationMode | int = InterpolationMode.BILINEAR,
+    size: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Image:
     """Crop a window out of images and resize it.
@@ -187,14 +186,14 @@ def vertical_flip(inpt: Image) -> Image:
 
 def flip(image: Image, horizontal: Any = 0, vertical: Any = 0) -> Image:
     """Mirror those images for which the arguments are 1."""
-    return image.replaced(dynamic.flip(image.data, horizontal=horizontal, vertical=vertical))
+    return image.replaced(ops.flip(image.data, horizontal=horizontal, vertical=vertical))
 
 
 @functional()
 def pad(
     inpt: Image,
-    padding: int | Sequence[int],
-    fill: float | Sequence[float] = 0,
+    padding: Any,
+    fill: Any = 0,
     padding_mode: str = "constant",
 ) -> Image:
     """Pad images.
@@ -203,7 +202,7 @@ def pad(
         inpt: images.
         padding: width of all borders, (left/right, top/bottom), or (left, top, right, bottom).
         fill: value of constant padding, or one per channel.
-        padding_mode: "constant", "edge" (repeat the last pixel), "reflect" (mirror without it) or "symmetric" (with it).
+        padding_mode: "constant", "edge" (the last pixel), "reflect" (mirrored without it) or "symmetric" (with it).
     """
     left, top, right, bottom = padding
     height, width = inpt.size()
@@ -211,7 +210,7 @@ def pad(
 
 
 @functional()
-def five_crop(inpt: Image, size: int | Sequence[int]) -> tuple[Image, ...]:
+def five_crop(inpt: Image, size: Any) -> tuple[Image, ...]:
     """Return the crops of the corners (top left, top right, bottom left, bottom right) and of the centre.
 
     Args:
@@ -221,11 +220,11 @@ def five_crop(inpt: Image, size: int | Sequence[int]) -> tuple[Image, ...]:
     height, width = inpt.size()
     rows, columns = height - size[0], width - size[1]
     corners = [(0, 0), (0, columns), (rows, 0), (rows, columns)]
-    return (*(window(inpt, *corner, *size, outside="error") for corner in corners), center_crop(inpt, size))
+    return (*(window(inpt, y, x, *size, outside="error") for y, x in corners), center_crop(inpt, size))
 
 
 @functional()
-def ten_crop(inpt: Image, size: int | Sequence[int], vertical_flip: bool = False) -> tuple[Image, ...]:
+def ten_crop(inpt: Image, size: Any, vertical_flip: bool = False) -> tuple[Image, ...]:
     """Return the five crops of images, and those of the mirrored images.
 
     Args:
@@ -244,12 +243,12 @@ _NEAREST = InterpolationMode.NEAREST
 def affine(
     inpt: Image,
     angle: float,
-    translate: Sequence[float],
+    translate: Any,
     scale: float,
-    shear: float | Sequence[float],
-    interpolation: InterpolationMode | int = _NEAREST,
-    fill: float | Sequence[float] = 0,
-    center: Sequence[float] | None = None,
+    shear: Any,
+    interpolation: Any = _NEAREST,
+    fill: Any = 0,
+    center: Any = None,
 ) -> Image:
     """Rotate, shear, scale and move images.
 
@@ -263,10 +262,12 @@ def affine(
         fill: value outside of the images, or one per channel.
         center: fixed point (x, y); by default the centre of the image.
     """
-    shears = list(shear) if isinstance(shear, list | tuple) else [shear, 0.0]
+    shears = [*shear, *shear][:2] if isinstance(shear, list | tuple) else [shear, 0.0]
     height, width = inpt.size()
     point = (width * 0.5, height * 0.5) if center is None else center
-    matrix = affine_matrix(angle, scale, *shears, point, (point[0] + translate[0], point[1] + translate[1]))
+    matrix = affine_matrix(
+        angle, scale, shears[0], shears[1], point, (point[0] + translate[0], point[1] + translate[1])
+    )
     return warp(inpt, matrix, interpolation, fill)
 
 
@@ -274,9 +275,9 @@ def affine_matrix(
     angle: Any, scale: Any, shear_x: Any, shear_y: Any, center: Sequence[Any], target: Sequence[Any]
 ) -> list[Any]:
     """Return the matrix, row by row, that moves `center` to `target`, and rotates, shears and scales around it."""
-    m = dynamic.math
+    m = ops.math
     radians = math.pi / 180
-    if not any(isinstance(each, dynamic.Tensor | dynamic.Batch) for each in (angle, shear_x, shear_y)):
+    if not any(isinstance(each, ops.Tensor | ops.Batch) for each in (angle, shear_x, shear_y)):
         m = _Numbers
     rotation, sx, sy = angle * radians, shear_x * radians, shear_y * radians
     a = m.cos(rotation - sy) / m.cos(sy) * scale
@@ -306,7 +307,7 @@ def warp(image: Image, matrix: Sequence[Any], interpolation: Any, fill: Sequence
     if interpolation is DALIInterpType.INTERP_LANCZOS3:
         raise ArgumentValueError("warps interpolate with NEAREST, BILINEAR or BICUBIC")
     entries = [*matrix, 0.0, 0.0, 1.0] if len(matrix) == 6 else matrix
-    data = dynamic.experimental.warp_perspective(
+    data = ops.experimental.warp_perspective(
         image.data,
         matrix=vector(*entries),
         inverse_map=False,
@@ -321,10 +322,10 @@ def warp(image: Image, matrix: Sequence[Any], interpolation: Any, fill: Sequence
 def rotate(
     inpt: Image,
     angle: float,
-    interpolation: InterpolationMode | int = _NEAREST,
+    interpolation: Any = _NEAREST,
     expand: bool = False,
-    center: Sequence[float] | None = None,
-    fill: float | Sequence[float] = 0,
+    center: Any = None,
+    fill: Any = 0,
 ) -> Image:
     """Rotate images counter-clockwise.
 
@@ -341,22 +342,30 @@ def rotate(
     if not expand:
         point = middle if center is None else center
         return warp(inpt, affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, point, point), interpolation, fill)
-    matrix = affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, middle, (0.0, 0.0))
-    a, b, c, d = (entry * 1.0 for entry in (matrix[0], matrix[1], matrix[3], matrix[4]))
-    m = dynamic.math
-    rows, columns = (m.ceil(m.fabs(middle[0] * x) + m.fabs(middle[1] * y) - 1e-3) * 2 for x, y in ((c, d), (a, b)))
+    a, b, _, c, d, _ = affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, (0.0, 0.0), (0.0, 0.0))
+    fabs = ops.math.fabs
+    rows, columns = (
+        _expanded(fabs(middle[0] * x) + fabs(middle[1] * y), own)
+        for x, y, own in ((c, d, middle[1]), (a, b, middle[0]))
+    )
     target = (columns * 0.5, rows * 0.5)
     return warp(inpt, affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, middle, target), interpolation, fill, (rows, columns))
+
+
+def _expanded(half: Any, before: Any) -> Any:
+    """Return the extent of a rotated image, from half of its exact extent and half of the extent before."""
+    tolerance = 1e-3  # float32 has no more digits for large images
+    return ops.math.ceil(before + half - tolerance) - ops.math.floor(before - half + tolerance)
 
 
 @functional()
 def perspective(
     inpt: Image,
-    startpoints: Sequence[Sequence[float]] | None,
-    endpoints: Sequence[Sequence[float]] | None,
-    interpolation: InterpolationMode | int = InterpolationMode.BILINEAR,
-    fill: float | Sequence[float] = 0,
-    coefficients: Sequence[float] | None = None,
+    startpoints: Any,
+    endpoints: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = 0,
+    coefficients: Any = None,
 ) -> Image:
     """Warp images so that four points move to four other points.
 

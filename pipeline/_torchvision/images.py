@@ -1,4 +1,4 @@
-"""`Image`: images that transforms process, and conversions from and to PIL images, torch tensors and dynamic tensors."""
+"""`Image`: what transforms process, and conversions from and to PIL images, torch tensors and dynamic tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from pipeline._dynamic.dtypes import TYPES
 from pipeline._dynamic.values import Value, tracing
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Image", "apply", "from_dynamic", "is_torch", "to_pil", "vector"]
+__all__ = ["Image", "apply", "decoded", "is_torch", "of_operator", "ops", "to_pil", "traced_tensor", "vector"]
+
+#: Dynamic mode. Its operators are created at run time, so type checkers don't know them.
+ops: Any = dynamic
 
 #: Modes of PIL images that transforms process, with the number of channels.
 MODES = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}
@@ -42,7 +45,7 @@ class Image:
     @property
     def batch_size(self) -> int | None:
         """The number of images; None for a single image."""
-        return self.data.batch_size if isinstance(self.data, dynamic.Batch) else None
+        return self.data.batch_size if isinstance(self.data, ops.Batch) else None
 
     @property
     def is_integer(self) -> bool:
@@ -56,7 +59,7 @@ class Image:
 
     def size(self) -> tuple[Any, Any]:
         """Return the height and the width: integers on the CPU, one for each image."""
-        shape = dynamic.shapes(self.data, dtype=dynamic.int32, device="cpu")
+        shape = ops.shapes(self.data, dtype=ops.int32, device="cpu")
         row = self.layout.index("H")
         return subscript(shape, row), subscript(shape, row + 1)
 
@@ -69,7 +72,7 @@ class Image:
     def per_channel(self, values: Any) -> Any:
         """Return one number for each channel, as an array that broadcasts against the data."""
         array = np.asarray(values, np.float32).reshape(-1)
-        return dynamic.as_tensor(array.reshape((-1, 1, 1) if self.layout == "CHW" else (1, 1, -1)))
+        return ops.as_tensor(array.reshape((-1, 1, 1) if self.layout == "CHW" else (1, 1, -1)))
 
     def replaced(self, data: Any, **changes: Any) -> Image:
         """Return an image with other data and properties."""
@@ -80,28 +83,28 @@ class Image:
         if layout == self.layout:
             return self
         order = [self.layout.index(axis) for axis in layout]
-        return self.replaced(dynamic.transpose(self.data, perm=order), layout=layout)
+        return self.replaced(ops.transpose(self.data, perm=order), layout=layout)
 
     def rounded(self, values: Any, down: bool = True) -> Image:
         """Return the image with float values, in its own type: clamped, and truncated or rounded if it is integers."""
-        values = dynamic.math.clamp(values, 0.0, self.bound)
+        values = ops.math.clamp(values, 0.0, self.bound)
         if self.is_integer and down:
-            values = dynamic.math.floor(values)
-        return self.replaced(dynamic.cast(values, dtype=dynamic.dtype(self.dtype)))
+            values = ops.math.floor(values)
+        return self.replaced(ops.cast(values, dtype=ops.dtype(self.dtype)))
 
 
 def vector(*values: Any) -> Any:
     """Return numbers as one argument of an operator: a list, or a tensor or batch if one of them is."""
-    if not any(isinstance(value, dynamic.Tensor | dynamic.Batch) for value in values):
+    if not any(isinstance(value, ops.Tensor | ops.Batch) for value in values):
         return [float(value) for value in values]
-    return dynamic.stack(*(dynamic.cast(_array(value), dtype=dynamic.float32) for value in values))
+    return ops.stack(*(ops.cast(_array(value), dtype=ops.float32) for value in values))
 
 
 def _array(value: Any) -> Any:
-    return value if isinstance(value, dynamic.Tensor | dynamic.Batch) else dynamic.as_tensor(np.float32(value))
+    return value if isinstance(value, ops.Tensor | ops.Batch) else ops.as_tensor(np.float32(value))
 
 
-def apply(function: Callable[[Image], Any], value: Any) -> Any:
+def apply(function: Callable[[Image], Any], value: Any, encoded: bool = False) -> Any:
     """Call a function of images for the images of a user, and convert the results back.
 
     PIL images give PIL images, torch tensors give torch tensors, and dynamic tensors and batches give these. If the
@@ -111,6 +114,7 @@ def apply(function: Callable[[Image], Any], value: Any) -> Any:
         function: function that returns an image, or a tuple of images.
         value: a PIL image, a torch tensor (CHW, or with dimensions in front), a dynamic tensor or batch, encoded bytes,
             or a list of PIL images or tensors.
+        encoded: whether the function decodes images: then images in a trace, and bytes, have the layout "".
 
     Raises:
         ArgumentTypeError: the value is of another type.
@@ -118,9 +122,11 @@ def apply(function: Callable[[Image], Any], value: Any) -> Any:
     if isinstance(value, Image):
         return function(value)
     image, restore = _accepted(value)
-    if tracing.active() or dynamic.EvalMode.current() is not dynamic.EvalMode.eager:
+    if not encoded:
+        image = decoded(image)
+    if tracing.active() or ops.EvalMode.current() is not ops.EvalMode.eager:
         return _each(restore, function(image))
-    with dynamic.EvalMode.deferred:  # all operators run together
+    with ops.EvalMode.deferred:  # all operators run together
         return _each(restore, function(image))
 
 
@@ -130,21 +136,21 @@ def _each(restore: Callable[[Image], Any], result: Any) -> Any:
 
 def _accepted(value: Any) -> tuple[Image, Callable[[Image], Any]]:
     """Return the image of a value, and the function that converts results back."""
-    if isinstance(value, dynamic.Tensor | dynamic.Batch):
+    if isinstance(value, ops.Tensor | ops.Batch):
         return from_dynamic(value), lambda image: image.data
     if isinstance(value, pil.Image):
-        return _described(dynamic.as_tensor(_pixels(value), layout="HWC"), "HWC"), lambda image: _given_back(
+        return _described(ops.as_tensor(_pixels(value), layout="HWC"), "HWC"), lambda image: _given_back(
             image, value.mode
         )
     if isinstance(value, bytes):
-        return from_dynamic(dynamic.as_tensor(np.frombuffer(value, np.uint8))), _given_back
+        return from_dynamic(ops.as_tensor(np.frombuffer(value, np.uint8))), _given_back
     if is_torch(value):
         return _from_torch(value)
     if isinstance(value, list) and value and all(isinstance(each, pil.Image) for each in value):
-        images = dynamic.as_batch([_pixels(each) for each in value], layout="HWC")
+        images = ops.as_batch([_pixels(each) for each in value], layout="HWC")
         return _described(images, "HWC"), _given_back
     if isinstance(value, list) and value and all(map(is_torch, value)):
-        return _described(dynamic.as_batch(value, layout="CHW"), "CHW"), lambda image: [
+        return _described(ops.as_batch(value, layout="CHW"), "CHW"), lambda image: [
             each.torch() for each in image.data.tensors
         ]
     raise ArgumentTypeError(
@@ -157,9 +163,9 @@ def _from_torch(value: Any) -> tuple[Image, Callable[[Image], Any]]:
     if value.ndim < 3:
         raise ArgumentTypeError(f"Tensor has < 3 dimensions: {value.ndim}, shape: {value.shape}")
     if value.ndim == 3:
-        return _described(dynamic.as_tensor(value, layout="CHW"), "CHW"), _given_back
+        return _described(ops.as_tensor(value, layout="CHW"), "CHW"), _given_back
     outer = value.shape[:-3]
-    data = dynamic.as_batch(value.reshape(-1, *value.shape[-3:]), layout="CHW")
+    data = ops.as_batch(value.reshape(-1, *value.shape[-3:]), layout="CHW")
 
     def restore(image: Image) -> Any:
         result = _given_back(image)
@@ -169,19 +175,32 @@ def _from_torch(value: Any) -> tuple[Image, Callable[[Image], Any]]:
 
 
 def from_dynamic(data: Any) -> Image:
-    """Return the image of a dynamic tensor or batch: HWC without a layout, and 3 channels of uint8 in a trace."""
+    """Return the image of a dynamic tensor or batch: HWC without a layout, and "" for tensors in a trace and bytes."""
     if tracing.active() and not data._value.known:
-        return Image(dynamic.reshape(data, layout="HWC"), "HWC", 3, "uint8")
+        return Image(data, "", 3, "uint8")
     layout = data.layout or "HWC"
-    if data.ndim == 1:  # encoded, for a decoder
+    if data.ndim == 1:
         return Image(data, "", 0, "uint8")
     if data.ndim != 3 or layout not in ("HWC", "CHW"):
         raise ArgumentValueError(f"images must have the layout HWC or CHW, not {layout} with {data.ndim} dimensions")
     return _described(data if data.layout else type(data)(data, layout=layout), layout)
 
 
+def decoded(image: Image) -> Image:
+    """Return an image that a transform can process. In a trace, images without a layout are HWC, RGB and uint8.
+
+    Raises:
+        ArgumentTypeError: the image is encoded.
+    """
+    if image.layout:
+        return image
+    if not image.channels:
+        raise ArgumentTypeError("transforms can't process encoded images: use dynamic.decoders.image in Compose first")
+    return image.replaced(ops.reshape(image.data, layout="HWC"), layout="HWC")
+
+
 def _described(data: Any, layout: str) -> Image:
-    shape = data.shape[0] if isinstance(data, dynamic.Batch) else data.shape
+    shape = data.shape[0] if isinstance(data, ops.Batch) else data.shape
     return Image(
         data, layout, shape[layout.index("C")], next(name for name, each in TYPES.items() if each is data.dtype)
     )
@@ -191,13 +210,13 @@ def of_operator(data: Any, before: Image) -> Image:
     """Return the image of the result of a user's function. In a trace, it has the properties of the image before."""
     if isinstance(data, Image):
         return data
-    if not isinstance(data, dynamic.Tensor | dynamic.Batch):
+    if not isinstance(data, ops.Tensor | ops.Batch):
         raise ArgumentTypeError(
             f"a function in Compose returned {type(data).__name__}; it gets a dynamic tensor and must return one"
         )
     if not tracing.active() or data._value.known:
         return from_dynamic(data)
-    return from_dynamic(data) if not before.layout else before.replaced(data)
+    return before.replaced(data) if before.layout else decoded(from_dynamic(data))
 
 
 def is_torch(value: Any) -> bool:
@@ -219,7 +238,7 @@ def _given_back(image: Image, mode: str | None = None) -> Any:
     """Return a PIL image or a torch tensor; PIL images of a batch are a list."""
     if image.layout == "CHW":
         return image.data.torch()
-    if isinstance(image.data, dynamic.Batch):
+    if isinstance(image.data, ops.Batch):
         return [to_pil(each.cpu().numpy(), mode) for each in image.data.tensors]
     return to_pil(image.data.cpu().numpy(), mode)
 
@@ -248,4 +267,4 @@ def to_pil(array: np.ndarray[Any, Any], mode: str | None = None) -> pil.Image:
 
 def traced_tensor(node: Any) -> Any:
     """Return the tensor of a node of the graph that is traced."""
-    return dynamic.Tensor.from_value(Value(node.device, None, node.source, node.index, 1))
+    return ops.Tensor.from_value(Value(node.device, None, node.source, node.index, 1))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline import dynamic
 from pipeline._torchvision import color, geometry
 from pipeline._torchvision.arguments import (
     InterpolationMode,
@@ -21,7 +20,7 @@ from pipeline._torchvision.arguments import (
 from pipeline._torchvision.control import chance, integers, switch, uniform
 from pipeline._torchvision.declaration import transform
 from pipeline._torchvision.geometry import window
-from pipeline._torchvision.images import Image, vector
+from pipeline._torchvision.images import Image, ops, vector
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 _BILINEAR, _NEAREST = InterpolationMode.BILINEAR, InterpolationMode.NEAREST
@@ -32,13 +31,13 @@ def _sometimes(image: Image, p: float, step: Any, *parameters: Any) -> Image:
     return switch(chance(image, p), [lambda image, *_: image, step], image, *parameters)
 
 
-def _drawn(image: Image, limits: Sequence[float]) -> Any:
+def _drawn(image: Image, limits: Any) -> Any:
     """Return a number from a range for each image; a plain number if the range is empty."""
     return limits[0] if limits[0] == limits[1] else uniform(image, *limits)
 
 
 def _half_up(value: Any) -> Any:
-    return dynamic.math.floor(value + 0.5)
+    return ops.math.floor(value + 0.5)
 
 
 @transform()
@@ -66,10 +65,10 @@ def random_vertical_flip(image: Image, p: float = 0.5) -> Image:
 @transform(padding=optional(padding))
 def random_crop(
     image: Image,
-    size: int | Sequence[int],
-    padding: int | Sequence[int] | None = None,
+    size: Any,
+    padding: Any = None,
     pad_if_needed: bool = False,
-    fill: float | Sequence[float] = 0,
+    fill: Any = 0,
     padding_mode: str = "constant",
 ) -> Image:
     """Crop a window at a random position.
@@ -85,20 +84,20 @@ def random_crop(
     left, top, right, bottom = padding or (0, 0, 0, 0)
     starts = []
     for extent, before, after, wanted in zip(image.size(), (top, left), (bottom, right), size, strict=True):
-        extra = dynamic.math.max(wanted - (extent + (before + after)), 0) if pad_if_needed else 0
+        extra = ops.math.max(wanted - (extent + (before + after)), 0) if pad_if_needed else 0
         room = extent + (before + after) + extra * 2 - wanted
         starts.append(integers(image, room + 1) - (extra + before))
     outside = padding_mode if padding or pad_if_needed else "error"
-    return window(image, *starts, *size, fill, outside)
+    return window(image, starts[0], starts[1], *size, fill, outside)
 
 
 @transform(scale=value_range, ratio=value_range)
 def random_resized_crop(
     image: Image,
-    size: int | Sequence[int],
-    scale: Sequence[float] = (0.08, 1.0),
-    ratio: Sequence[float] = (3 / 4, 4 / 3),
-    interpolation: InterpolationMode | int = _BILINEAR,
+    size: Any,
+    scale: Any = (0.08, 1.0),
+    ratio: Any = (3 / 4, 4 / 3),
+    interpolation: Any = _BILINEAR,
     antialias: bool | None = True,
 ) -> Image:
     """Crop a window with a random area and aspect ratio, and resize it.
@@ -111,7 +110,7 @@ def random_resized_crop(
         interpolation: interpolation.
         antialias: whether to filter along axes that shrink.
     """
-    data = dynamic.random_resized_crop(
+    data = ops.random_resized_crop(
         image.data,
         size=list(size),
         random_area=list(scale),
@@ -125,10 +124,10 @@ def random_resized_crop(
 @transform()
 def color_jitter(
     image: Image,
-    brightness: float | Sequence[float] = 0.0,
-    contrast: float | Sequence[float] = 0.0,
-    saturation: float | Sequence[float] = 0.0,
-    hue: float | Sequence[float] = 0.0,
+    brightness: Any = 0.0,
+    contrast: Any = 0.0,
+    saturation: Any = 0.0,
+    hue: Any = 0.0,
 ) -> Image:
     """Change brightness, contrast, saturation and hue by random factors, in this order.
 
@@ -146,8 +145,8 @@ def color_jitter(
         (hue, 0.0, color.adjust_hue),
     )
     for limits, neutral, step in steps:
-        if tuple(limits) != (neutral, neutral):  # type: ignore[arg-type]
-            image = step(image, _drawn(image, limits))  # type: ignore[arg-type]
+        if tuple(limits) != (neutral, neutral):
+            image = step(image, _drawn(image, limits))
     return image
 
 
@@ -165,7 +164,7 @@ def random_grayscale(image: Image, p: float = 0.1) -> Image:
 
 
 @transform(sigma=sigma)
-def gaussian_blur(image: Image, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)) -> Image:
+def gaussian_blur(image: Image, kernel_size: Any, sigma: Any = (0.1, 2.0)) -> Image:
     """Blur images with a Gaussian kernel of random width.
 
     Args:
@@ -173,7 +172,7 @@ def gaussian_blur(image: Image, kernel_size: int | Sequence[int], sigma: float |
         kernel_size: odd width and height of the kernel, or one number for both.
         sigma: range of the standard deviation, or one number.
     """
-    drawn = _drawn(image, sigma)  # type: ignore[arg-type]
+    drawn = _drawn(image, sigma)
     return color.gaussian_blur(image, kernel_size, vector(drawn, drawn))
 
 
@@ -202,11 +201,11 @@ def _shears(name: str, value: Any) -> Any:
 @transform(center=_pair_or_none)
 def random_rotation(
     image: Image,
-    degrees: float | Sequence[float],
-    interpolation: InterpolationMode | int = _NEAREST,
+    degrees: Any,
+    interpolation: Any = _NEAREST,
     expand: bool = False,
-    center: Sequence[float] | None = None,
-    fill: float | Sequence[float] = 0,
+    center: Any = None,
+    fill: Any = 0,
 ) -> Image:
     """Rotate images by a random angle.
 
@@ -218,19 +217,19 @@ def random_rotation(
         center: fixed point (x, y); by default the centre of the image.
         fill: value outside of the images, or one per channel.
     """
-    return geometry.rotate(image, _drawn(image, degrees), interpolation, expand, center, fill)  # type: ignore[arg-type]
+    return geometry.rotate(image, _drawn(image, degrees), interpolation, expand, center, fill)
 
 
 @transform(translate=_translation, scale=optional(value_range), shear=_shears, center=_pair_or_none)
 def random_affine(
     image: Image,
-    degrees: float | Sequence[float],
-    translate: Sequence[float] | None = None,
-    scale: Sequence[float] | None = None,
-    shear: float | Sequence[float] | None = None,
-    interpolation: InterpolationMode | int = _NEAREST,
-    fill: float | Sequence[float] = 0,
-    center: Sequence[float] | None = None,
+    degrees: Any,
+    translate: Any = None,
+    scale: Any = None,
+    shear: Any = None,
+    interpolation: Any = _NEAREST,
+    fill: Any = 0,
+    center: Any = None,
 ) -> Image:
     """Rotate, move, scale and shear images randomly.
 
@@ -244,7 +243,7 @@ def random_affine(
         fill: value outside of the images, or one per channel.
         center: fixed point (x, y); by default the centre of the image.
     """
-    angle = _drawn(image, degrees)  # type: ignore[arg-type]
+    angle = _drawn(image, degrees)
     moves: Sequence[Any] = (0.0, 0.0)
     if translate is not None:
         extents = image.size()[::-1]
@@ -252,7 +251,7 @@ def random_affine(
             _half_up(uniform(image, -each, each) * extent) for each, extent in zip(translate, extents, strict=True)
         ]
     factor = 1.0 if scale is None else _drawn(image, scale)
-    shears = [0.0, 0.0] if shear is None else [_drawn(image, limits) for limits in shear]  # type: ignore
+    shears = [0.0, 0.0] if shear is None else [_drawn(image, limits) for limits in shear]
     return geometry.affine(image, angle, moves, factor, shears, interpolation, fill, center)
 
 
@@ -261,8 +260,8 @@ def random_perspective(
     image: Image,
     distortion_scale: float = 0.5,
     p: float = 0.5,
-    interpolation: InterpolationMode | int = _BILINEAR,
-    fill: float | Sequence[float] = 0,
+    interpolation: Any = _BILINEAR,
+    fill: Any = 0,
 ) -> Image:
     """Move the corners of images inwards by random distances, with a probability.
 
@@ -278,7 +277,7 @@ def random_perspective(
     corners = []
     for right, bottom in ((0, 0), (1, 0), (1, 1), (0, 1)):
         x, y = (
-            dynamic.math.floor(uniform(image, 0, 1) * (extent * (0.5 * distortion_scale) + 1.0)) * applied
+            ops.math.floor(uniform(image, 0, 1) * (extent * (0.5 * distortion_scale) + 1.0)) * applied
             for extent in (width, height)
         )
         corners.append((width - x if right else x, height - y if bottom else y))
@@ -299,8 +298,8 @@ def _erase_value(name: str, value: Any) -> Any:
 def random_erasing(
     image: Image,
     p: float = 0.5,
-    scale: Sequence[float] = (0.02, 0.33),
-    ratio: Sequence[float] = (0.3, 3.3),
+    scale: Any = (0.02, 0.33),
+    ratio: Any = (0.3, 3.3),
     value: Any = 0,
     inplace: bool = False,
 ) -> Image:
@@ -317,16 +316,16 @@ def random_erasing(
     applied = chance(image, p)
     height, width = (extent * 1.0 for extent in image.size())
     area = height * width * uniform(image, *scale)
-    aspect = dynamic.math.exp(uniform(image, math.log(ratio[0]), math.log(ratio[1])))
-    m = dynamic.math
+    aspect = ops.math.exp(uniform(image, math.log(ratio[0]), math.log(ratio[1])))
+    m = ops.math
     rows = m.min(_half_up(m.sqrt(area * aspect)), height - 1.0)
     columns = m.min(_half_up(m.sqrt(area / aspect)), width - 1.0)
     anchor = vector(*(m.floor(uniform(image, 0, 1) * (a - b + 1.0)) for a, b in ((height, rows), (width, columns))))
     shape = vector(rows * applied, columns * applied)
     if value != "random":
         return color.erased(image, anchor, shape, value)
-    mask = color.erased(image.replaced(dynamic.full_like(image.data, fill_value=1)), anchor, shape, 0)
-    noise = dynamic.random.normal(image.data, dtype=dynamic.float32)
+    mask = color.erased(image.replaced(ops.ones_like(image.data)), anchor, shape, 0)
+    noise = ops.random.normal(image.data, dtype=ops.float32)
     mixed = image.data * mask.data + noise * (1.0 - mask.data)
     return image.rounded(mixed) if image.is_integer else image.replaced(mixed)
 
@@ -403,10 +402,10 @@ def random_equalize(image: Image, p: float = 0.5) -> Image:
 @transform()
 def random_photometric_distort(
     image: Image,
-    brightness: Sequence[float] = (0.875, 1.125),
-    contrast: Sequence[float] = (0.5, 1.5),
-    saturation: Sequence[float] = (0.5, 1.5),
-    hue: Sequence[float] = (-0.05, 0.05),
+    brightness: Any = (0.875, 1.125),
+    contrast: Any = (0.5, 1.5),
+    saturation: Any = (0.5, 1.5),
+    hue: Any = (-0.05, 0.05),
     p: float = 0.5,
 ) -> Image:
     """Change brightness, contrast, saturation and hue by random factors, each with a probability.
@@ -431,9 +430,7 @@ def random_photometric_distort(
 
 
 @transform(side_range=value_range)
-def random_zoom_out(
-    image: Image, fill: float | Sequence[float] = 0, side_range: Sequence[float] = (1.0, 4.0), p: float = 0.5
-) -> Image:
+def random_zoom_out(image: Image, fill: Any = 0, side_range: Any = (1.0, 4.0), p: float = 0.5) -> Image:
     """Put images at a random position on a larger canvas, with a probability.
 
     Args:
@@ -444,11 +441,9 @@ def random_zoom_out(
     """
     factor = 1.0 + (uniform(image, *side_range) - 1.0) * chance(image, p)
     height, width = image.size()
-    rows, columns = (dynamic.math.floor(extent * factor + 1e-4) for extent in (height, width))
-    top, left = (
-        dynamic.math.floor(uniform(image, 0, 1) * (a - b * 1.0)) for a, b in ((rows, height), (columns, width))
-    )
-    return window(image, top * -1.0, left * -1.0, rows, columns, fill)  # type: ignore[arg-type]
+    rows, columns = (ops.math.floor(extent * factor + 1e-4) for extent in (height, width))
+    top, left = (ops.math.floor(uniform(image, 0, 1) * (a - b * 1.0)) for a, b in ((rows, height), (columns, width)))
+    return window(image, top * -1.0, left * -1.0, rows, columns, fill)
 
 
 @transform()
@@ -456,7 +451,7 @@ def random_resize(
     image: Image,
     min_size: int,
     max_size: int,
-    interpolation: InterpolationMode | int = _BILINEAR,
+    interpolation: Any = _BILINEAR,
     antialias: bool | None = True,
 ) -> Image:
     """Resize images so that the shorter side has a random length.
@@ -476,8 +471,8 @@ def random_resize(
 def scale_jitter(
     image: Image,
     target_size: Sequence[int],
-    scale_range: Sequence[float] = (0.1, 2.0),
-    interpolation: InterpolationMode | int = _BILINEAR,
+    scale_range: Any = (0.1, 2.0),
+    interpolation: Any = _BILINEAR,
     antialias: bool | None = True,
 ) -> Image:
     """Resize images to fit into a random multiple of a size.
@@ -490,13 +485,13 @@ def scale_jitter(
         antialias: whether to filter along axes that shrink.
     """
     height, width = (extent * 1.0 for extent in image.size())
-    ratio = dynamic.math.min(target_size[0] / height, target_size[1] / width) * uniform(image, *scale_range)
-    size = (dynamic.math.max(dynamic.math.floor(extent * ratio), 1.0) for extent in (height, width))
+    ratio = ops.math.min(target_size[0] / height, target_size[1] / width) * uniform(image, *scale_range)
+    size = (ops.math.max(ops.math.floor(extent * ratio), 1.0) for extent in (height, width))
     return geometry.resized(image, list(size), interpolation, antialias)
 
 
 @transform()
-def center_crop(image: Image, size: int | Sequence[int]) -> Image:
+def center_crop(image: Image, size: Any) -> Image:
     """Crop the centre of images. Smaller images are padded with black.
 
     Args:
@@ -507,14 +502,14 @@ def center_crop(image: Image, size: int | Sequence[int]) -> Image:
 
 
 @transform(name="JPEG", quality=lambda name, value: (value, value) if isinstance(value, int) else value)
-def _jpeg(image: Image, quality: int | Sequence[int]) -> Image:
+def _jpeg(image: Image, quality: Any) -> Image:
     """Compress uint8 images as JPEGs of random quality, and decode them.
 
     Args:
         image: images.
         quality: quality from 1 to 100, or a range (min, max).
     """
-    low, high = quality  # type: ignore[misc]
+    low, high = quality
     return color.jpeg(image, integers(image, high - low + 1) + low)
 
 

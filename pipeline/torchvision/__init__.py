@@ -1,4 +1,4 @@
-"""Transforms with the names, arguments and semantics of `torchvision.transforms.v2`, built from this project's operators.
+"""Transforms with the names, arguments and semantics of `torchvision.transforms.v2`, as operators of this project.
 
 Example:
     >>> from PIL import Image
@@ -7,18 +7,22 @@ Example:
     torch.Size([3, 24, 24])
 """
 
+from typing import Any
+
 from pipeline._torchvision import automatic, containers, conversion, transforms
 from pipeline._torchvision.arguments import InterpolationMode
+from pipeline._torchvision.automatic import AutoAugmentPolicy
+from pipeline._torchvision.containers import Compose
 from pipeline._torchvision.declaration import Transform
 from pipeline.torchvision import functional
 
-_modules = (automatic, containers, conversion, transforms)
-_transforms = {
+__all__ = ["AutoAugmentPolicy", "Compose", "InterpolationMode", "functional"]
+
+_transforms: dict[str, Any] = {
     each.__name__: each
-    for module in _modules
+    for module in (automatic, containers, conversion, transforms)
     for each in vars(module).values()
-    if isinstance(each, type) and issubclass(each, Transform | containers.Compose) and each is not Transform
+    if isinstance(each, type) and issubclass(each, Transform) and each is not Transform
 }
-_transforms["AutoAugmentPolicy"] = automatic.AutoAugmentPolicy
 globals().update(_transforms)
-__all__ = sorted({*_transforms, "InterpolationMode", "functional"})
+__all__ += sorted(_transforms)

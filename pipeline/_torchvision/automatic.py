@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline._dynamic.calling import subscript
 from pipeline._torchvision import color, geometry
 from pipeline._torchvision.arguments import InterpolationMode
-from pipeline._torchvision.control import integers, switch, uniform
+from pipeline._torchvision.control import chance, integers, switch, uniform
 from pipeline._torchvision.declaration import transform
 from pipeline._torchvision.images import Image, ops
 from pipeline.auto_aug import policies
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide"]
 
@@ -35,82 +35,87 @@ _POLICIES = {
 }
 
 
-def _move(image: Image, matrix: Sequence[Any], interpolation: Any, fill: Any) -> Image:
-    return geometry.warp(image, matrix, interpolation, fill)
+class _How(NamedTuple):
+    """How operations warp: the interpolation, the value outside, and whether translations are fractions of extents."""
+
+    interpolation: Any
+    fill: Any
+    relative: bool
 
 
-#: Operations: functions of images, a magnitude, an interpolation and a fill value, in the order of their indices.
-_OPERATIONS: dict[str, Callable[[Image, Any, Any, Any], Image]] = {
-    "identity": lambda image, m, *_: image,
-    "shear_x": lambda image, m, *how: _move(image, [1.0, m * -1.0, 0.0, 0.0, 1.0, 0.0], *how),
-    "shear_y": lambda image, m, *how: _move(image, [1.0, 0.0, 0.0, m * -1.0, 1.0, 0.0], *how),
-    "translate_x": lambda image, m, *how: _move(image, [1.0, 0.0, m, 0.0, 1.0, 0.0], *how),
-    "translate_y": lambda image, m, *how: _move(image, [1.0, 0.0, 0.0, 0.0, 1.0, m], *how),
-    "rotate": lambda image, m, interpolation, fill: geometry.rotate(image, m, interpolation, False, None, fill),
-    "brightness": lambda image, m, *_: color.adjust_brightness(image, m + 1.0),
-    "color": lambda image, m, *_: color.adjust_saturation(image, m + 1.0),
-    "contrast": lambda image, m, *_: color.adjust_contrast(image, m + 1.0),
-    "sharpness": lambda image, m, *_: color.adjust_sharpness(image, m + 1.0),
-    "posterize": lambda image, m, *_: color.posterize(image, m),
-    "solarize": lambda image, m, *_: color.solarize(image, m * image.bound),
-    "auto_contrast": lambda image, m, *_: color.autocontrast(image),
-    "equalize": lambda image, m, *_: color.equalize(image),
-    "invert": lambda image, m, *_: color.invert(image),
+def _warped(image: Image, how: _How, b: Any = 0.0, c: Any = 0.0, x: Any = 0.0, y: Any = 0.0) -> Image:
+    matrix = [1.0, b, x, c, 1.0, y, 0.0, 0.0, 1.0]
+    return geometry.warp(image, matrix, how.interpolation, how.fill)
+
+
+def _pixels(image: Image, distance: Any, axis: int, how: _How) -> Any:
+    """Return a translation in pixels, truncated."""
+    if not how.relative:
+        return distance
+    moved = distance * image.size()[axis]
+    return ops.math.floor(ops.math.fabs(moved) + 1e-4) * (1.0 - (moved < 0.0) * 2.0)
+
+
+#: Operations: functions of images, a parameter and `_How`, in the order of their indices.
+_OPERATIONS: dict[str, Callable[[Image, Any, _How], Image]] = {
+    "identity": lambda image, m, how: image,
+    "shear_x": lambda image, m, how: _warped(image, how, b=m),
+    "shear_y": lambda image, m, how: _warped(image, how, c=m),
+    "translate_x": lambda image, m, how: _warped(image, how, x=_pixels(image, m, 1, how)),
+    "translate_y": lambda image, m, how: _warped(image, how, y=_pixels(image, m, 0, how)),
+    "rotate": lambda image, m, how: geometry.rotate(image, m, how.interpolation, False, None, how.fill),
+    "brightness": lambda image, m, how: color.adjust_brightness(image, m),
+    "color": lambda image, m, how: color.adjust_saturation(image, m),
+    "contrast": lambda image, m, how: color.adjust_contrast(image, m),
+    "sharpness": lambda image, m, how: color.adjust_sharpness(image, m),
+    "posterize": lambda image, m, how: color.posterize(image, m),
+    "solarize": lambda image, m, how: color.solarize(image, m),
+    "auto_contrast": lambda image, m, how: color.autocontrast(image),
+    "equalize": lambda image, m, how: color.equalize(image),
+    "invert": lambda image, m, how: color.invert(image),
 }
 _NAMES = list(_OPERATIONS)
-_SIGNED = np.array([1.0] + [-1.0] * 9 + [1.0] * 5, np.float32)  # the sign that half of the magnitudes get
-
-
-def _space(bins: int, warps: Mapping[str, float], factor: float, bits: int) -> np.ndarray[Any, Any]:
-    """Return the magnitudes: one row per operation, one column per bin. Translations may be fractions."""
-    ranges = {**warps, **dict.fromkeys(("brightness", "color", "contrast", "sharpness"), factor)}
-    steps = np.linspace(0.0, 1.0, bins) if bins > 1 else np.zeros(1)
-    rows = np.array([steps * ranges.get(name, 0.0) for name in _NAMES], np.float32)
-    rows[_NAMES.index("posterize")] = 8 - np.round(steps * bits)
-    rows[_NAMES.index("solarize")] = 1 - steps
-    return rows
-
-
+_FACTORS = ("brightness", "color", "contrast", "sharpness")
 _FRACTION = 150.0 / 331.0
 _NARROW = {"shear_x": 0.3, "shear_y": 0.3, "translate_x": _FRACTION, "translate_y": _FRACTION, "rotate": 30.0}
 _WIDE = {"shear_x": 0.99, "shear_y": 0.99, "translate_x": 32.0, "translate_y": 32.0, "rotate": 135.0}
 
 
-def _applied(image: Image, operation: Any, magnitude: Any, relative: bool, interpolation: Any, fill: Any) -> Image:
-    """Apply one operation to each image, with the magnitude or, for some operations, its negative.
+def _parameters(bins: int, warps: Mapping[str, float], factor: float, bits: int) -> np.ndarray[Any, Any]:
+    """Return the parameters of the operations: by operation, bin, and whether the magnitude is negated.
 
     Args:
-        image: images.
-        operation: index of the operation.
-        magnitude: its magnitude.
-        relative: whether translations are fractions of the extents.
-        interpolation: interpolation of warps.
-        fill: value outside of warped images.
+        bins: number of magnitudes.
+        warps: largest magnitudes of warps.
+        factor: largest magnitude of the operations that multiply.
+        bits: largest number of bits that posterize removes.
     """
-    negative = uniform(image, 0, 1) < 0.5
-    magnitude = magnitude * (1.0 + (_lookup(_SIGNED, operation) - 1.0) * negative)
-    if relative:
-        height, width = image.size()
-        for name, extent in (("translate_x", width), ("translate_y", height)):
-            magnitude = magnitude * (1.0 + (extent - 1.0) * _is(operation, name))
-    steps = [lambda image, m, step=step: step(image, m, interpolation, fill) for step in _OPERATIONS.values()]
-    return switch(operation, steps, image, _whole(magnitude, operation))
-
-
-def _whole(magnitude: Any, operation: Any) -> Any:
-    """Truncate translations to pixels."""
-    moves = _is(operation, "translate_x") + _is(operation, "translate_y")
-    truncated = ops.math.floor(ops.math.fabs(magnitude) + 1e-4) * (1.0 - (magnitude < 0.0) * 2.0)
-    return magnitude + (truncated - magnitude) * moves
-
-
-def _is(operation: Any, name: str) -> Any:
-    """Return 1.0 for images that get an operation, otherwise 0.0."""
-    return (operation == _NAMES.index(name)) * 1.0
+    steps = np.linspace(0.0, 1.0, bins)
+    table = np.zeros((len(_NAMES), bins, 2), np.float32)
+    for name in (*warps, *_FACTORS):
+        sizes = steps * warps.get(name, factor)
+        if warps.get(name, 0.0) > 1 and name != "rotate":
+            sizes = np.trunc(sizes)  # pixels
+        table[_NAMES.index(name)] = np.stack([sizes, -sizes], axis=1) + (name in _FACTORS)
+    table[_NAMES.index("posterize")] = (8 - np.round(steps * bits))[:, None]
+    table[_NAMES.index("solarize")] = (255 * (1 - steps))[:, None]
+    return table
 
 
 def _lookup(table: np.ndarray[Any, Any], *indices: Any) -> Any:
     return subscript(ops.as_tensor(table), indices)
+
+
+def _applied(image: Image, operation: Any, parameter: Any, how: _How) -> Image:
+    """Apply one operation to each image.
+
+    Raises:
+        ArgumentTypeError: the images aren't uint8.
+    """
+    if image.dtype != "uint8":
+        raise ArgumentTypeError(f"automatic augmentation needs uint8 images, not {image.dtype}: use it before ToTensor")
+    steps = [lambda image, m, step=step: step(image, m, how) for step in _OPERATIONS.values()]
+    return switch(operation, steps, image, parameter)
 
 
 def _policy(name: str, value: Any) -> Any:
@@ -136,18 +141,17 @@ def auto_augment(
         interpolation: interpolation of warps.
         fill: value outside of warped images, or one per channel; by default black.
     """
-    space = _space(10, _NARROW, 0.9, 4)
-    steps: Any = [[*sub, ("identity", 0.0, None)][:2] for sub in policy]
-    chosen = integers(image, len(steps))
+    table = _parameters(10, _NARROW, 0.9, 4)
+    chosen = integers(image, len(policy))
     for stage in range(2):
-        names = np.array([_NAMES.index(sub[stage][0]) for sub in steps], np.int32)
-        limits = np.array([sub[stage][1] for sub in steps], np.float32)
-        sizes = np.array(
-            [space[index, sub[stage][2] or 0] for index, sub in zip(names, steps, strict=True)], np.float32
-        )
+        steps = [sub[stage] if stage < len(sub) else ("identity", 1.0, 0) for sub in policy]
+        numbers = np.array([_NAMES.index(name) for name, *_ in steps], np.int32)
+        limits = np.array([probability for _, probability, _ in steps], np.float32)
+        parameters = np.stack([table[number, step[2] or 0] for number, step in zip(numbers, steps, strict=True)])
         happens = ops.cast(uniform(image, 0, 1) < _lookup(limits, chosen), dtype=ops.int32)
-        operation = _lookup(names, chosen) * happens
-        image = _applied(image, operation, _lookup(sizes, chosen), True, interpolation, fill)
+        negated = chance(image, 0.5)
+        operation = _lookup(numbers, chosen) * happens
+        image = _applied(image, operation, _lookup(parameters, chosen, negated), _How(interpolation, fill, True))
     return image
 
 
@@ -173,10 +177,11 @@ def rand_augment(
         interpolation: interpolation of warps.
         fill: value outside of warped images, or one per channel; by default black.
     """
-    sizes = _space(num_magnitude_bins, _NARROW, 0.9, 4)[:, magnitude]
+    table = _parameters(num_magnitude_bins, _NARROW, 0.9, 4)[:, magnitude]
     for _ in range(num_ops):
         operation = integers(image, _WITHOUT_INVERT)
-        image = _applied(image, operation, _lookup(sizes, operation), True, interpolation, fill)
+        parameter = _lookup(table, operation, chance(image, 0.5))
+        image = _applied(image, operation, parameter, _How(interpolation, fill, True))
     return image
 
 
@@ -195,9 +200,10 @@ def trivial_augment_wide(
         interpolation: interpolation of warps.
         fill: value outside of warped images, or one per channel; by default black.
     """
-    operation, bin_ = integers(image, _WITHOUT_INVERT), integers(image, num_magnitude_bins)
-    size = _lookup(_space(num_magnitude_bins, _WIDE, 0.99, 6), operation, bin_)
-    return _applied(image, operation, size, False, interpolation, fill)
+    table = _parameters(num_magnitude_bins, _WIDE, 0.99, 6)
+    operation = integers(image, _WITHOUT_INVERT)
+    parameter = _lookup(table, operation, integers(image, num_magnitude_bins), chance(image, 0.5))
+    return _applied(image, operation, parameter, _How(interpolation, fill, False))
 
 
 AutoAugment, RandAugment, TrivialAugmentWide = auto_augment, rand_augment, trivial_augment_wide

@@ -34,7 +34,15 @@ def shift(name: str, value: Any) -> float:
 
 def _blended(image: Image, other: Any, ratio: Any) -> Image:
     """Return ``image * ratio + other * (1 - ratio)``; the ratio may exceed 1."""
+    ratio = image.beside(ratio)
     return image.rounded(image.data * ratio + other * (1.0 - ratio))
+
+
+def _mapped(image: Image, **arguments: Any) -> Image:
+    """Change brightness and contrast of uint8 images, and truncate the values."""
+    shift = (-0.5 + 1e-3) / 255  # the operator rounds
+    data = ops.brightness_contrast(ops.reshape(image.data, layout="HWC"), brightness_shift=shift, **arguments)
+    return image.replaced(ops.reshape(data, layout=image.layout))
 
 
 def _gray(image: Image) -> Any:
@@ -59,7 +67,9 @@ def adjust_brightness(inpt: Image, brightness_factor: float) -> Image:
         inpt: images.
         brightness_factor: factor.
     """
-    return inpt.rounded(inpt.data * brightness_factor)
+    if inpt.dtype == "uint8":
+        return _mapped(inpt, brightness=brightness_factor)
+    return inpt.rounded(inpt.data * inpt.beside(brightness_factor))
 
 
 @functional(contrast_factor=factor)
@@ -70,9 +80,11 @@ def adjust_contrast(inpt: Image, contrast_factor: float) -> Image:
         inpt: images.
         contrast_factor: 0 for a gray image, 1 for the image.
     """
-    mean = ops.reductions.mean(_luminance(inpt), keep_dims=True)
+    mean = ops.reductions.mean(_luminance(inpt))
     if inpt.layout == "HWC" and inpt.is_integer:  # as PIL
         mean = ops.math.floor(mean + 0.5)
+    if inpt.dtype == "uint8" and not inpt.on_gpu:
+        return _mapped(inpt, contrast=contrast_factor, contrast_center=mean)
     return _blended(inpt, mean, contrast_factor)
 
 
@@ -84,7 +96,12 @@ def adjust_saturation(inpt: Image, saturation_factor: float) -> Image:
         inpt: images.
         saturation_factor: 0 for gray images, 1 for the images.
     """
-    return inpt if inpt.channels == 1 else _blended(inpt, _luminance(inpt), saturation_factor)
+    if inpt.channels == 1:
+        return inpt
+    if inpt.channels == 3 and inpt.layout == "HWC":
+        saturated = ops.saturation(inpt.data, saturation=saturation_factor)
+        return inpt.replaced(saturated) if inpt.is_integer else inpt.rounded(saturated)
+    return _blended(inpt, _luminance(inpt), saturation_factor)
 
 
 @functional(hue_factor=shift)
@@ -108,7 +125,7 @@ def adjust_hue(inpt: Image, hue_factor: float) -> Image:
         (green - blue) * is_red
         + (blue - red + divisor * 2.0) * is_green
         + (red - green + divisor * 4.0) * (1.0 - is_red - is_green)
-    ) / divisor + hue_factor * 6.0
+    ) / divisor + inpt.beside(hue_factor) * 6.0
     channels = []
     for number in (5.0, 3.0, 1.0):
         turned = sextant + number
@@ -140,7 +157,7 @@ def adjust_sharpness(inpt: Image, sharpness_factor: float) -> Image:
     smooth = ops.filter(ops.cast(inpt.data, dtype=ops.float32), ops.as_tensor(_SMOOTH))
     if inpt.is_integer:
         smooth = ops.math.floor(smooth + 0.5)
-    difference = inpt.replaced((smooth - inpt.data) * (1.0 - sharpness_factor))
+    difference = inpt.replaced((smooth - inpt.data) * inpt.beside(1.0 - sharpness_factor))
     inner = window(difference, 1, 1, height - 2, width - 2)
     return inpt.rounded(inpt.data + window(inner, -1, -1, height, width).data)
 
@@ -183,7 +200,7 @@ def posterize(inpt: Image, bits: int) -> Image:
     else:
         step = ops.cast(ops.math.pow(2.0, 8.0 - bits), dtype=ops.int32)
     whole = ops.cast(inpt.data, dtype=ops.int32)
-    return inpt.replaced(ops.cast(whole // step * step, dtype=ops.uint8))
+    return inpt.replaced(ops.cast(whole // inpt.beside(step) * inpt.beside(step), dtype=ops.uint8))
 
 
 @functional()
@@ -194,6 +211,7 @@ def solarize(inpt: Image, threshold: float) -> Image:
         inpt: images.
         threshold: the threshold.
     """
+    threshold = inpt.beside(threshold)
     return inpt.rounded(inpt.data + (inpt.bound - inpt.data * 2.0) * (inpt.data >= threshold))
 
 

@@ -28,7 +28,7 @@ def run_all(image: Image, steps: Sequence[Step]) -> Any:
 
 def run(image: Image, step: Step) -> Any:
     """Call a transform, or another function."""
-    if isinstance(step, Lambda | RandomApply | Compose):
+    if isinstance(step, Lambda | Compose):
         return step(image)
     if isinstance(step, Transform):
         return step(decoded(image))

@@ -30,6 +30,9 @@ def uniform(image: Image, low: Any, high: Any, count: int | None = None) -> Any:
 
 def integers(image: Image, end: Any) -> Any:
     """Draw an integer from 0 to below `end` for each image."""
+    if isinstance(end, int):
+        values = [float(each) for each in range(end)]
+        return ops.random.uniform(values=values, dtype=ops.int32, batch_size=image.batch_size)
     return ops.cast(ops.math.clamp(ops.math.floor(uniform(image, 0, 1) * end), 0, end - 1), dtype=ops.int32)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,7 +219,7 @@ def five_crop(inpt: Image, size: Any) -> tuple[Image, ...]:
     height, width = inpt.size()
     rows, columns = height - size[0], width - size[1]
     corners = [(0, 0), (0, columns), (rows, 0), (rows, columns)]
-    return (*(window(inpt, y, x, *size, outside="error") for y, x in corners), center_crop(inpt, size))
+    return (*(window(inpt, y, x, size[0], size[1], outside="error") for y, x in corners), center_crop(inpt, size))
 
 
 @functional()
@@ -263,59 +262,56 @@ def affine(
         center: fixed point (x, y); by default the centre of the image.
     """
     shears = [*shear, *shear][:2] if isinstance(shear, list | tuple) else [shear, 0.0]
-    height, width = inpt.size()
-    point = (width * 0.5, height * 0.5) if center is None else center
-    matrix = affine_matrix(
-        angle, scale, shears[0], shears[1], point, (point[0] + translate[0], point[1] + translate[1])
+    point = _middle(inpt) if center is None else list(center)
+    m = ops.transforms
+    matrix = _unless(0.0, shears[0], lambda: m.shear(angles=vector(shears[0] * -1.0, 0.0), center=point))
+    matrix = _unless(
+        0.0, shears[1], lambda: m.shear(*matrix, angles=vector(0.0, shears[1] * -1.0), center=point), matrix
     )
-    return warp(inpt, matrix, interpolation, fill)
+    matrix = _unless(1.0, scale, lambda: m.scale(*matrix, scale=vector(scale, scale), center=point), matrix)
+    rotated = m.rotation(*matrix, angle=angle, center=point)
+    if any(map(_changes, translate)):
+        rotated = m.translation(rotated, offset=vector(*translate))
+    return warp(inpt, _square(rotated), interpolation, fill)
 
 
-def affine_matrix(
-    angle: Any, scale: Any, shear_x: Any, shear_y: Any, center: Sequence[Any], target: Sequence[Any]
-) -> list[Any]:
-    """Return the matrix, row by row, that moves `center` to `target`, and rotates, shears and scales around it."""
-    m = ops.math
-    radians = math.pi / 180
-    if not any(isinstance(each, ops.Tensor | ops.Batch) for each in (angle, shear_x, shear_y)):
-        m = _Numbers
-    rotation, sx, sy = angle * radians, shear_x * radians, shear_y * radians
-    a = m.cos(rotation - sy) / m.cos(sy) * scale
-    b = (m.cos(rotation - sy) / m.cos(sy) * m.tan(sx) + m.sin(rotation)) * (-1.0 * scale)
-    c = m.sin(rotation - sy) / m.cos(sy) * scale
-    d = (m.cos(rotation) - m.sin(rotation - sy) / m.cos(sy) * m.tan(sx)) * scale
-    (x, y), (u, v) = center, target
-    return [a, b, u - a * x - b * y, c, d, v - c * x - d * y]
+def _changes(value: Any, neutral: float = 0.0) -> bool:
+    """Return whether a parameter may change images: numbers for each image may."""
+    return not isinstance(value, int | float) or value != neutral
 
 
-class _Numbers:
-    """The functions of `math` that also `dynamic.math` has."""
+def _middle(image: Image) -> Any:
+    """Return the centre of images, as (x, y)."""
+    height, width = image.size()
+    return vector(width, height) * 0.5
 
-    cos, sin, tan = staticmethod(math.cos), staticmethod(math.sin), staticmethod(math.tan)
 
-
-def warp(image: Image, matrix: Sequence[Any], interpolation: Any, fill: Sequence[float], size: Any = None) -> Image:
+def warp(image: Image, matrix: Any, interpolation: Any, fill: Sequence[float], size: Any = None) -> Image:
     """Warp images.
 
     Args:
         image: images.
-        matrix: 6 or 9 numbers that map positions in the images to positions in the result, row by row.
+        matrix: map from positions in the images to positions in the result: 9 numbers, or an array of 2 or 3 rows.
         interpolation: interpolation.
         fill: value outside of the images.
         size: height and width of the result; by default those of the images.
     """
     if interpolation is DALIInterpType.INTERP_LANCZOS3:
         raise ArgumentValueError("warps interpolate with NEAREST, BILINEAR or BICUBIC")
-    entries = [*matrix, 0.0, 0.0, 1.0] if len(matrix) == 6 else matrix
     data = ops.experimental.warp_perspective(
         image.data,
-        matrix=vector(*entries),
+        matrix=vector(*matrix) if isinstance(matrix, list) else ops.reshape(matrix, shape=[9]),
         inverse_map=False,
         interp_type=interpolation,
         fill_value=_fill(image, fill),
-        size=None if size is None else vector(*size),
+        size=size,
     )
     return image.replaced(data)
+
+
+def _square(matrix: Any) -> Any:
+    """Return the matrix of an affine map with its third row."""
+    return ops.cat(matrix, ops.as_tensor(np.array([[0, 0, 1]], np.float32)), axis=0)
 
 
 @functional()
@@ -337,19 +333,15 @@ def rotate(
         center: fixed point (x, y); by default the centre of the image.
         fill: value outside of the images, or one per channel.
     """
-    height, width = inpt.size()
-    middle = (width * 0.5, height * 0.5)
+    middle = _middle(inpt)
+    point = middle if center is None or expand else list(center)
+    matrix = ops.transforms.rotation(angle=angle * -1.0, center=point)
     if not expand:
-        point = middle if center is None else center
-        return warp(inpt, affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, point, point), interpolation, fill)
-    a, b, _, c, d, _ = affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, (0.0, 0.0), (0.0, 0.0))
-    fabs = ops.math.fabs
-    rows, columns = (
-        _expanded(fabs(middle[0] * x) + fabs(middle[1] * y), own)
-        for x, y, own in ((c, d, middle[1]), (a, b, middle[0]))
-    )
-    target = (columns * 0.5, rows * 0.5)
-    return warp(inpt, affine_matrix(angle * -1.0, 1.0, 0.0, 0.0, middle, target), interpolation, fill, (rows, columns))
+        return warp(inpt, _square(matrix), interpolation, fill)
+    extents = ops.reductions.sum(ops.math.fabs(matrix[:, :2] * middle), axes=1)
+    sizes = _expanded(extents, middle)
+    matrix = ops.transforms.translation(matrix, offset=sizes * 0.5 - middle)
+    return warp(inpt, _square(matrix), interpolation, fill, sizes[::-1])
 
 
 def _expanded(half: Any, before: Any) -> Any:

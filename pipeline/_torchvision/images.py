@@ -72,7 +72,17 @@ class Image:
     def per_channel(self, values: Any) -> Any:
         """Return one number for each channel, as an array that broadcasts against the data."""
         array = np.asarray(values, np.float32).reshape(-1)
-        return ops.as_tensor(array.reshape((-1, 1, 1) if self.layout == "CHW" else (1, 1, -1)))
+        return self.beside(ops.as_tensor(array.reshape((-1, 1, 1) if self.layout == "CHW" else (1, 1, -1))))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the data is on a GPU."""
+        return bool(self.data.device.device_type == "gpu")
+
+    def beside(self, value: Any) -> Any:
+        """Return a number, or one for each image, on the device of the data, for arithmetic."""
+        is_array = isinstance(value, dynamic.Tensor | dynamic.Batch)
+        return value.gpu() if is_array and self.on_gpu else value
 
     def replaced(self, data: Any, **changes: Any) -> Image:
         """Return an image with other data and properties."""

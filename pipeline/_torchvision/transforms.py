@@ -88,7 +88,7 @@ def random_crop(
         room = extent + (before + after) + extra * 2 - wanted
         starts.append(integers(image, room + 1) - (extra + before))
     outside = padding_mode if padding or pad_if_needed else "error"
-    return window(image, starts[0], starts[1], *size, fill, outside)
+    return window(image, starts[0], starts[1], size[0], size[1], fill, outside)
 
 
 @transform(scale=value_range, ratio=value_range)

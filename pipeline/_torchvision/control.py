@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline._dynamic.values import tracing
 from pipeline._graph.selecting import select
-from pipeline._torchvision.images import Image, ops, traced_tensor
+from pipeline._torchvision.images import Image, ops, traced_tensor, unknown
 from pipeline.errors import ArgumentValueError
 
 __all__ = ["chance", "integers", "switch", "uniform"]
@@ -85,7 +85,7 @@ def switch(selector: Any, steps: Sequence[Step], image: Image, *parameters: Any,
             result = step(image, *parameters)
         elif draws:
             with tracing(), suppress(ops.TracingError):
-                step(image, *parameters)
+                step(image.replaced(unknown(image.data)), *map(unknown, parameters))
     assert result is not None
     return result
 

@@ -264,12 +264,14 @@ def affine(
     shears = [*shear, *shear][:2] if isinstance(shear, list | tuple) else [shear, 0.0]
     point = _middle(inpt) if center is None else list(center)
     m = ops.transforms
-    matrix = _unless(0.0, shears[0], lambda: m.shear(angles=vector(shears[0] * -1.0, 0.0), center=point))
-    matrix = _unless(
-        0.0, shears[1], lambda: m.shear(*matrix, angles=vector(0.0, shears[1] * -1.0), center=point), matrix
-    )
-    matrix = _unless(1.0, scale, lambda: m.scale(*matrix, scale=vector(scale, scale), center=point), matrix)
-    rotated = m.rotation(*matrix, angle=angle, center=point)
+    before: list[Any] = []  # the matrix so far
+    if _changes(shears[0]):
+        before = [m.shear(angles=vector(shears[0] * -1.0, 0.0), center=point)]
+    if _changes(shears[1]):
+        before = [m.shear(*before, angles=vector(0.0, shears[1] * -1.0), center=point)]
+    if _changes(scale, 1.0):
+        before = [m.scale(*before, scale=vector(scale, scale), center=point)]
+    rotated = m.rotation(*before, angle=angle, center=point)
     if any(map(_changes, translate)):
         rotated = m.translation(rotated, offset=vector(*translate))
     return warp(inpt, _square(rotated), interpolation, fill)

@@ -16,7 +16,8 @@ from pipeline._dynamic.dtypes import TYPES
 from pipeline._dynamic.values import Value, tracing
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Image", "apply", "decoded", "is_torch", "of_operator", "ops", "to_pil", "traced_tensor", "vector"]
+__all__ = ["Image", "apply", "decoded", "is_torch", "of_operator", "ops", "to_pil", "traced_tensor"]
+__all__ += ["unknown", "vector"]
 
 #: Dynamic mode. Its operators are created at run time, so type checkers don't know them.
 ops: Any = dynamic
@@ -273,6 +274,11 @@ def to_pil(array: np.ndarray[Any, Any], mode: str | None = None) -> pil.Image:
     if mode is None:
         raise ArgumentValueError(f"Cannot infer PIL mode from {channels} channels: 1, 3 and 4 have one")
     return pil.frombytes(mode, array.shape[1::-1], np.ascontiguousarray(array).tobytes())
+
+
+def unknown(tensor: Any) -> Any:
+    """Return a tensor without data, for operators that are recorded and never run."""
+    return ops.Tensor.from_value(Value(tensor._value.device, None, size=1))
 
 
 def traced_tensor(node: Any) -> Any:

@@ -324,7 +324,7 @@ def random_erasing(
     shape = vector(rows * applied, columns * applied)
     if value != "random":
         return color.erased(image, anchor, shape, value)
-    mask = color.erased(image.replaced(ops.ones_like(image.data)), anchor, shape, 0)
+    mask = color.erased(image.replaced(ops.cast_like(image.data * 0 + 1, image.data)), anchor, shape, 0)
     noise = ops.random.normal(image.data, dtype=ops.float32)
     mixed = image.data * mask.data + noise * (1.0 - mask.data)
     return image.rounded(mixed) if image.is_integer else image.replaced(mixed)

@@ -57,7 +57,9 @@ class Compose:
     Example:
         >>> import numpy as np
         >>> from PIL import Image
-        >>> Compose([Lambda(lambda x: x // 2)])(Image.fromarray(np.full((4, 6, 3), 9, np.uint8))).getpixel((0, 0))
+        >>> from pipeline import dynamic
+        >>> half = Lambda(lambda x: dynamic.brightness(x, brightness=0.5))
+        >>> Compose([half])(Image.fromarray(np.full((4, 6, 3), 8, np.uint8))).getpixel((0, 0))
         (4, 4, 4)
     """
 

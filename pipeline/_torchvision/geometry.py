@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._dynamic.calling import subscript
 from pipeline._torchvision.arguments import InterpolationMode, resize_size
 from pipeline._torchvision.declaration import functional
 from pipeline._torchvision.images import Image, ops, vector
@@ -335,15 +336,26 @@ def rotate(
         center: fixed point (x, y); by default the centre of the image.
         fill: value outside of the images, or one per channel.
     """
+    quarters = angle / 90 % 4 if isinstance(angle, int | float) and center is None else None
+    if quarters in ((0, 1, 2, 3) if expand else (0, 2)):
+        return _turned(inpt, quarters)
     middle = _middle(inpt)
     point = middle if center is None or expand else list(center)
     matrix = ops.transforms.rotation(angle=angle * -1.0, center=point)
     if not expand:
         return warp(inpt, _square(matrix), interpolation, fill)
-    extents = ops.reductions.sum(ops.math.fabs(matrix[:, :2] * middle), axes=1)
+    extents = ops.reductions.sum(ops.math.fabs(subscript(matrix, (slice(None), slice(0, 2))) * middle), axes=1)
     sizes = _expanded(extents, middle)
     matrix = ops.transforms.translation(matrix, offset=sizes * 0.5 - middle)
-    return warp(inpt, _square(matrix), interpolation, fill, sizes[::-1])
+    return warp(inpt, _square(matrix), interpolation, fill, subscript(sizes, slice(None, None, -1)))
+
+
+def _turned(image: Image, quarters: Any) -> Image:
+    """Return images after quarter turns counter-clockwise, without interpolation."""
+    if quarters % 2:
+        order = [1, 0, 2] if image.layout == "HWC" else [0, 2, 1]
+        image = image.replaced(ops.transpose(image.data, perm=order, transpose_layout=False))
+    return flip(image, horizontal=int(quarters in (2, 3)), vertical=int(quarters in (1, 2)))
 
 
 def _expanded(half: Any, before: Any) -> Any:

@@ -138,7 +138,7 @@ def apply(function: Callable[[Image], Any], value: Any, encoded: bool = False) -
     if tracing.active() or ops.EvalMode.current() is not ops.EvalMode.eager:
         return _each(restore, function(image))
     with ops.EvalMode.deferred:  # all operators run together
-        return _each(restore, function(image))
+        return _each(lambda result: restore(result.replaced(result.data.evaluate())), function(image))
 
 
 def _each(restore: Callable[[Image], Any], result: Any) -> Any:
@@ -249,6 +249,8 @@ def _given_back(image: Image, mode: str | None = None) -> Any:
     """Return a PIL image or a torch tensor; PIL images of a batch are a list."""
     if image.layout == "CHW":
         return image.data.torch()
+    if image.dtype != "uint8":
+        raise ArgumentTypeError(f"a PIL image can't have values of {image.dtype}: convert it to a tensor, with ToImage")
     if isinstance(image.data, ops.Batch):
         return [to_pil(each.cpu().numpy(), mode) for each in image.data.tensors]
     return to_pil(image.data.cpu().numpy(), mode)

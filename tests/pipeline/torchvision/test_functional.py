@@ -49,10 +49,11 @@ def test_resized_sides_are_truncated(size: Any, max_size: int | None, expected: 
 
 def test_resize_filters_as_pil_does() -> None:
     smooth = PIL.resize((8, 6)).resize((100, 80), Image.Resampling.BICUBIC)
-    for mode in (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.LANCZOS, 0):
-        result = array(F.resize(smooth, [30, 40], mode)).astype(int)
-        code = {0: Image.Resampling.NEAREST}.get(mode) or Image.Resampling[getattr(mode, "name", "NEAREST")]
-        assert np.abs(result - array(smooth.resize((40, 30), code)))[2:-2, 2:-2].max() <= 1
+    for code in ("BILINEAR", "BICUBIC", "LANCZOS", "NEAREST"):
+        result = array(F.resize(smooth, [29, 37], InterpolationMode[code])).astype(int)
+        difference = np.abs(result - array(smooth.resize((37, 29), Image.Resampling[code])))
+        assert np.mean(difference > 1) <= (0.05 if code == "NEAREST" else 0)  # halves are rounded in other directions
+    assert np.array_equal(array(F.resize(smooth, [29, 37], 0)), result)  # PIL's number
 
 
 @pytest.mark.parametrize(("size", "start"), [(20, (10, 18)), ([21, 33], (10, 12)), ([38, 53], (2, 2))])
@@ -92,10 +93,8 @@ def test_flips_and_several_crops() -> None:
     assert all(np.array_equal(*pair) for pair in zip(crops[:5], expected, strict=True))
     assert np.array_equal(crops[5], PIXELS[:20, ::-1][:, :30])
     resized = both(F.resized_crop, 5, 6, 20, 30, 16)
-    assert all(
-        np.array_equal(*pair)
-        for pair in zip(resized, both(lambda image: F.resize(F.crop(image, 5, 6, 20, 30), [16, 16])), strict=True)
-    )
+    expected = both(lambda image: F.resize(F.crop(image, 5, 6, 20, 30), [16, 16]))
+    assert all(np.array_equal(*pair) for pair in zip(resized, expected, strict=True))
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
@@ -143,8 +142,9 @@ def test_gray_images() -> None:
 
 
 def test_rotations_are_counter_clockwise() -> None:
-    for result in both(F.rotate, 90, expand=True):
-        assert np.array_equal(result, np.rot90(PIXELS))
+    for turns in range(4):
+        for result in both(F.rotate, 90 * turns, expand=True):
+            assert np.array_equal(result, np.rot90(PIXELS, turns))
     for result in both(F.rotate, 30, expand=True):
         assert result.shape[:2] == PIL.rotate(30, expand=True).size[::-1]
     corner = [0, 0]
@@ -203,7 +203,7 @@ def test_blur_keeps_constant_images_and_orders_axes() -> None:
     assert torch.allclose(wide.sum(), torch.tensor(1.0))
 
 
-def test_each_kind_of_input_is_returned() -> None:
+def test_results_have_the_kind_of_their_inputs() -> None:
     several = TENSOR.expand(2, 3, *TENSOR.shape)
     assert F.resize(several, [8, 9]).shape == (2, 3, 3, 8, 9)
     assert [each.size for each in F.resize([PIL, PIL], [8, 9])] == [(9, 8)] * 2

@@ -145,7 +145,19 @@ def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tup
 def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(jpeg_folder)
-    said = run("imagenet", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--batch-size", "8", "--image-size", "64")
+    said = run(
+        "imagenet",
+        "--device",
+        "cpu",
+        "--data",
+        str(tmp_path),
+        "--epochs",
+        "1",
+        "--batch-size",
+        "8",
+        "--image-size",
+        "64",
+    )
     assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said
 
 

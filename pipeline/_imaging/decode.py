@@ -1,7 +1,8 @@
 """Decoding of images on the CPU, one at a time.
 
 simplejpeg (libjpeg-turbo) decodes JPEG: it was the fastest in measurements, and its pixels equal those of DALI's CPU
-decoder bit for bit. nvImageCodec decodes windows, if it is installed. OpenCV decodes other formats, or pillow where OpenCV differs from DALI or lacks the format.
+decoder bit for bit. nvImageCodec decodes windows of JPEGs, if it is installed. OpenCV decodes other formats, or pillow
+where OpenCV differs from DALI or lacks the format.
 """
 
 from __future__ import annotations

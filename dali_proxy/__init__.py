@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+    from dali_proxy._sheet import show
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
@@ -62,6 +63,7 @@ __all__ = [
     "feed_ndarray",
     "install_as_nvidia_dali",
     "serve",
+    "show",
     "to_torch_tensor",
     "to_torch_type",
 ]
@@ -95,6 +97,7 @@ _MODULES = {
     "feed_ndarray": "_consumer.interop",
     "install_as_nvidia_dali": "_nvidia.install",
     "serve": "_server.server",
+    "show": "_sheet",
     "to_torch_tensor": "_consumer.interop",
     "to_torch_type": "_consumer.interop",
 }

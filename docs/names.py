@@ -20,6 +20,7 @@ MODULES = (
     *("", "auto_aug.augmentations", "auto_aug.auto_augment", "auto_aug.core", "auto_aug.rand_augment"),
     *("auto_aug.trivial_augment", "backend", "data_node", "experimental.dynamic", "experimental.dynamic.checkpoint"),
     *("experimental.dynamic.math", "experimental.dynamic.random", "experimental.dynamic.readers"),
+    *("experimental.torchvision", "experimental.torchvision.v2.functional"),
     *("external_source", "math", "ops", "pipeline"),
     *("plugin.base_iterator", "plugin.pytorch", "plugin.pytorch.fn", "plugin.pytorch.loader_evaluator"),
     *("plugin.pytorch.torch_utils", "plugin_manager", "sysconfig", "tensors", "tfrecord", "types"),
@@ -36,7 +37,6 @@ MISSING = {
         "Pipeline, PipelineDebug": "the executor in C++: use `nvidia.dali.Pipeline`",
         "SharedMem": "an internal part of parallel external sources",
     },
-    "experimental": {"torchvision": "not implemented yet"},
     "experimental.dynamic": {
         "DeviceLike": "a type for annotations in DALI's own code",
         "EvalContext.cache_results, cached_results": "reserved for future use in DALI",

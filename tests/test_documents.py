@@ -15,7 +15,8 @@ from tests.preloaded import run_python
 
 @pytest.mark.timeout(300)  # the guide starts several servers
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/guide.md", "docs/dynamic.md", "docs/migrating.md", "docs/new-operator.md"]
+    "document",
+    ["README.md", *(f"docs/{name}.md" for name in ("guide", "dynamic", "torchvision", "migrating", "new-operator"))],
 )
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document form a script that runs."""

@@ -196,6 +196,8 @@ FLOORS = (
     "pipeline.auto_aug.core",
     "pipeline.auto_aug pipeline.dynamic.pytorch",
     "pipeline.dynamic",
+    "pipeline._torchvision",
+    "pipeline.torchvision",
     "pipeline",
     "dali_proxy._shadowing dali_proxy.errors",
     "dali_proxy._common",

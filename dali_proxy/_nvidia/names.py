@@ -94,6 +94,10 @@ _TYPES = {
     "ConstantNode": "dali_proxy._nvidia.types:constant_node",
 }
 
+_SHARED = ("centercrop", "color", "flips", "gaussian_blur", "normalize", "pad", "resize", "totensor")
+_TRANSFORMS = ("", ".v2", *(f".v2.{each}" for each in (*_SHARED, "compose", "rand_apply", "randomcrop")))
+_FUNCTIONAL = ("", *(f".{each}" for each in (*_SHARED, "crop", "image_metadata")))
+
 _TABLE = {
     "": Stand("pipeline", values={"__version__": VERSION}),
     "auto_aug": Stand("pipeline.auto_aug"),
@@ -134,6 +138,11 @@ _TABLE = {
     "experimental": Stand(),
     "experimental.dynamic": Stand("pipeline.dynamic"),
     "experimental.dynamic._ops": Stand("dali_proxy._nvidia.dynamic_operators"),
+    **{f"experimental.torchvision{path}": Stand("pipeline.torchvision") for path in _TRANSFORMS},
+    **{
+        f"experimental.torchvision.v2.functional{path}": Stand("pipeline.torchvision.functional")
+        for path in _FUNCTIONAL
+    },
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),

@@ -168,7 +168,7 @@ def _batch_size(values: Sequence[Any], batch_size: int | None, schema: OperatorS
 def _node(value: Any, size: int | None) -> Any:
     """Return the node of a tensor or batch; a tensor is repeated if the operator has a batch."""
     if isinstance(value, Tensor) and tracing.active() and value._value.known:
-        return constant_node(value.cpu().numpy(), layout=value.layout)
+        return constant_node(value.numpy(), layout=value.layout)
     if isinstance(value, Tensor) and size is not None:
         return Batch.broadcast(value, size)._value
     return value._value if is_array(value) else value

@@ -64,7 +64,7 @@ class RandomWindows:
             raise ArgumentValueError(f"argument 'random_aspect_ratio' must be positive, not {low_ratio:g}")
         attempts = max(0, node.argument("num_attempts"))
         self._largest_area = high_area
-        drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
+        drawn = batch.uniform(node, 2 * attempts + 2)
         self._areas = low_area, high_area
         self._drawn = drawn
         self._count = attempts

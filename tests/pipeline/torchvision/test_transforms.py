@@ -1,0 +1,190 @@
+"""Tests of transforms as objects: random numbers, choices, `Compose`, and graphs of them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pipeline import dynamic
+from pipeline import torchvision as T
+
+RNG = np.random.default_rng(0)
+IMAGES = [RNG.integers(0, 256, (40 + n, 52 - n, 3), np.uint8) for n in range(4)]
+PIL = Image.fromarray(IMAGES[0])
+TENSOR = torch.from_numpy(IMAGES[0].copy()).permute(2, 0, 1)
+
+PIPELINES: dict[str, list[Any]] = {
+    "classification": [
+        *(T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.PILToTensor()),
+        *(T.ToDtype(torch.float32, scale=True), T.Normalize([0.5] * 3, [0.2] * 3)),
+    ],
+    "colors": [T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.RandomGrayscale(0.5), T.GaussianBlur(3)],
+    "crops": [
+        T.Resize(30, max_size=36),
+        T.RandomCrop(40, 4, pad_if_needed=True, fill=(1, 2, 3)),
+        T.CenterCrop(50),
+    ],
+    "warps": [
+        T.RandomRotation(20, expand=True),
+        T.RandomAffine(9, (0.1, 0.1), (0.8, 1.2), 5),
+        T.RandomPerspective(p=0.7),
+    ],
+    "values": [
+        *(T.RandomInvert(), T.RandomPosterize(3), T.RandomSolarize(99), T.RandomAdjustSharpness(2)),
+        *(T.RandomAutocontrast(), T.RandomEqualize(), T.RandomPhotometricDistort()),
+    ],
+    "sizes": [T.RandomZoomOut(), T.RandomResize(20, 40), T.ScaleJitter((30, 40)), T.RandomVerticalFlip()],
+    "erased": [
+        T.ToTensor(),
+        T.RandomErasing(0.7),
+        T.RandomErasing(0.5, value="random"),
+        T.GaussianNoise(),
+        T.ToPILImage(),
+    ],
+    "choices": [
+        T.RandomApply([T.ColorJitter(0.4), T.RandomRotation(10)]),
+        T.RandomChoice([T.Pad(2), T.RandomApply([T.RandomCrop(30)], 0.5)], p=[1, 3]),
+        T.RandomOrder([T.RandomRotation(30), T.ColorJitter(0.5), T.RandomInvert()]),
+        T.Lambda(lambda x: dynamic.flip(x)),
+    ],
+    "AutoAugment": [T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)],
+    "RandAugment": [T.RandAugment(fill=9)],
+    "TrivialAugmentWide": [T.Compose([T.TrivialAugmentWide()]), T.ToImage()],
+    "several": [T.TenCrop(20), T.JPEG((20, 60)), T.RGB(), T.ConvertImageDtype()],
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_graph_has_the_bits_of_calls_image_by_image(name: str) -> None:
+    compose = T.Compose(PIPELINES[name])
+    with dynamic.trace(compose, batch_size=4, num_threads=1, seed=5) as pipe:
+        outputs = pipe.run(inpt=IMAGES)
+    for number, image in enumerate(IMAGES):
+        with dynamic.random.SampleRNG(seed=5, sample=number):
+            results = compose(dynamic.as_tensor(image, layout="HWC"))
+        for output, result in zip(outputs, results if isinstance(results, tuple) else [results], strict=True):
+            assert np.array_equal(output.at(number), result)
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES.keys() - {"several"}))
+def test_pil_images_tensors_and_batches_are_transformed(name: str) -> None:
+    compose = T.Compose(PIPELINES[name])
+    for image in (PIL, TENSOR):
+        assert isinstance(compose(image), torch.Tensor | Image.Image)
+    fixed = T.Compose([*PIPELINES[name], T.Resize((8, 9)), T.ToImage()])
+    assert fixed(TENSOR.expand(3, *TENSOR.shape)).shape == (3, 3, 8, 9)
+
+
+def test_images_of_a_batch_have_their_own_random_numbers() -> None:
+    flipped = T.RandomHorizontalFlip()(TENSOR.expand(40, *TENSOR.shape))
+    mirrored = [bool((each == TENSOR.flip(-1)).all()) for each in flipped]
+    assert 5 < sum(mirrored) < 35
+    applied = T.RandomApply([T.RandomInvert(1.0)], 0.5)(TENSOR.expand(40, *TENSOR.shape))
+    inverted = [bool((each == 255 - TENSOR).all()) for each in applied]
+    assert 5 < sum(inverted) < 35
+    assert all(same or bool((each == TENSOR).all()) for same, each in zip(inverted, applied, strict=True))
+
+
+def test_seed_repeats_the_numbers() -> None:
+    steps = [T.RandomCrop(20), T.ColorJitter(0.5)]
+    first, second = (T.Compose(steps, seed=3) for _ in range(2))
+    results = [first(TENSOR) for _ in range(3)]
+    assert all(torch.equal(each, second(TENSOR)) for each in results)
+    assert not torch.equal(results[0], results[1])
+
+
+def test_random_crops_start_anywhere() -> None:
+    positions = torch.arange(24, dtype=torch.uint8).reshape(1, 4, 6).expand(100, 1, 4, 6)
+    assert set(T.RandomCrop((3, 4))(positions)[:, 0, 0, 0].tolist()) == {0, 1, 2, 6, 7, 8}
+    with pytest.raises(RuntimeError, match="slice"):
+        T.RandomCrop(9)(positions)
+
+
+def test_choices_follow_their_probabilities() -> None:
+    batch = torch.zeros(200, 1, 4, 4, dtype=torch.uint8)
+    chosen = T.RandomChoice([T.RandomInvert(1.0), T.Lambda(lambda x: x)], p=[0.2, 0.8])(batch)
+    assert 15 < int((chosen[:, 0, 0, 0] == 255).sum()) < 75
+    last = T.RandomOrder([T.Lambda(lambda x: x * 0 + 1), T.Lambda(lambda x: x * 0 + 2)])(batch)
+    assert 60 < int((last[:, 0, 0, 0] == 1).sum()) < 140
+
+
+def test_erased_area_is_in_its_range() -> None:
+    batch = torch.ones(50, 1, 40, 40)
+    erased = 1 - T.RandomErasing(1.0, scale=(0.1, 0.2), ratio=(0.5, 2.0))(batch)
+    areas = erased.sum((1, 2, 3)) / 1600
+    assert float(areas.min()) > 0.08
+    assert float(areas.max()) < 0.22
+
+
+def test_encoded_images_are_decoded_in_compose() -> None:
+    buffer = io.BytesIO()
+    PIL.save(buffer, "PNG")
+    compose = T.Compose([dynamic.decoders.image, T.RandomHorizontalFlip(1.0), T.PILToTensor()])
+    assert torch.equal(compose(buffer.getvalue()), TENSOR.flip(-1))
+    with pytest.raises(TypeError, match="decoders"):
+        T.Compose([T.Resize(8)])(buffer.getvalue())
+
+
+def test_pil_images_and_tensors_are_converted() -> None:
+    assert torch.equal(T.Compose([T.PILToTensor()])(PIL), TENSOR)
+    assert torch.equal(T.ToTensor()(PIL), TENSOR / 255)
+    assert np.array_equal(np.asarray(T.Compose([T.Pad(0), T.ToPILImage()])(TENSOR)), IMAGES[0])
+    assert [each.size for each in T.ToPILImage()(TENSOR.expand(2, *TENSOR.shape))] == [PIL.size] * 2
+    with pytest.raises(TypeError, match="tensor"):
+        T.Normalize([0.5], [0.5])(PIL)
+    with pytest.raises(TypeError, match="ToTensor"):
+        T.RandAugment()(TENSOR / 255)
+
+
+@pytest.mark.parametrize(
+    ("create", "error"),
+    [
+        (lambda: T.Resize(0), ValueError),
+        (lambda: T.Resize((1, 2, 3)), ValueError),
+        (lambda: T.Resize(10.5), ValueError),
+        (lambda: T.Resize(None), ValueError),
+        (lambda: T.Resize((10, 20), max_size=30), ValueError),
+        (lambda: T.Resize(10, interpolation=9), ValueError),
+        (lambda: T.Resize(10, interpolation=T.InterpolationMode.HAMMING), NotImplementedError),
+        (lambda: T.Resize(10, device="xpu"), ValueError),
+        (lambda: T.CenterCrop("a"), TypeError),
+        (lambda: T.CenterCrop(-1), ValueError),
+        (lambda: T.RandomCrop(10, padding_mode="wrap"), ValueError),
+        (lambda: T.RandomResizedCrop(10, scale=0.5), TypeError),
+        (lambda: T.RandomResizedCrop(10, ratio=(2, 1)), ValueError),
+        (lambda: T.RandomHorizontalFlip(1.5), ValueError),
+        (lambda: T.ColorJitter(brightness=-1), ValueError),
+        (lambda: T.ColorJitter(contrast=(1.5, 0.5)), ValueError),
+        (lambda: T.ColorJitter(hue=0.6), ValueError),
+        (lambda: T.GaussianBlur(4), ValueError),
+        (lambda: T.GaussianBlur(3, (2, 1)), ValueError),
+        (lambda: T.Grayscale(2), ValueError),
+        (lambda: T.Normalize(0.5, 0.5), TypeError),
+        (lambda: T.Normalize([0.5], [0.0]), ValueError),
+        (lambda: T.Normalize([0.5], [0.5], inplace=True), NotImplementedError),
+        (lambda: T.RandomRotation(-1), ValueError),
+        (lambda: T.RandomAffine(1, translate=(2, 0)), ValueError),
+        (lambda: T.RandomErasing(value="x"), ValueError),
+        (lambda: T.RandomApply(None), TypeError),
+        (lambda: T.RandomChoice([T.Pad(1)], p=[1, 2]), ValueError),
+        (lambda: T.Compose(T.Pad(1)), TypeError),
+        (lambda: T.Lambda(1), TypeError),
+        (lambda: T.AutoAugment("mnist"), ValueError),
+        (lambda: T.Pad(), TypeError),
+    ],
+)
+def test_wrong_arguments_are_errors(create: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        create()
+
+
+def test_transforms_show_their_arguments() -> None:
+    assert repr(T.Compose([T.CenterCrop(3), T.RandomApply([T.RGB()])])) == (
+        "Compose(\n    CenterCrop(size=3)\n    RandomApply([RGB()])\n)"
+    )
+    assert T.ColorJitter(0.4).brightness == 0.4

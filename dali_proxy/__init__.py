@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._loader.mixing import CutMix, MixUp
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+    from dali_proxy._sheet import show
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
@@ -38,12 +40,14 @@ __all__ = [
     "BatchError",
     "BatchRef",
     "BatchSizeError",
+    "CutMix",
     "DALIClassificationIterator",
     "DALIGenericIterator",
     "DALIRaggedIterator",
     "DALIServer",
     "DataLoader",
     "LastBatchPolicy",
+    "MixUp",
     "OperatorTimes",
     "PlaceholderError",
     "Proxy",
@@ -59,6 +63,7 @@ __all__ = [
     "feed_ndarray",
     "install_as_nvidia_dali",
     "serve",
+    "show",
     "to_torch_tensor",
     "to_torch_type",
 ]
@@ -69,12 +74,14 @@ _MODULES = {
     "BatchError": "errors",
     "BatchRef": "_worker.placeholders",
     "BatchSizeError": "errors",
+    "CutMix": "_loader.mixing",
     "DALIClassificationIterator": "_iterators",
     "DALIGenericIterator": "_iterators",
     "DALIRaggedIterator": "_iterators",
     "DALIServer": "_server.server",
     "DataLoader": "_loader.loader",
     "LastBatchPolicy": "_common.policies",
+    "MixUp": "_loader.mixing",
     "OperatorTimes": "_server.telemetry",
     "PlaceholderError": "errors",
     "Proxy": "_worker.proxy",
@@ -90,6 +97,7 @@ _MODULES = {
     "feed_ndarray": "_consumer.interop",
     "install_as_nvidia_dali": "_nvidia.install",
     "serve": "_server.server",
+    "show": "_sheet",
     "to_torch_tensor": "_consumer.interop",
     "to_torch_type": "_consumer.interop",
 }

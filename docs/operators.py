@@ -40,7 +40,7 @@ arguments.
   have found in {examples} random calls of the operator with every documented argument. For integers it is the absolute
   difference; with 32 bits and more, only the part that exceeds the precision of a float32 counts. For real numbers
   it is a fraction of the largest value. 0 means bit-identical.
-- **GPU**: the same for our GPU against our CPU, if that was run.
+- **GPU**: the same for our GPU against our CPU, in {on_gpu} random calls, if that was run.
 """
 FOOT = """
 ## Arguments
@@ -90,7 +90,8 @@ def page() -> str:
         version=listed["version"],
         there=len(set(theirs) & set(ours)),
         count=len(theirs),
-        examples=found["examples"],
+        examples=found["examples"]["cpu"],
+        on_gpu=found["examples"]["gpu"],
     )
     foot = FOOT.format(
         arguments="\n".join(rows(listed)), reasons="\n".join(reasons), differences="\n".join(differences)

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
-from PIL import Image, ImageDraw
-
-import common
 
 
 def iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -36,14 +32,6 @@ def recall(images: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
     return hits / max(total, 1)
 
 
-def draw(images: torch.Tensor, objects: Iterable[torch.Tensor]) -> list[np.ndarray]:
-    """Draw boxes around the objects of images, one colour per class."""
-    tiles = []
-    for pixels, rows in zip(common.to_pixels(images), objects, strict=True):
-        tile = Image.fromarray(pixels)
-        for x, y, width, height, label in rows.tolist():
-            corners = ((x - width / 2) * tile.width, (y - height / 2) * tile.height)
-            corners += ((x + width / 2) * tile.width - 1, (y + height / 2) * tile.height - 1)
-            ImageDraw.Draw(tile).rectangle(corners, outline=("red", "lime", "yellow", "cyan")[int(label) % 4], width=2)
-        tiles.append(np.asarray(tile))
-    return tiles
+def corners(objects: torch.Tensor) -> torch.Tensor:
+    """Return left, top, right and bottom of boxes that are given by centre, width and height."""
+    return torch.cat([objects[:, :2] - objects[:, 2:4] / 2, objects[:, :2] + objects[:, 2:4] / 2], dim=1)

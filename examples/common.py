@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from tqdm import tqdm
 
 import dali_proxy
@@ -191,21 +189,7 @@ class Meter:
         print(f"limited by  {LIMITS.get(stats.limited_by, 'unknown (the run was too short)')}")
 
 
-def to_pixels(images: torch.Tensor) -> list[np.ndarray]:
-    """Undo the normalisation of a batch [N, 3, H, W]; return uint8 images [H, W, 3]."""
-    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
-    pixels = (images.detach().cpu().float() * std + mean).round().clamp(0, 255).byte()
-    return list(pixels.permute(0, 2, 3, 1).numpy())
-
-
-def save_sheet(path: Path, tiles: Sequence[np.ndarray], columns: int = 8, gap: int = 4) -> None:
-    """Save images [H, W, 3] of one size as a grid."""
-    height, width, _ = tiles[0].shape
-    columns = min(columns, len(tiles))
-    rows = -(-len(tiles) // columns)
-    sheet = Image.new("RGB", (columns * (width + gap) + gap, rows * (height + gap) + gap), "white")
-    for index, tile in enumerate(tiles):
-        row, column = divmod(index, columns)
-        sheet.paste(Image.fromarray(tile), (gap + column * (width + gap), gap + row * (height + gap)))
-    sheet.save(path)
+def save_picture(path: Path, images: Any, **parts: Any) -> None:
+    """Save the normalised images of a batch as a grid; `parts` are arguments of `dali_proxy.show`."""
+    dali_proxy.show(images, mean=MEAN, std=STD, path=path, **parts)
     print(f"saved       {path}")

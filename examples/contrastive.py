@@ -121,7 +121,7 @@ def main() -> None:
         stats = view_server.stats()
         if options.picture:
             first, second = next(iter(loader))
-            common.save_sheet(options.picture, common.to_pixels(torch.stack([first, second], dim=1).flatten(0, 1)))
+            common.save_picture(options.picture, torch.stack([first, second], dim=1).flatten(0, 1))
 
         known, guessed = (
             dali_proxy.DataLoader(plain_server, ImageFolder(folder, plain_server.proxy), **loader_options)

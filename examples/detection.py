@@ -150,7 +150,8 @@ def main() -> None:
         meter.close()
         stats = server.stats()
         if options.picture:
-            common.save_sheet(options.picture, boxes.draw(*next(iter(loader))))
+            images, objects = next(iter(loader))
+            common.save_picture(options.picture, images, boxes=[boxes.corners(rows) for rows in objects])
 
         val_server = stack.enter_context(dali_proxy.DALIServer(detection_pipe(augment=False, **pipe_options)))
         val_set = Coco(folder / "val", transform=val_server.proxy)

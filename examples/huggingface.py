@@ -100,7 +100,7 @@ def main() -> None:
         meter = train(options, network, loader)
         stats = train_server.stats()
         if options.picture:
-            common.save_sheet(options.picture, common.to_pixels(next(iter(loader))["image"]))
+            common.save_picture(options.picture, next(iter(loader))["image"])
 
         val_view = val_set.with_transform(EncodedImages(val_server.proxy))
         score = accuracy(options, network, dali_proxy.DataLoader(val_server, val_view, **loader_options))

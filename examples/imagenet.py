@@ -128,7 +128,7 @@ def main() -> None:
         val_loader = dali_proxy.DataLoader(val_server, val_set, **loader_options)
         score = accuracy(options, network, val_loader)
         if options.picture:
-            common.save_sheet(options.picture, common.to_pixels(next(iter(train_loader))[0]))
+            common.save_picture(options.picture, next(iter(train_loader))[0])
     meter.report(stats, accuracy=f"{score:.1%} of {len(val_set)} (guessing: {1 / len(train_set.classes):.1%})")
 
 

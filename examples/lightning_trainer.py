@@ -100,7 +100,7 @@ class Measure(Callback):
         self.stats = trainer.datamodule.servers[0].stats()
         if path := trainer.datamodule.options.picture:
             images, _ = next(iter(trainer.train_dataloader))
-            common.save_sheet(path, common.to_pixels(images))
+            common.save_picture(path, images)
 
 
 def main() -> None:

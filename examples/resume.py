@@ -96,7 +96,7 @@ def main() -> None:
         options.precision = "float32"
         score = accuracy(options, network, dali_proxy.DataLoader(val_server, val_set, **loader_options))
         if options.picture:
-            common.save_sheet(options.picture, common.to_pixels(next(iter(loader))[0]))
+            common.save_picture(options.picture, next(iter(loader))[0])
     meter.report(stats, accuracy=f"{score:.1%} of {len(val_set)} (guessing: {1 / len(train_set.classes):.1%})")
 
 

@@ -113,16 +113,6 @@ def mean_iou(options: argparse.Namespace, network: nn.Module, loader: Iterable[A
     return float((intersection / union.clamp(min=1))[1:].mean())
 
 
-def overlay(images: torch.Tensor, masks: torch.Tensor) -> list[np.ndarray]:
-    """Tint the images where their masks aren't background."""
-    colours = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)
-    tiles = []
-    for pixels, mask in zip(common.to_pixels(images), masks[..., 0].cpu().numpy(), strict=True):
-        tint = colours[np.where(mask > 0, 1 + (mask - 1) % 3, 0)]
-        tiles.append(np.where(mask[..., None] > 0, pixels // 2 + tint // 2, pixels))
-    return tiles
-
-
 def main() -> None:
     parser = common.make_parser(__doc__, epochs=8, batch_size=16)
     parser.add_argument("--classes", default=1 + len(scenes.CLASSES), type=int, help="with background (%(default)s)")
@@ -139,7 +129,8 @@ def main() -> None:
         meter = train(options, network, loader)
         stats = server.stats()
         if options.picture:
-            common.save_sheet(options.picture, overlay(*next(iter(loader))))
+            images, masks = next(iter(loader))
+            common.save_picture(options.picture, images, masks=masks)
 
         val_server = stack.enter_context(dali_proxy.DALIServer(validation_pipe(**pipe_options)))
         val_set = Pairs(folder / "val", transform=val_server.proxy)

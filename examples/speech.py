@@ -139,12 +139,6 @@ def accuracy(options: argparse.Namespace, network: nn.Module, loader: Iterable[A
     return float(torch.cat(right).mean())
 
 
-def to_tiles(bands: torch.Tensor) -> list[np.ndarray]:
-    """Return spectrograms as gray images, with high frequencies at the top."""
-    gray = ((bands.cpu() + 2) / 4 * 255).clamp(0, 255).byte().flip(2)
-    return list(gray.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).numpy())
-
-
 def main() -> None:
     parser = common.make_parser(__doc__, epochs=8, batch_size=16, image_size=None)
     parser.add_argument("--seconds", default=0.8, type=float, help="length of all sounds (%(default)s)")
@@ -172,7 +166,7 @@ def main() -> None:
         meter.close()
         stats = server.stats()
         if options.picture:
-            common.save_sheet(options.picture, to_tiles(next(iter(loader))[0]))
+            common.save_picture(options.picture, next(iter(loader))[0].flip(2))  # with high frequencies at the top
 
         val_server = stack.enter_context(dali_proxy.DALIServer(speech_pipe(augment=False, **pipe_options)))
         val_set = Words(folder / "val", transform=val_server.proxy)

@@ -166,10 +166,12 @@ def main() -> None:
         stack.callback(val_pipe.close)
         val_loader = dali_proxy.DALIGenericIterator(val_pipe, ["images", "boxes", "labels"], **iterate)
         network.eval()
-        pairs, tiles = [], []
+        pairs, shown, found = [], [], []
         for (batch,) in val_loader:
             images = batch["images"].to(options.device)
-            tiles += boxes.draw(images, detect(network, images, anchors, chance=0.5))[: 32 - len(tiles)]
+            if len(shown) < 32:
+                shown += list(images)
+                found += map(boxes.corners, detect(network, images, anchors, chance=0.5))
             for objects, labels, guesses in zip(
                 batch["boxes"], batch["labels"], detect(network, images, anchors), strict=True
             ):
@@ -179,7 +181,7 @@ def main() -> None:
         score = boxes.recall(pairs)
     meter.report(None, recall=f"{score:.1%} at IoU 0.5 with {BOXES} boxes per image, on {len(pairs)} images")
     if options.picture:
-        common.save_sheet(options.picture, tiles)
+        common.save_picture(options.picture, shown, boxes=found)
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ def main() -> None:
         made, plain, tiles = compare(options, network, dali_proxy.DALIGenericIterator(val_pipe, ["frames"], **iterate))
     meter.report(None, PSNR=f"{made:.2f} dB, bicubic {plain:.2f} dB")
     if options.picture:
-        common.save_sheet(options.picture, tiles, columns=3)
+        common.save_picture(options.picture, tiles, columns=3)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def main() -> None:
         meter = train(options, network, loader)
         stats = server.stats()
         if options.picture:
-            common.save_sheet(options.picture, common.to_pixels(next(iter(loader))[0]))
+            common.save_picture(options.picture, next(iter(loader))[0])
 
         val_server = stack.enter_context(dali_proxy.DALIServer(validation_pipe(**pipe_options)))
         val_set = read_shards(folder / "val", val_server.proxy, shuffle=False, seed=options.seed)

@@ -18,6 +18,9 @@ from typing import NamedTuple
 PATIENCE_S = 20.0
 """Seconds that ending resources may take on a busy machine. Only tests that leave something behind wait so long."""
 
+ENDING_S = 0.5
+"""Seconds in which most processes end."""
+
 KILL_S = 30.0
 """Seconds that a killed process may take to end, even on a busy machine."""
 
@@ -80,19 +83,20 @@ def wait_until_nothing_is_left(
     Returns:
         Descriptions of the leftovers; empty if there are none.
     """
-    deadline = time.monotonic() + PATIENCE_S
-    # These steps take longer than the check itself, so they run only if they may help.
-    remedies = iter((gc.collect, _collect_everything))
+    begin = time.monotonic()
+    deadline = begin + PATIENCE_S
+    # These steps take longer than the check itself, so they run only if they may help, and the last one, which takes
+    # seconds in a long run, only if processes had time to end.
+    remedies = [(0.0, gc.collect), (ENDING_S, _collect_everything)]
     while True:
         now = Snapshot.take(descriptors=descriptors)
         left = [words for words in before.leftovers(now) if words not in known]
         if not left or time.monotonic() > deadline:
             return left
-        remedy = next(remedies, None)
-        if remedy is None:
-            time.sleep(POLL_S)
+        if remedies and time.monotonic() >= begin + remedies[0][0]:
+            remedies.pop(0)[1]()
         else:
-            remedy()
+            time.sleep(POLL_S)
 
 
 def forget_what_stays() -> None:
@@ -106,7 +110,7 @@ def forget_what_stays() -> None:
 
 def _collect_everything() -> None:
     gc.unfreeze()
-    gc.collect()
+    forget_what_stays()
 
 
 def end_processes(before: Snapshot) -> None:

@@ -25,7 +25,9 @@ _STREAMS = ("stdout", "stderr")
 
 def preload() -> None:
     """Choose the modules that the fork server of this process imports when it starts."""
-    multiprocessing.set_forkserver_preload(["dali_proxy._loader.loader", "dali_proxy._server.server", "pipeline.fn"])
+    multiprocessing.set_forkserver_preload(
+        ["dali_proxy._loader.loader", "dali_proxy._server.server", "pipeline.fn", "torch._dynamo"]
+    )
 
 
 def run_python(

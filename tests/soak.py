@@ -321,7 +321,7 @@ def slow_consumer(batches: int, pause: float = 0.0005, report: Callable[[str], N
         for number, (images, indices) in enumerate(DataLoader(server, dataset, batch_size=4, num_workers=2)):
             check_affine(images, indices, width=1000)
             time.sleep(pause)
-            if number % max(batches // 50, 1) == 0:
+            if number % max(batches // 20, 1) == 0:  # reading takes tens of milliseconds for each process
                 size = _memory()
                 if number <= batches // 10:
                     early = max(early, size)

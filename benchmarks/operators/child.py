@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 
+from benchmarks import child
 from benchmarks.operators.cases import Case
 from benchmarks.operators.side import OutputSummary, Side, Timing
 
@@ -66,7 +67,7 @@ class Child:
         self.close()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(child.START_METHOD)
         self._connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(*self._arguments, other), daemon=True)
         self._process.start()

@@ -12,9 +12,8 @@ import dali_proxy
 from dali_proxy._demo.compare import Comparison, EndlessSampler, compare
 from dali_proxy._demo.dataset import CropDataset
 from dali_proxy._demo.model import small_network
-from dali_proxy._demo.picture import batch_picture
 from dali_proxy._demo.pillow import PillowAugment
-from dali_proxy._demo.pipes import evaluation_pipe, training_pipe
+from dali_proxy._demo.pipes import MEAN, STD, evaluation_pipe, training_pipe
 from dali_proxy._demo.settings import Settings
 from dali_proxy._demo.train import Training, accuracy, train
 
@@ -97,4 +96,4 @@ class Steps:
             loader = dali_proxy.DataLoader(server, dataset, batch_size=s.batch_size, shuffle=True, generator=order)
             images, labels = next(iter(loader))
         captions = [dataset.classes[label] for label in labels.tolist()]
-        batch_picture(images, captions).save(s.picture)
+        dali_proxy.show(images, labels=captions, mean=MEAN, std=STD, path=s.picture)

@@ -25,7 +25,15 @@ __all__ = ["ProcessHost"]
 
 _STOP_PATIENCE = 10.0  # seconds for an orderly shutdown before the host is killed
 # Like `python -m dali_proxy._host`, but as an imported module: `__main__` might find another module `pipeline`.
-_PROGRAM = "import sys; from dali_proxy._host.__main__ import main; sys.exit(main())"
+# Garbage collection would take a tenth of the time of the imports, and visit the modules again whenever it runs.
+_PROGRAM = """
+import gc, sys
+gc.disable()
+from dali_proxy._host.__main__ import main
+gc.freeze()
+gc.enable()
+sys.exit(main())
+"""
 _LOOK = 1.0  # seconds before checking whether the host is stopped (SIGSTOP), in which case it can't shut down
 
 

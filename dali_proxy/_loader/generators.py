@@ -50,6 +50,11 @@ class Generators:
             states["numpy"] = [kind, keys.tolist(), *rest]
         return states
 
+    def seed(self) -> int:
+        """Return a number that follows from the state of the loader's generator, or of torch's global one."""
+        drawn = torch.empty((), dtype=torch.int64).random_(generator=copy_of(self._own.get("loader")))
+        return int(drawn)
+
     @contextmanager
     def going_back(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[None]:
         """Restore earlier states. Reset the global generators at the end of the block: other code draws from them."""

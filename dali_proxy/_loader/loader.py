@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
+from dali_proxy._loader.batch_transform import BatchTransform, check_batch_transform
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.inner_loader import inner_loader
@@ -74,6 +75,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             padded with zeros. If all samples have the same shape, the output is always a plain tensor. None means
             "list" for an output whose shapes differ in this loader's first batch. If the first batch was one tensor,
             a later batch whose samples differ in shape raises a `BatchError` that names them.
+        batch_transform: function that receives each finished batch in the training process, and returns the batch that
+            the loader yields; `MixUp` and `CutMix` are such functions. While it runs, the global random generators of
+            Python, NumPy and torch (also that of the current GPU) have seeds that follow from torch's generator at the
+            start of the epoch, and the number of the batch: runs repeat with any number of workers, and after
+            `load_state_dict`.
         **kwargs: as for `torch.utils.data.DataLoader`.
 
     Raises:
@@ -92,6 +98,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         last_batch_padded: bool = False,
         on_error: OnError = "raise",
         ragged: Ragged | None = None,
+        batch_transform: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(dali_server, DALIServer):
@@ -105,6 +112,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
         self.ragged = check_ragged(ragged)
+        self.batch_transform = check_batch_transform(batch_transform)
         self.earlier_shapes = EarlierShapes()
         try:
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
@@ -195,10 +203,13 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         )
 
 
+_OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform")
+
+
 def _signature() -> inspect.Signature:
     server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
     own = inspect.signature(DataLoader.__init__).parameters
-    options = (own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged"))
+    options = (own[name] for name in _OPTIONS)
     return inspect.Signature([server, *_OF_TORCH.parameters.values(), *options])
 
 
@@ -238,6 +249,7 @@ class LoaderIterator(Iterator[Any]):
         self._in_order = loader.in_order
         self._ragged = loader.ragged
         self._earlier_shapes = loader.earlier_shapes
+        self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
@@ -259,6 +271,8 @@ class LoaderIterator(Iterator[Any]):
                 shared=self._generators.shared(),
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
+            if self._transform is not None:
+                self._transform.begin(self._generators.seed(), start.epoch)
             self._loop.begin(start, resumes)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
@@ -286,8 +300,18 @@ class LoaderIterator(Iterator[Any]):
                 raise
             raise self._explained(error)  # noqa: B904  # `error` is its context
         batch, number, position = self._yielding
+        if self._transform is not None:
+            batch = self._transformed(batch, number, position)
         self.progress.yielded, self._yielding = (number, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between
+
+    def _transformed(self, batch: Any, number: int, position: bytes | None) -> Any:
+        assert self._transform is not None
+        try:
+            return self._transform(batch, number)
+        except Exception:  # the next call returns the next batch; after an interrupt, it repeats this one
+            self.progress.yielded, self._yielding = (number, position), None
+            raise
 
     def _next_batch(self) -> tuple[Any, int, bytes | None]:
         self.progress.catch_up()

@@ -116,8 +116,9 @@ class BatchRef(Placeholder):
     __slots__ = ("item", "output", "ticket")
 
     advice = (
-        "It is a placeholder for a batch. collate_fn runs before the pipeline: compute in the training loop on the "
-        "tensors, or inside the pipeline. Behind torch's own DataLoader, call server.produce_data(batch) first."
+        "It is a placeholder for a batch. collate_fn runs before the pipeline: compute on the tensors in "
+        "DataLoader(batch_transform=function) or in the training loop, or inside the pipeline. Behind torch's own "
+        "DataLoader, call server.produce_data(batch) first."
     )
 
     def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:

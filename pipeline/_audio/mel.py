@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["FORMULAS", "MelFilters", "mel_filters"]
 
 Array = npt.NDArray[Any]
@@ -22,6 +24,8 @@ _LOG_STEP = np.log(6.4) / 27
 
 #: Filters that are multiplied at once. More filters need fewer products, but multiply more weights that are 0.
 _FILTERS = 16
+#: Number of neighbouring spectra from which the compiled loop over filters takes less time than products of matrices.
+_COLUMNS = 8
 
 
 def _to_mel(hertz: float, formula: str) -> float:
@@ -54,6 +58,9 @@ class MelFilters:
         count, outer, inner = len(self.weights), math.prod(before), math.prod(after)
         source = np.ascontiguousarray(spectrum).reshape(outer, bins, inner)
         result = np.empty((outer, count, inner), np.float32)
+        if compiled is not None and inner >= _COLUMNS:
+            compiled.weigh_bins(source, self.weights, np.array(self.bounds, np.int32), result)
+            return result.reshape(*before, count, *after)
         # Frequencies that are the last axis need one product instead of one for each spectrum.
         sources, sums = (source.T, result.T) if inner == 1 else (source, result)
         with np.errstate(invalid="ignore"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
 __all__ = ["nonsilent_region"]
@@ -34,14 +35,18 @@ def nonsilent_region(signal: Array, window: int, cutoff: float, reference: float
         (2, 2)
     """
     exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2  # sums of these squares fit into 64 bits
-    window = min(window, len(signal))
+    window, factor = min(window, len(signal)), 10.0 ** (cutoff / 10)
+    if compiled is not None and signal.dtype == np.float32 and signal.flags.c_contiguous:
+        memory = scratch("totals", (len(signal) + 1,), np.dtype(np.float64))
+        begin, end = compiled.find_sound(signal, memory, window, factor, (reference or 0.0) * window)
+        return begin, end - begin
     totals, sums = scratch("sums", (2, len(signal) + 1), np.dtype(np.int64 if exact else np.float64))
     totals[0] = 0
     np.square(signal, out=totals[1:], dtype=totals.dtype)
     np.cumsum(totals, out=totals)
     sums = np.subtract(totals[window:], totals[:-window], out=sums[: len(signal) + 1 - window])
     largest = float(sums.max()) if reference is None else reference * window
-    loud = sums >= largest * 10.0 ** (cutoff / 10)
+    loud = sums >= largest * factor
     first = int(loud.argmax())
     if not loud[first]:
         return 0, 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.plan import SampleStep, make_plan, operator_class
+from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.pixel_operator import PixelOperator
 
@@ -22,6 +24,7 @@ def explain(graph: Graph) -> str:
 
     It says which operators run as one, and why another one doesn't run together with the operator before it.
     """
+    graph = folded_tables(sources_on_gpu(graph))
     plan = make_plan(graph)
     lines = []
     for number, phase in enumerate(plan.phases, 1):

@@ -118,7 +118,10 @@ class _Frames(Batch):
         """
         wanted = len(self.numbers(sequence))
         if wanted not in (1, count):
-            raise ArgumentValueError(f"there are arguments for {wanted} frames, but the sequence has {count}")
+            raise ArgumentValueError(
+                f"The sample {sequence} of a tensor argument contains {wanted} per-frame parameters, but there are "
+                f"{count} frames in the corresponding sample of input 0. The numbers should match."
+            )
 
 
 def _expanded(value: TensorList, counts: Array, rows: Array | None) -> TensorListCPU:

@@ -43,6 +43,10 @@ Step = BatchStep | SampleStep
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
 #: to the GPU while the operators of the batch before it are issued.
 _KINDS = ("cpu", "mixed", "gpu")
+# Operators that other passes of the compiler may leave without readers.
+_PURE = ("copy_to_gpu", "table_row")
+# Largest constant, in bytes, whose copies for all samples of a batch are kept.
+_SMALL = 1024
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,13 @@ class Plan:
     """The steps that the executor runs for every batch.
 
     Attributes:
-        phases: phases in order; neighbours are on different devices.
+        constants: small constants and copies of them, in order. They are the same for all batches.
+        phases: phases of the other operators in order; neighbours are on different devices.
         dead_after: for each step (phase, step), the edges that no later step reads; outputs of the graph never die.
         readers: number of readers of each edge; the pipeline's outputs are readers, too.
     """
 
+    constants: tuple[GraphNode, ...]
     phases: tuple[Phase, ...]
     dead_after: dict[tuple[int, int], list[Edge]]
     readers: Counter[Edge]
@@ -95,21 +101,40 @@ def make_plan(graph: Graph) -> Plan:
     operators on samples form chains as long as possible. A chain ends before an operator with an argument that the
     chain itself computes, because arguments are resolved for a whole batch at once.
     """
+    constants = _constants(graph)
+    read = {edge.node for node in graph.nodes for edge in node.sources} | {edge.node for edge in graph.outputs}
     levels: list[int] = []
+    skipped = {node.index for node in graph.nodes if node.operator in _PURE and node.index not in read}
+    skipped |= constants.keys()
     for node in graph.nodes:
+        if node.index in skipped:
+            levels.append(0)
+            continue
         kind = _KINDS.index("mixed" if node.operator == "copy_to_gpu" else node.device)
         level = max((levels[edge.node] for edge in node.sources), default=0)
         levels.append(level + (kind - level) % len(_KINDS))
     phases = []
     for level in range(max(levels, default=0) + 1):
-        nodes = [node for node in graph.nodes if levels[node.index] == level]
+        nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
             steps = _cpu_steps(nodes, graph) if device == "cpu" else (BatchStep(tuple(nodes)),)
             phases.append(Phase(device, steps, _results(nodes, graph)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
-    return Plan(tuple(phases), _dead_edges(phases, graph), readers)
+    return Plan(tuple(constants.values()), tuple(phases), _dead_edges(phases, graph), readers)
+
+
+def _constants(graph: Graph) -> dict[int, GraphNode]:
+    """Return the small constants and copies of them, by index, except outputs of the pipeline."""
+    found: dict[int, GraphNode] = {}
+    outputs = {edge.node for edge in graph.outputs}
+    for node in graph.nodes:
+        is_small = node.operator == "constant_value" and node.argument("value").nbytes <= _SMALL
+        is_copy = node.operator == "copy_to_gpu" and node.inputs[0].node in found
+        if (is_small or is_copy) and not node.branch and node.index not in outputs:
+            found[node.index] = node
+    return found
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:

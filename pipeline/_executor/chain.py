@@ -26,6 +26,9 @@ __all__ = ["ChainRunner"]
 
 # Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
 _CHEAP = 500_000
+# Processor time of a sample up to which that thread computes all samples if it takes less time than the pool. Threads
+# that compute for such a short time mostly wait for the GIL, and pass it on at a high cost.
+_SHORT = 150_000
 # Size in bytes of the inputs up to which elementwise operators process a batch in one call.
 _SMALL = 1 << 20
 
@@ -49,8 +52,12 @@ class ChainRunner:
             readers = [each for each in operators if any(operator.node.index == edge.node for edge in each.node.inputs)]
             operator.inner = operator.node.index not in results and all(each.any_strides for each in readers)
         self._elementwise = all(operator.elementwise and not operator.node.branch for operator in operators)
-        #: Whether samples are so cheap that threads take longer to start than to compute them.
-        self._is_cheap = False
+        self._waits = any(operator.waits for operator in operators)
+        #: Whether the thread of the batch computes the samples, because other threads take longer.
+        self._runs_here = False
+        #: Whether that depends on the time that both ways take, and this time: of the pool, and of the batch's thread.
+        self._compares = False
+        self._elapsed = [0, 0]
 
     def run(self, batch: Batch) -> None:
         """Compute the chain's results and store them in the batch.
@@ -61,15 +68,24 @@ class ChainRunner:
         chain = _ChainOfBatch(self, batch)
         if not (self._elementwise and chain.run_batch()):
             task = chain.run_sample if batch.trace is None else chain.run_sample_traced
-            is_measured = not self._is_cheap or batch.number % MEASURED_CHEAP == 0
-            begin = spent() if is_measured else Cost()
-            run = batch.pool.run_here if self._is_cheap else batch.pool.run
-            errors = run(task, batch.size)
+            is_due = batch.number % MEASURED_CHEAP == 0
+            here = self._runs_here ^ (self._compares and (is_due or not all(self._elapsed)))
+            is_measured = is_due or self._compares or not here
+            begin, started = spent() if is_measured else Cost(), time.perf_counter_ns()
+            errors = (batch.pool.run_here if here else batch.pool.run)(task, batch.size)
             if errors:
                 raise _first_failure(batch, errors)
             if is_measured:
-                self._is_cheap = spent().minus(begin).processor < _CHEAP
+                elapsed = time.perf_counter_ns() - started
+                self._learn(here, spent().minus(begin).processor, elapsed, batch.size)
         chain.publish()
+
+    def _learn(self, here: bool, processor: int, elapsed: int, size: int) -> None:
+        """Choose the threads of the next batches, given the times of one batch in nanoseconds, and its size."""
+        self._elapsed[here] = (self._elapsed[here] + elapsed) // 2 if self._elapsed[here] else elapsed
+        self._compares = _CHEAP <= processor < size * _SHORT and not self._waits
+        in_pool, in_one = self._elapsed
+        self._runs_here = 0 < in_one <= in_pool if self._compares else processor < _CHEAP
 
 
 class _StepError(Exception):

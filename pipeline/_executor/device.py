@@ -72,6 +72,8 @@ class BatchStream:
 
     def retire(self, keep_alive: list[Any], on_inputs_read: Callable[[], None] | None) -> None:
         """Release `keep_alive` and call `on_inputs_read` when all work issued so far is done."""
+        if not keep_alive and on_inputs_read is None:
+            return  # without waking the thread that waits for events
         try:
             last = self.record()
         except Exception:  # noqa: BLE001 - CUDA is in an error state: synchronize the stream itself

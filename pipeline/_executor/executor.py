@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -14,10 +14,13 @@ import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import gathered
+from pipeline._compiler.equal_operators import equal_operators
+from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
+from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -25,13 +28,16 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor.chain import ChainRunner
+from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import check_batches
+from pipeline._executor.running_batch import OnDone, RunningBatch
 from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
@@ -46,6 +52,7 @@ from pipeline._operator_api.request import (
     TensorList,
     as_batch_error,
 )
+from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline._operator_api.trace import Trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import InputError, PipelineError
@@ -53,8 +60,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
-
-OnDone = Callable[[BatchResult], None]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
@@ -68,18 +73,6 @@ _MOST_MIXED = 4
 _WEIGHT = 0.2
 # The cost of a step that isn't measured.
 _UNMEASURED = Cost()
-
-
-class _RunningBatch:
-    """A batch and its progress through the phases."""
-
-    def __init__(self, batch: Batch, on_done: OnDone) -> None:
-        self.batch = batch
-        self.on_done = on_done
-        self.phase = 0
-        self.started = time.perf_counter()
-        self.stream: Any = None  # the `BatchStream`, once the batch has one
-        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it
 
 
 class Executor:
@@ -100,7 +93,7 @@ class Executor:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
-        self.graph = graph
+        self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
         self.statistics = Statistics(graph)
         #: Sizes of outputs; None unless `memory_statistics` is set.
@@ -153,6 +146,14 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        #: Groups of equal operators on the GPU, by the index of the first one.
+        self._equal = {
+            first: group
+            for step in steps
+            if fuse and isinstance(step, BatchStep)
+            for first, group in equal_operators(step.nodes, self._operators).items()
+        }
+        self._constants = Constants(self._plan.constants, self._operators)
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
         self._branches = {
@@ -238,7 +239,8 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        run = _RunningBatch(batch, on_done)
+        self._constants.add_to(batch, on_gpu=False)
+        run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
         self._advance(run)
 
@@ -346,7 +348,7 @@ class Executor:
                     f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
-    def _advance(self, run: _RunningBatch) -> None:
+    def _advance(self, run: RunningBatch) -> None:
         if run.phase == len(self._plan.phases):
             self._finish(run)
             return
@@ -363,7 +365,7 @@ class Executor:
             return
         work_queue.put(lambda: self._run_phase(run, phase))
 
-    def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
+    def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
         try:
             if phase.on_gpu:
                 assert self._device is not None
@@ -381,16 +383,18 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
-    def _run_on_gpu(self, run: _RunningBatch, phase: Phase, device: Device) -> None:
+    def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
         if run.stream is None:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
+            with run.batch.stream:
+                self._constants.add_to(run.batch, on_gpu=True)
         stream = run.stream.stream
         with stream, device.kernels.queued(stream):
             self._run_steps(run, phase)
             run.batch.outputs.compute(phase.results)
 
-    def _weight(self, run: _RunningBatch) -> int:
+    def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
 
         The clock of a thread costs a system call, which can take longer than a cheap operator.
@@ -399,7 +403,7 @@ class Executor:
             return 1
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 
-    def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
+    def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch = run.batch
         weight = self._weight(run)
         begun = already = spent() if weight else _UNMEASURED
@@ -424,7 +428,7 @@ class Executor:
         if not self._run_fused(batch, step):
             self._run_apart(batch, step)
 
-    def _run_traced(self, run: _RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
+    def _run_traced(self, run: RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
         """Run a step, and record its time, or the time of each operator if they don't run as one."""
         batch = run.batch
         parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
@@ -451,8 +455,13 @@ class Executor:
         if isinstance(step, SampleStep):
             self._chains[id(step)].run(batch)
             return
+        done: set[int] = set()
         for node in step.nodes:
-            self._run_operator(batch, node)
+            group = self._equal.get(node.index)
+            if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
+                done.update(each.index for each in group)
+            if node.index not in done:
+                self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         if node.index in self._fed:
@@ -498,16 +507,40 @@ class Executor:
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
             return False
-        edge = Edge(node.index)
+        self._defer(batch, operator, [(node, branch)], result)
+        return True
+
+    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
+        """Add the outputs of equal operators as one expression; return False if they must run one by one."""
+        operator: PixelOperator = self._operators[nodes[0].index]
+        try:
+            members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
+            if len(members) < 2:
+                return False
+            stacked = StackedBatch(members)
+            pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
+            result = None if pixels is None else operator.express(stacked, pixels)
+        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+            return False
+        if result is None or result is pixels:
+            return False
+        self._defer(batch, operator, members, result)
+        return True
+
+    def _defer(
+        self, batch: Batch, operator: PixelOperator, members: Sequence[tuple[GraphNode, Batch]], pixels: PixelExpression
+    ) -> None:
+        """Add the outputs of operators as one expression, which is computed when one of them is read."""
+        node, branch = members[0]
 
         def compute(pixels: PixelExpression) -> TensorListGPU:
             with error_context(node, branch):
                 return evaluate(pixels, operator.kernels, batch.stream)
 
-        batch.outputs.defer(edge, result, compute)
-        if result.reads > 1 and self._plan.readers[edge] > 1:
-            batch.outputs.compute([edge])  # once for all readers
-        return True
+        edges = [Edge(member.index) for member, _ in members]
+        batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
+        if pixels.reads > 1 and any(self._plan.readers[edge] > 1 for edge in edges):
+            batch.outputs.compute(edges)  # once for all readers
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""
@@ -524,7 +557,7 @@ class Executor:
                 return memory[:nbytes].view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
 
-    def _finish(self, run: _RunningBatch, error: PipelineError | None = None) -> None:
+    def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         event: Any = None
@@ -557,7 +590,7 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple([batch.outputs[edge] for edge in self.graph.outputs])
+        outputs = self._constants.own([batch.outputs[edge] for edge in self.graph.outputs])
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

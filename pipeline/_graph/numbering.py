@@ -11,7 +11,7 @@ from pipeline._graph.branches import Branch
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline.errors import GraphError
 
-__all__ = ["Numbering"]
+__all__ = ["Numbering", "hashable"]
 
 _SCALAR_DISTRIBUTIONS = ("random.coin_flip", "random.uniform", "random.normal")
 _LARGEST_CONSTANT = 16  # elements of a constant that counts as a scalar
@@ -85,7 +85,7 @@ class Numbering:
             call.schema.name,
             call.device,
             tuple(map(self.edge, call.inputs)),
-            _hashable(call.arguments),
+            hashable(call.arguments),
             tuple(sorted((key, self.edge(node)) for key, node in call.argument_inputs.items())),
             tuple((self.edge(node), value) for node, value in branch),
         )
@@ -99,13 +99,14 @@ def _mergeable(call: OperatorCall) -> bool:
     return not (schema.random or schema.is_reader) or (seed is not None and seed >= 0)
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """Return a key that equal constant arguments share."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, Mapping):
-        return tuple(sorted((key, _hashable(item)) for key, item in value.items()))
+        return tuple(sorted((key, hashable(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
+        return tuple(map(hashable, value))
     return type(value), value if isinstance(value, bool | int | float | str) else id(value)
 
 

@@ -326,10 +326,15 @@ release_values:
     return result;
 }
 
+#include "_bins.h"
+#include "_blobs.h"
 #include "_boxes.h"
 #include "_bytes.h"
+#include "_crops.h"
 #include "_points.h"
+#include "_polygons.h"
 #include "_signals.h"
+#include "_windows.h"
 
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
@@ -341,7 +346,13 @@ static PyMethodDef functions[] = {
     {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
+    {"find_sound", find_sound_call, METH_VARARGS, find_sound_doc},
+    {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
+    {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
+    {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
+    {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
+    {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

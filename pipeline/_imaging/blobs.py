@@ -8,9 +8,14 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["blob_boxes"]
 
 Array = npt.NDArray[Any]
+
+# Limit of the compiled loop.
+_COMPILED_PIXELS = (1 << 31) - 1
 
 
 def blob_boxes(mask: Array) -> Array:
@@ -29,6 +34,9 @@ def blob_boxes(mask: Array) -> Array:
     ndim = mask.ndim
     if not mask.size:
         return np.zeros((0, 2, ndim), np.int64)
+    if compiled is not None and mask.size <= _COMPILED_PIXELS:
+        found = compiled.blob_boxes(np.ascontiguousarray(mask))
+        return np.frombuffer(found, np.int64).reshape(-1, 2, ndim) if found else np.zeros((0, 2, ndim), np.int64)
     stack = mask.astype(np.uint8).reshape(-1, *(mask.shape[-2:] if ndim > 1 else (1, *mask.shape)))
     labels = np.empty(stack.shape if ndim > 2 else 0, np.int32)
     boxes: list[Array] = []

@@ -7,6 +7,7 @@ decoder bit for bit. OpenCV decodes other formats, or pillow where OpenCV differ
 from __future__ import annotations
 
 import struct
+import warnings
 from typing import Any
 
 import cv2
@@ -34,6 +35,11 @@ _OPENCV_FLAGS = {
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
+_PNG_COLOR_TYPE, _PNG_PALETTE = 25, 3  # position in the file, and its value for pixels that are indices of a palette
+_PALETTE_ADVICE = (
+    "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: read "
+    "them in the dataset, with np.asarray(PIL.Image.open(file))"
+)
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
 
@@ -221,6 +227,8 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     found = None
     if info.format == "tiff" and (tags := tiff_tags(view)).get(TiffTag.BITS, 1) > 8 and info.channels in (3, 4):
         return _decode_wide_tiff(view, info, kind, wide, tags)
+    if info.format == "png" and wanted == "GRAY" and view[_PNG_COLOR_TYPE] == _PNG_PALETTE:
+        warnings.warn(_PALETTE_ADVICE, stacklevel=1)
     if info.format in _OPENCV_FORMATS:
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)

@@ -14,7 +14,16 @@ import numpy.typing as npt
 from pipeline._imaging.convert import convert
 from pipeline._imaging.scratch import scratch
 
-__all__ = ["LARGEST", "linear_at", "nearest_at", "outside", "prepare_fill"]
+__all__ = [
+    "LARGEST",
+    "copied_by_opencv",
+    "copy_nearest",
+    "linear_at",
+    "nearest_at",
+    "nearest_pixels",
+    "outside",
+    "prepare_fill",
+]
 
 Array = npt.NDArray[Any]
 
@@ -41,8 +50,8 @@ def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any
     return float(value[0] if nearest else convert(value, source)[0])
 
 
-def _copied_by_opencv(image: Array, size: Sequence[int]) -> bool:
-    """Return whether `nearest_at` uses OpenCV for an image and a size of the result."""
+def copied_by_opencv(image: Array, size: Sequence[int]) -> bool:
+    """Return whether `copy_nearest` supports an image and a size of the result."""
     flat = image.ndim == 3 and max(*image.shape[:2], *size) <= LARGEST
     return flat and image.dtype in _COPIED_DTYPES and image.shape[-1] <= _COPIED_CHANNELS
 
@@ -60,14 +69,31 @@ def nearest_at(image: Array, positions: Sequence[Array], fill: float | None) -> 
         array([2])
     """
     size = np.broadcast_shapes(*(axis.shape for axis in positions))
-    if not _copied_by_opencv(image, size):
+    if not copied_by_opencv(image, size):
         return _pick(image, [_whole(np.broadcast_to(axis, size)) for axis in positions], fill)
-    whole = scratch("whole positions", (*size, 2), np.int16)
+    return copy_nearest(image, nearest_pixels(positions, scratch("whole positions", (*size, 2), np.int16)), fill)
+
+
+def nearest_pixels(positions: Sequence[Array], out: Array) -> Array:
+    """Return the columns and rows of the pixels that contain positions along y and x, for `copy_nearest`.
+
+    Args:
+        positions: positions along each axis, arrays that broadcast to the size of the result.
+        out: output array, int16 (height, width, 2).
+
+    Returns:
+        `out`.
+    """
     for axis, values in enumerate(reversed(positions)):
         work = scratch("positions", values.shape, np.float64)
         np.floor(values, out=work)
         np.clip(work, -LARGEST - 1, LARGEST, out=work)
-        np.copyto(whole[..., axis], work, casting="unsafe")
+        np.copyto(out[..., axis], work, casting="unsafe")
+    return out
+
+
+def copy_nearest(image: Array, whole: Array, fill: float | None) -> Array:
+    """Return the pixels at the result of `nearest_pixels`, as `nearest_at` does."""
     made: Array = cv2.remap(  # type: ignore[call-overload]  # without a second map
         np.ascontiguousarray(image),
         whole,
@@ -76,7 +102,7 @@ def nearest_at(image: Array, positions: Sequence[Array], fill: float | None) -> 
         borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
         borderValue=(fill or 0.0,) * 4,
     )
-    return made.reshape(*size, image.shape[-1])
+    return made.reshape(*whole.shape[:2], image.shape[-1])
 
 
 def linear_at(image: Array, positions: Sequence[Array], fill: float | None) -> Array:

@@ -18,10 +18,11 @@ __all__ = ["CountedMap", "Rule", "map_bytes", "map_counted_bytes", "plan_map_byt
 #: struct Image of byte_map.cu.
 _IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("channels", "u8"), ("counts", "i8"), ("tables", "i8"),
-     ("factor", "f4")],
+     ("factor", "f4"), ("rule", "i4")],
     align=True,
 )  # fmt: skip
 _COPIES = 4
+_DEFINES = (("COPIES", str(_COPIES)),)
 _PER_THREAD = 16
 _COUNTED_PER_THREAD = 64
 
@@ -62,7 +63,7 @@ def plan_map_bytes(src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) ->
         return None
     flat = np.ascontiguousarray(tables, np.uint8).reshape(-1)
     grid = (blocks_for(most, _PER_THREAD), len(src))
-    return Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, flat), grid)
+    return Launch("byte_map.cu", "map_bytes", _DEFINES, (images, flat), grid)
 
 
 def map_counted_bytes(
@@ -70,7 +71,7 @@ def map_counted_bytes(
     stream: Any,
     src: Samples,
     dst: Samples,
-    rule: Rule,
+    rules: npt.ArrayLike,
     factors: npt.ArrayLike = 1.0,
 ) -> None:
     """Replace each value by its entry in a table computed from the image, in four launches.
@@ -80,61 +81,63 @@ def map_counted_bytes(
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous uint8 images of (height, width, channels).
         dst: contiguous uint8 images of the same shapes.
-        rule: rule that computes the tables.
+        rules: `Rule` that computes the tables: one for all images, or one per image.
         factors: contrast factors: one for all images, or one per image.
 
     Raises:
         PipelineError: the samples don't match.
         CudaError: a launch failed.
     """
-    plan = CountedMap(src, dst, rule, factors)
+    plan = CountedMap(src, dst, rules, factors)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
     for launch in plan.launches(scratch):
         context.run(launch, stream)
 
 
 class CountedMap:
-    """Plan of the launches of `map_counted_bytes`, with the same arguments."""
+    """Plan of the launches of `map_counted_bytes`, with the same arguments; without `dst`, only the tables."""
 
-    def __init__(self, src: Samples, dst: Samples, rule: Rule, factors: npt.ArrayLike = 1.0) -> None:
-        self._images = _images(src, dst)
+    def __init__(self, src: Samples, dst: Samples | None, rules: npt.ArrayLike, factors: npt.ArrayLike = 1.0) -> None:
+        self._maps = dst is not None
+        self._images = _images(src, src if dst is None else dst)
         if src.ndim != 3:
             raise PipelineError(f"images need the dimensions (height, width, channels), not {src.ndim} dimensions")
         self._images["channels"] = np.maximum(1, src.shapes[:, -1])
         self._images["factor"] = np.asarray(factors, np.float32)
-        if rule is Rule.CONTRAST and not np.isin(src.shapes[:, -1], (1, 3)).all():
+        self._images["rule"] = np.asarray(rules)
+        by_brightness = self._images["rule"] == Rule.CONTRAST
+        if by_brightness.any() and not np.isin(src.shapes[by_brightness, -1], (1, 3)).all():
             raise PipelineError("images must have 1 or 3 channels to have a brightness")
-        self._rule = rule
-        self._words = self._images["channels"].astype(np.int64) * 256
+        words = self._images["channels"].astype(np.int64) * 256
+        self._begins, self._words = np.cumsum(words) - words, int(words.sum())
         empty = not int(self._images["count"].max())
         #: Bytes of device memory for counts and tables.
-        self.scratch_bytes = 0 if empty else int(self._words.sum()) * (4 * _COPIES + 1)
+        self.scratch_bytes = 0 if empty else self._words * (4 * _COPIES + 1)
+
+    def tables(self, scratch: int) -> npt.NDArray[np.int64]:
+        """Return the addresses of the tables of each image, (N,): (channels, 256) bytes."""
+        addresses: npt.NDArray[np.int64] = scratch + self._words * 4 * _COPIES + self._begins
+        return addresses
 
     def launches(self, scratch: int) -> list[Launch]:
         """Return the launches in order; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self.scratch_bytes:
             return []
-        begins = np.cumsum(self._words) - self._words
         images = self._images.copy()
-        images["counts"] = scratch + begins * 4 * _COPIES
-        images["tables"] = scratch + int(self._words.sum()) * 4 * _COPIES + begins
+        images["counts"] = scratch + self._begins * 4 * _COPIES
+        images["tables"] = self.tables(scratch)
         channels, most = int(images["channels"].max()), int(images["count"].max())
-        steps = (
-            ("clear_counts", blocks_for(channels * 256 * _COPIES), Rule.EQUALIZATION),
-            ("count_values", blocks_for(most, _COUNTED_PER_THREAD), Rule.EQUALIZATION),  # one compilation for all rules
-            ("make_tables", blocks_for(channels), self._rule),
-        )
+        blocks = {
+            "clear_counts": blocks_for(channels * 256 * _COPIES),
+            "count_values": blocks_for(most, _COUNTED_PER_THREAD),
+            "make_tables": blocks_for(channels),
+        }
         rows = len(images)
-        launches = [
-            Launch("byte_map.cu", name, _defines(rule), (images,), (blocks, rows)) for name, blocks, rule in steps
-        ]
-        unused = np.zeros(1, np.uint8)
-        grid = (blocks_for(most, _PER_THREAD), rows)
-        return [*launches, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, unused), grid)]
-
-
-def _defines(rule: Rule) -> tuple[tuple[str, str], ...]:
-    return (("COPIES", str(_COPIES)), ("RULE", str(int(rule))))
+        launches = [Launch("byte_map.cu", name, _DEFINES, (images,), (count, rows)) for name, count in blocks.items()]
+        if self._maps:
+            grid = (blocks_for(most, _PER_THREAD), rows)
+            launches.append(Launch("byte_map.cu", "map_bytes", _DEFINES, (images, np.zeros(1, np.uint8)), grid))
+        return launches
 
 
 def _images(src: Samples, dst: Samples) -> npt.NDArray[Any]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
+from pipeline._kernels.rows import as_bytes, containing, store, struct, zeros
 from pipeline._kernels.samples import Samples, contiguous_strides
 
 __all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
@@ -86,7 +87,7 @@ class PixelExpression:
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
         if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
             return None
-        rows = _zeros(len(samples), _MEMORY)
+        rows = zeros(len(samples), _MEMORY)
         rows["data"] = samples.pointers
         rows["strides"][:, _columns(order)] = samples.strides
         extents = np.ones((len(samples), 4), np.int64)
@@ -122,6 +123,14 @@ class PixelExpression:
     def in_memory(self) -> bool:
         """Whether the pixels are in memory already, possibly with other strides."""
         return self.rows.dtype == _MEMORY
+
+    @property
+    def stored(self) -> Samples | None:
+        """The samples in memory; None unless `in_memory`."""
+        if not self.in_memory:
+            return None
+        strides = self.rows["strides"][:, _columns(self.order)]
+        return Samples(self.rows["data"], self.shapes, strides, self.dtype)
 
     @cached_property
     def shapes(self) -> npt.NDArray[np.int64]:
@@ -166,7 +175,7 @@ class PixelExpression:
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
         return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> PixelExpression:
+    def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""
         return self._with(rows=self.rows[indices], extents=self.extents[indices])
 
@@ -185,7 +194,7 @@ class PixelExpression:
         if len(parts) == 1:
             return parts[0]
         kind = parts[0].rows.dtype
-        rows = np.concatenate([_as_bytes(part.rows) for part in parts]).view(kind).reshape(-1)
+        rows = np.concatenate([as_bytes(part.rows) for part in parts]).view(kind).reshape(-1)
         extents = np.concatenate([part.extents for part in parts])
         owners = tuple([owner for part in parts for owner in part.owners])
         return parts[0]._with(rows=rows, extents=extents, owners=owners)
@@ -319,6 +328,16 @@ class PixelExpression:
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
         return self._node("Lookup", "", {"table": ("u1", (256,))}, {"table": tables})
+
+    def lookup_stored(self, tables: npt.NDArray[np.int64], owner: Any) -> PixelExpression:
+        """Return the entries of tables in memory for the values of uint8 pixels.
+
+        Args:
+            tables: addresses of the tables of each image, (N,): (channels, 256) bytes.
+            owner: object that keeps their memory alive.
+        """
+        found = self._node("LookupStored", "", {"tables": ("i8", ())}, {"tables": tables})
+        return found._with(owners=(*self.owners, owner))
 
     def convolve(
         self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]
@@ -467,7 +486,7 @@ class PixelExpression:
         Args:
             target: samples of the same shapes and dtype, with any strides.
         """
-        table = _containing(self.rows, "value", _image(self.rows.dtype))
+        table = containing(self.rows, "value", _image(self.rows.dtype))
         table["target"] = target.pointers
         table["strides"][:, _columns(self.order)] = target.strides
         table["extents"] = self.extents
@@ -497,10 +516,10 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = _containing(self.rows, "in", _struct(self.rows.dtype, tuple(kinds.items())))
+        rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
         for field, values in fields.items():
             if isinstance(kinds[field], np.dtype):
-                _store(values, field, rows)
+                store(values, field, rows)
             else:
                 rows[field] = values
         return PixelExpression(
@@ -541,36 +560,6 @@ def source_offset(table: np.dtype[Any]) -> int:
 def _most_pixels(sizes: npt.NDArray[Any]) -> int:
     """Return the number of pixels of the largest window."""
     return int(np.prod(sizes, axis=1, dtype=np.int64).max())
-
-
-def _as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return rows as bytes, (N, size of a row): NumPy copies structs field by field, which takes 30 times as long."""
-    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
-
-
-def _zeros(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    return np.zeros(count * kind.itemsize, np.uint8).view(kind)
-
-
-def _containing(rows: npt.NDArray[Any], member: str, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return structs of a kind, with rows as one of the members, and zeros as the others."""
-    result = _zeros(len(rows), kind)
-    _store(rows, member, result)
-    return result
-
-
-def _store(rows: npt.NDArray[Any], member: str, target: npt.NDArray[Any]) -> None:
-    """Store structs as a member of larger structs."""
-    assert target.dtype.fields is not None
-    begin = target.dtype.fields[member][1]
-    _as_bytes(target)[:, begin : begin + rows.dtype.itemsize] = _as_bytes(rows)
-
-
-@cache
-def _struct(inner: np.dtype[Any], fields: tuple[tuple[str, Any], ...]) -> np.dtype[Any]:
-    """Return the dtype of a struct with the expression `in` and further members."""
-    members = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields]
-    return np.dtype([("in", inner), *members], align=True)
 
 
 @cache

@@ -58,12 +58,12 @@ class Batch:
         self.branches = branches
         #: Outputs computed so far.
         self.outputs = Outputs()
-        #: For the batch of a branch: the positions of its samples in the full batch, and for each sample of the full
-        #: batch its index here, or -1.
+        #: For the batch of a branch: the positions of its samples in the full batch.
         self.positions: Array | None = None
-        self.indices: Array | None = None
         #: Batches of branches so far; None for branches without samples. They refer to this one until it is done.
         self.branch_batches: dict[BranchPath, Batch | None] = {}
+        #: The numbers of the edges that select branches of this batch.
+        self.chosen: dict[Edge, Array] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
         #: Number of the batch in its executor, and the record of its spans (or None).
@@ -77,6 +77,11 @@ class Batch:
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
+
+    @property
+    def indices(self) -> Array | None:
+        """For the batch of a branch: the index here of each sample of the full batch, or -1."""
+        return None
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
@@ -128,6 +133,10 @@ class Batch:
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.random_stream, self.request.key)
+
+    def uniform(self, node: GraphNode, count: int) -> Array:
+        """Return numbers from [0, 1) for each sample, (size, count)."""
+        return self.generator(node).random((self.size, count))
 
     def sample_seeds(self, node: GraphNode) -> Array:
         """Return a seed for the generator of each sample, uint64.

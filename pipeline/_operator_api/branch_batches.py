@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,16 @@ class _BranchBatch(Batch):
         self.size = len(positions)
         self.outputs = full.outputs
         self.positions = positions
-        self.indices = np.full(full.size, -1)
-        self.indices[positions] = np.arange(len(positions))
         self.number, self.trace, self.memory = full.number, full.trace, full.memory
         self.keep_alive = full.keep_alive
         self.branch_batches = full.branch_batches
+
+    @cached_property
+    def indices(self) -> Array:
+        assert self.positions is not None
+        indices = np.full(self.full_batch.size, -1)
+        indices[self.positions] = np.arange(self.size)
+        return indices
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
@@ -120,15 +126,22 @@ def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
 
 
 def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
-    conditions = outer.values[edge]
+    chosen = outer.chosen.get(edge)
+    if chosen is None:
+        chosen = outer.chosen[edge] = _conditions(outer.values[edge])
+    indices = np.flatnonzero(chosen == value)
+    if not len(indices):
+        return None
+    return _BranchBatch(outer.full_batch, indices if outer.positions is None else outer.positions[indices])
+
+
+def _conditions(conditions: TensorList) -> Array:
+    """Return the numbers of a batch that selects branches, (N,) int64."""
     if not isinstance(conditions, TensorListCPU) or (conditions.table().shapes.prod(axis=1) != 1).any():
         raise ArgumentValueError("the condition of a branch must be one number per sample")
     dense = conditions.dense
     chosen = np.concatenate([np.ravel(each) for each in conditions.samples]) if dense is None else dense.reshape(-1)
-    indices = np.flatnonzero(chosen.astype(np.int64) == value)
-    if not len(indices):
-        return None
-    return _BranchBatch(outer.full_batch, indices if outer.positions is None else outer.positions[indices])
+    return chosen.astype(np.int64)
 
 
 def samples_of_list(value: TensorList) -> list[Any]:

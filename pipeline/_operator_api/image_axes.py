@@ -50,11 +50,14 @@ class ImageAxes:
                 f"{layout!r}"
             )
         if not axes:
-            raise ArgumentValueError(f"the layout {layout!r} has no dimensions to filter")
+            raise ArgumentValueError(f"No spatial axes found in the layout {layout!r}")
         first, last = axes[0], axes[-1]
-        behind = layout[last + 1 :]
-        if last - first + 1 != len(axes) or behind not in ("", "C"):
-            raise ArgumentValueError(f"the layout {layout!r} must have frames first, and channels first or last")
+        if "F" in layout[first:]:
+            raise ArgumentValueError(f"For sequences, layout should begin with 'F' or 'C', got: {layout}.")
+        if last - first + 1 != len(axes):
+            raise ArgumentValueError(f"Only channel-first or channel-last layouts are supported, got: {layout}.")
+        if layout.count("F") > 1 or layout.count("C") > 1:
+            raise ArgumentValueError(f"Found more the one occurrence of 'F' or 'C' axes in layout: {layout}.")
         return cls(first, len(axes))
 
     def images(self, data: Array, out: Array) -> Iterator[tuple[Array, Array]]:

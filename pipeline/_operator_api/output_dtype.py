@@ -75,7 +75,14 @@ def check_samples(dtype: np.dtype[Any], allowed: tuple[DALIDataType, ...]) -> No
     found = to_dali_type(dtype)
     if found not in allowed:
         names = ", ".join(entry.name for entry in allowed)
-        raise ArgumentValueError(f"the samples must be one of {names}, not {found.name}; use fn.cast")
+        raise ArgumentValueError(
+            f"Unsupported input type: {_name(found)}; the samples must be one of {names}, not {found.name}; use fn.cast"
+        )
+
+
+def _name(dtype: DALIDataType) -> str:
+    """Return DALI's name of a dtype in its messages."""
+    return {"FLOAT64": "double"}.get(dtype.name, dtype.name.lower())
 
 
 def own_or_float(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
@@ -86,7 +93,7 @@ def own_or_float(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
     """
     dtype = node.argument("dtype")
     if source == np.bool_:
-        raise ArgumentValueError("samples of BOOL can't be filtered; use fn.cast")
+        raise ArgumentValueError("Unsupported data type: bool; samples of BOOL can't be filtered; use fn.cast")
     if dtype is None or dtype == FLOAT:
         return source if dtype is None else np.dtype(np.float32)
     if to_numpy_type(dtype) != source:

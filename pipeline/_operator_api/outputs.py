@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pipeline._kernels.expression import PixelExpression
@@ -15,6 +16,51 @@ if TYPE_CHECKING:
 __all__ = ["Outputs"]
 
 
+class _Deferred:
+    """Outputs that are computed together, their samples one after another.
+
+    Args:
+        edges: the outputs.
+        counts: number of samples of each.
+        pixels: their pixels.
+        compute: function that computes pixels.
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[Edge],
+        counts: Sequence[int],
+        pixels: PixelExpression,
+        compute: Callable[[PixelExpression], TensorListGPU],
+    ) -> None:
+        self.edges, self.pixels = tuple(edges), pixels
+        #: All outputs as one batch, once they are computed as one.
+        self.batch: TensorListGPU | None = None
+        self._ends = list(accumulate(counts))
+        self._compute = compute
+
+    def pixels_of(self, edge: Edge) -> PixelExpression:
+        """Return the pixels of one output."""
+        return self.pixels if len(self.edges) == 1 else self.pixels.take(self._range(edge))
+
+    def compute(self) -> TensorListGPU | None:
+        """Compute and return all outputs as one batch; return None if the shapes of their samples differ."""
+        if self.batch is None and (len(self.edges) == 1 or (self.pixels.shapes == self.pixels.shapes[0]).all()):
+            self.batch = self._compute(self.pixels)
+        return self.batch
+
+    def output(self, edge: Edge) -> TensorListGPU:
+        """Compute and return one output."""
+        batch = self.compute()
+        if batch is None:
+            return self._compute(self.pixels_of(edge))
+        return batch if len(self.edges) == 1 else TensorListGPU(batch.dense[self._range(edge)], batch.layout())
+
+    def _range(self, edge: Edge) -> slice:
+        index = self.edges.index(edge)
+        return slice(self._ends[index - 1] if index else 0, self._ends[index])
+
+
 class Outputs(dict["Edge", TensorList]):
     """Outputs by edge. An edge in a branch has the samples of that branch only.
 
@@ -23,19 +69,28 @@ class Outputs(dict["Edge", TensorList]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._deferred: dict[Edge, tuple[PixelExpression, Callable[[PixelExpression], TensorListGPU]]] = {}
+        self._deferred: dict[Edge, _Deferred] = {}
         #: Expressions of outputs in memory, so that each is described once.
         self._described: dict[Edge, PixelExpression | None] = {}
 
-    def defer(self, edge: Edge, pixels: PixelExpression, compute: Callable[[PixelExpression], TensorListGPU]) -> None:
-        """Add an output as an expression.
+    def defer(
+        self,
+        edges: Sequence[Edge],
+        counts: Sequence[int],
+        pixels: PixelExpression,
+        compute: Callable[[PixelExpression], TensorListGPU],
+    ) -> None:
+        """Add outputs as one expression.
 
         Args:
-            edge: the output.
-            pixels: its pixels.
-            compute: function that computes them; called at most once.
+            edges: the outputs.
+            counts: number of samples of each output.
+            pixels: their pixels, one output after another.
+            compute: function that computes pixels.
         """
-        self._deferred[edge] = pixels, compute
+        deferred = _Deferred(edges, counts, pixels, compute)
+        for edge in edges:
+            self._deferred[edge] = deferred
 
     def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output as an expression; None if it isn't a batch of images on the GPU.
@@ -46,22 +101,38 @@ class Outputs(dict["Edge", TensorList]):
             elements: whether samples with up to three dimensions of any meaning are accepted, too.
         """
         deferred = self._deferred.get(edge)
-        if deferred is not None:
-            pixels = deferred[0]
+        if deferred is not None and deferred.batch is None and not super().__contains__(edge):
+            pixels = deferred.pixels
             if (elements or pixels.is_image) and not (computed and pixels.reads > 1):
-                return pixels
+                return deferred.pixels_of(edge)
         if edge not in self._described:
-            value = self[edge]
-            is_on_gpu = isinstance(value, TensorListGPU) and len(value) > 0
-            self._described[edge] = (
-                PixelExpression.from_samples(value.table(), value.layout(), value) if is_on_gpu else None
-            )
+            self._described[edge] = _described(self[edge])
         described = self._described[edge]
         if described is None and elements:
             value = self[edge]
             if isinstance(value, TensorListGPU):
                 return PixelExpression.from_elements(value.table(), value.layout(), value)
         return described
+
+    def deferred_with(self, edge: Edge) -> tuple[Edge, ...]:
+        """Return the outputs that are one expression together with an output, including itself."""
+        deferred = self._deferred.get(edge)
+        return (edge,) if deferred is None else deferred.edges
+
+    def pixels_of_all(self, edges: Sequence[Edge], *, computed: bool = False) -> PixelExpression | None:
+        """Return outputs as one expression, their samples one after another; None if `defer` didn't add them as one.
+
+        Args:
+            edges: the outputs.
+            computed: as for `pixels`.
+        """
+        deferred = self._deferred.get(edges[0])
+        if deferred is None or deferred.edges != tuple(edges):
+            return None
+        if deferred.batch is None and not (computed and deferred.pixels.reads > 1):
+            return deferred.pixels
+        batch = deferred.compute()
+        return None if batch is None else _described(batch)
 
     def compute(self, edges: Iterable[Edge]) -> None:
         """Compute those of the outputs that are expressions."""
@@ -78,6 +149,12 @@ class Outputs(dict["Edge", TensorList]):
         return super().__contains__(edge) or edge in self._deferred
 
     def __missing__(self, edge: Edge) -> TensorList:
-        pixels, compute = self._deferred.pop(edge)
-        value = self[edge] = compute(pixels)
+        value = self[edge] = self._deferred[edge].output(edge)
         return value
+
+
+def _described(value: TensorList) -> PixelExpression | None:
+    """Return a batch of images on the GPU as an expression; None for other batches."""
+    if not isinstance(value, TensorListGPU) or not len(value):
+        return None
+    return PixelExpression.from_samples(value.table(), value.layout(), value)

@@ -34,6 +34,8 @@ class PixelOperator(GpuOperator):
     launches: ClassVar[bool] = False
     #: Whether it treats all elements alike, so that its inputs needn't be images.
     elementwise: ClassVar[bool] = False
+    #: Whether a sample of the output depends on other samples of the batch.
+    mixes_samples: ClassVar[bool] = False
     #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
     #: them. `run` then supports any number of channels.
     planewise: ClassVar[bool] = False

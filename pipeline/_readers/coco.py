@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -16,10 +17,10 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.loader import Loader
+from pipeline._readers.loader import Column, FilesLoader
 from pipeline._readers.saved_annotations import SavedAnnotations
 from pipeline.errors import ArgumentValueError, BuildError, InputError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["CocoLoader"]
 
@@ -94,7 +95,7 @@ Images are sorted by id. Objects whose outlines are run lengths have no polygons
         outputs=_outputs,
     )
 )
-class CocoLoader(Loader):
+class CocoLoader(FilesLoader):
     """Loads image files and their annotations."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -130,9 +131,11 @@ class CocoLoader(Loader):
         if not self._images:
             raise BuildError(f"the annotations in {folder or argument('annotations_file')!r} name no images to read")
         if argument("save_preprocessed_annotations"):
-            boxes = [self._boxes(image) for image in self._images]
+            boxes = self._boxes(self._images).samples
             polygons = [self._polygons_of(image) for image in self._images]
             self._saved(argument("save_preprocessed_annotations_dir")).save(self._images, boxes, polygons)
+        if not self._pixelwise:
+            self.paths = PathTable.from_paths([image.path for image in self._images], argument("file_root"))
         return len(self._images)
 
     def _saved(self, folder: str) -> SavedAnnotations:
@@ -159,13 +162,21 @@ class CocoLoader(Loader):
             found = [named[name] for name in argument("images") if name in named]
         return [image for image in found if image.labels or not argument("skip_empty")]
 
+    def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
+        images = [self._images[entry] for entry in entries]
+        labels = np.array([label for image in images for label in image.labels], np.int32)
+        others: Iterator[Column] = zip(*map(self._others, images), strict=True)
+        return [files, self._boxes(images), TensorListCPU.from_rows(labels, _counts(images)), *others]
+
     def read(self, entry: int) -> tuple[Array, ...]:
+        """Read an image whose objects are drawn pixel by pixel, on the threads that read ahead."""
         image = self._images[entry]
-        outputs = [
-            read_file(os.path.join(self.node.argument("file_root"), image.path)),
-            self._boxes(image),
-            np.array(image.labels, np.int32),
-        ]
+        content = read_file(os.path.join(self.node.argument("file_root"), image.path))
+        return content, self._boxes([image]).at(0), np.array(image.labels, np.int32), *self._others(image)
+
+    def _others(self, image: AnnotatedImage) -> list[Array]:
+        """Return the optional outputs."""
+        outputs: list[Array] = []
         if self._polygons:
             polygons, vertices = self._polygons_of(image)
             if self.node.argument("masks"):
@@ -178,7 +189,7 @@ class CocoLoader(Loader):
                 raise InputError(f"the outlines on {image.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
             outputs.append(np.array([image.number], np.int32))
-        return tuple(outputs)
+        return outputs
 
     def source_info(self, entry: int) -> str:
         return self._images[entry].path
@@ -188,11 +199,20 @@ class CocoLoader(Loader):
         scaled = self.node.argument("ratio") and not self._pixelwise
         return polygons, vertices / _extents(image) if scaled else vertices
 
-    def _boxes(self, image: AnnotatedImage) -> Array:
-        boxes = np.array(image.boxes, np.float32).reshape(-1, 4)
+    def _boxes(self, images: Sequence[AnnotatedImage]) -> TensorListCPU:
+        counts = _counts(images)
+        boxes = np.array([box for image in images for box in image.boxes], np.float32).reshape(-1, 4)
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
-        return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
+        if self.node.argument("ratio"):
+            extents = np.array([(image.width, image.height) * 2 for image in images], np.float32)
+            boxes /= extents.repeat(counts, axis=0)
+        return TensorListCPU.from_rows(boxes, counts)
+
+
+def _counts(images: Sequence[AnnotatedImage]) -> Array:
+    """Return the number of objects on each image."""
+    return np.array([len(image.labels) for image in images])
 
 
 def _refuse_unsupported(node: GraphNode) -> None:

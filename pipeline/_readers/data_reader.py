@@ -18,9 +18,9 @@ from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.upload import upload
 from pipeline._readers.arguments import ReaderArguments
-from pipeline._readers.loader import Loader
+from pipeline._readers.loader import Column, Loader
 from pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
-from pipeline._readers.reading_ahead import Column, ReadAhead, Reading
+from pipeline._readers.reading_ahead import ReadAhead, Reading
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import SerializationError
 from pipeline.tensors.cpu import TensorListCPU

@@ -15,9 +15,9 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.file_lists import IMAGES, SOUNDS, list_files, list_folders, matcher, read_file_list
-from pipeline._readers.loader import FilesLoader
+from pipeline._readers.loader import Column, FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["FileLoader"]
 
@@ -106,8 +106,8 @@ class FileLoader(FilesLoader):
         self.paths = PathTable.from_paths(self._paths, self._root)
         return len(self._paths)
 
-    def rest(self, entries: Sequence[int]) -> Sequence[Array]:
-        return (self._labels[entries, None],)
+    def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
+        return files, self._labels[entries, None]
 
     def source_info(self, entry: int) -> str:
         return self._paths[entry]

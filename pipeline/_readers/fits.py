@@ -58,7 +58,7 @@ unit (HDU) of a file. Compressed images are decompressed, and values are scaled 
     )
 )
 class FitsLoader(ListedFilesLoader):
-    """Reads whole files and parses them with Astropy."""
+    """Reads and parses files with Astropy, on the threads that read ahead."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from pipeline._bulk.paths import PathTable
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
-from pipeline._readers.loader import Loader
+from pipeline._readers.loader import FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
 
 __all__ = ["ListedFilesLoader", "listing_arguments"]
@@ -33,8 +34,11 @@ def listing_arguments(file_filter: str) -> tuple[Argument, ...]:
     )
 
 
-class ListedFilesLoader(Loader):
+class ListedFilesLoader(FilesLoader):
     """Lists the files that the arguments of `listing_arguments` select."""
+
+    #: Whether `parse` gets whole files; otherwise `read` reads each entry.
+    whole = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -60,6 +64,8 @@ class ListedFilesLoader(Loader):
                 self._paths += [f"{folder}{os.sep}{name}" for name in names]
         if not self._paths:
             raise BuildError(f"no files to read in {argument('file_list') or self._root or 'files'!r}")
+        if self.whole:
+            self.paths = PathTable.from_paths(self._paths, self._root)
         return len(self._paths)
 
     def path(self, entry: int) -> str:

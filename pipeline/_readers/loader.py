@@ -8,12 +8,14 @@ from typing import ClassVar
 
 from pipeline._bulk.files import FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._bulk.read_file import read_file
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["FilesLoader", "Loader"]
+__all__ = ["Column", "FilesLoader", "Loader"]
+
+#: The samples of one output: a batch, an array with a row per sample, or an array per sample.
+Column = TensorListCPU | Array | Sequence[Array]
 
 
 class Loader(ABC):
@@ -80,22 +82,26 @@ class Loader(ABC):
 
 
 class FilesLoader(Loader):
-    """A dataset whose first output is a whole file. Files are read a batch at a time, with little Python per file.
+    """A dataset whose entries are whole files. Files are read a batch at a time, with little Python per file.
 
     Attributes:
-        paths: paths of all entries; `open` must set it.
+        paths: paths of all entries; `open` sets it. Without it, `read` reads each entry.
         buffers: memory for batches of files.
     """
 
-    paths: PathTable
+    paths: PathTable | None = None
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self.buffers = FileBuffers(setup.reading_gpu)
 
-    @abstractmethod
-    def rest(self, entries: Sequence[int]) -> Sequence[Array]:
-        """Return the other outputs of a batch, each an array with a row per entry. Must be fast and must not fail."""
+    def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
+        """Return the outputs for the contents of files, 1-D uint8; by default these contents.
+
+        Raises:
+            OperatorError: files are damaged; `failures` lists them.
+        """
+        return (files,)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        return read_file(self.paths.path(entry)), *(column[0] for column in self.rest([entry]))
+        raise NotImplementedError("loaders without paths must implement this")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._bulk.read_file import read_file
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -18,14 +17,14 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._operator_api.request import TensorList
-from pipeline._operators.decoding.numpy_file import parse_npy
+from pipeline._operators.decoding.numpy_file import parse_files
 from pipeline._operators.geometry.slice_arguments import SliceWindows
 from pipeline._operators.geometry.windows import POLICIES, cut, inside, out_of_bounds_error, policy_argument, trim
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import DataReader
 from pipeline._readers.listed_files import ListedFilesLoader, listing_arguments
+from pipeline._readers.loader import Column
 from pipeline._readers.npy_file import NpyFile
-from pipeline._readers.reading_ahead import Column
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
@@ -86,13 +85,15 @@ class NumpyLoader(ListedFilesLoader):
         super().__init__(node, setup)
         #: The requested regions; None for whole arrays.
         self.regions = _Regions(node) if _Regions.requested(node) else None
+        self.whole = self.regions is None
+
+    def parse(self, files: TensorListCPU, entries: Sequence[int]) -> Sequence[Column]:
+        return (parse_files(files),)
 
     def read(self, entry: int) -> tuple[Any, ...]:
-        """Read an array, or the region that all samples share. If regions differ, read only the header."""
-        path = self.path(entry)
-        if self.regions is None:
-            return (parse_npy(read_file(path)),)
-        file = NpyFile.open(path)
+        """Read the region that all samples share. If regions differ, read only the header."""
+        assert self.regions is not None
+        file = NpyFile.open(self.path(entry))
         return (file if self.regions.per_sample else self.regions.read(file, 0, self.regions.windows({}, 1, file)),)
 
 

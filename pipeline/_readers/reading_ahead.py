@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline._bulk.files import BatchOfFiles
+from pipeline._bulk.paths import PathTable
 from pipeline._concurrency.thread_pool import Job, ThreadPool
-from pipeline._readers.loader import FilesLoader, Loader
+from pipeline._readers.loader import Column, FilesLoader, Loader
 from pipeline._readers.order import Order
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import OperatorError, SampleFailure
-from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Column", "FilesReading", "ReadAhead", "Reading", "Sources"]
-
-#: The samples of one output: a batch, an array with a row per sample, or an array per sample.
-Column = TensorListCPU | Array | Sequence[Array]
+__all__ = ["FilesReading", "ReadAhead", "Reading", "Sources"]
 
 
 class Sources(Sequence[str]):
@@ -85,13 +82,14 @@ class FilesReading(Reading):
 
     Args:
         entries: entries of the dataset, one per sample.
-        loader: loader that knows their paths and the other outputs.
+        loader: loader that parses them.
+        paths: paths of all entries.
         pool: pool whose threads read.
     """
 
-    def __init__(self, entries: Sequence[int], loader: FilesLoader, pool: ThreadPool) -> None:
+    def __init__(self, entries: Sequence[int], loader: FilesLoader, paths: PathTable, pool: ThreadPool) -> None:
         self._files_loader = loader
-        self._files = BatchOfFiles(loader.paths.take(entries), loader.buffers)
+        self._files = BatchOfFiles(paths.take(entries), loader.buffers)
         super().__init__(entries, loader, pool)
 
     def _start(self, pool: ThreadPool) -> Job:
@@ -106,7 +104,7 @@ class FilesReading(Reading):
             raise errors[0][1]
         if self._files.failures:
             raise OperatorError.from_failures(self._files.failures)
-        return [self._files.batch(), *self._files_loader.rest(self.entries)]
+        return self._files_loader.parse(self._files.batch(), self.entries)
 
 
 @dataclass(frozen=True)
@@ -184,8 +182,8 @@ class ReadAhead:
         segments, end = self._sharding.take(cursor, batch_size)
         entries = [entry for epoch, offsets in segments for entry in self._order.entries(epoch, offsets).tolist()]
         loader = self._loader
-        if isinstance(loader, FilesLoader):
-            return _Planned(FilesReading(entries, loader, self._pool), end)
+        if isinstance(loader, FilesLoader) and loader.paths is not None:
+            return _Planned(FilesReading(entries, loader, loader.paths, self._pool), end)
         return _Planned(Reading(entries, loader, self._pool), end)
 
     def _forget(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._graph import DataNode, apply_operator
+from pipeline._graph import DataNode, apply_operator, as_node
 from pipeline.auto_aug.core.augmentation import Augmentation, augmentation
 from pipeline.errors import ArgumentValueError
 
@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+# `pipeline._kernels.byte_map.Rule`
+_EQUALIZATION, _AUTO_CONTRAST, _CONTRAST = range(3)
 
 
 # Parameters ---------------------------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ def brightness(data: Any, parameter: Any) -> DataNode:
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
 def contrast(data: Any, parameter: Any) -> DataNode:
     """Scale differences from the mean brightness of the image, as Pillow does."""
-    return _map(data, "contrast", parameter)
+    return _map_by_histogram(data, _CONTRAST, parameter)
 
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
@@ -207,13 +209,13 @@ def invert(data: Any, _: Any) -> DataNode:
 @augmentation
 def equalize(data: Any, _: Any) -> DataNode:
     """Equalize histograms, as OpenCV does; the tables of Pillow differ slightly."""
-    return _apply("equalize", data)
+    return _map_by_histogram(data, _EQUALIZATION, 1.0)
 
 
 @augmentation
 def auto_contrast(data: Any, _: Any) -> DataNode:
     """Stretch each channel to the range from 0 to 255."""
-    return _map(data, "auto_contrast", None)
+    return _map_by_histogram(data, _AUTO_CONTRAST, 1.0)
 
 
 @augmentation
@@ -261,6 +263,12 @@ def _apply(operator: str, *inputs: Any, **arguments: Any) -> DataNode:
 
 def _map(data: Any, operation: str, parameter: Any) -> DataNode:
     return _apply("byte_map", data, operation=operation, parameter=_on_host(parameter))
+
+
+def _map_by_histogram(data: Any, rule: int, parameter: Any) -> DataNode:
+    """Map values by a rule for each sample, so that branches with different rules are equal operators."""
+    rules, parameters = as_node(np.int32(rule), "a rule"), as_node(_on_host(parameter), "a parameter")
+    return _apply("byte_map", data, operation="histogram", rule=rules, parameter=parameters)
 
 
 def _on_host(parameter: Any) -> Any:

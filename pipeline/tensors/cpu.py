@@ -203,6 +203,14 @@ class TensorListCPU(TensorListBase):
         table = Samples.contiguous(starts, shapes, rows.dtype)
         return cls.from_table(table, [rows.reshape(-1).view(np.uint8)], layout=layout)
 
+    def interiors(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> TensorListCPU:
+        """Return arrays of one shape that begin at an offset, in bytes, in each sample of a batch from `from_table`."""
+        assert self._table is not None
+        shapes = np.empty((len(self), len(shape)), np.int64)
+        shapes[:] = shape
+        table = Samples.contiguous(self._table.pointers + offset, shapes, dtype)
+        return self.from_table(table, self._blocks, self._homes)
+
     def rows(self) -> tuple[Array, Array] | None:
         """Return the samples one after another along their first dimension, and the number of rows of each, (N,).
 

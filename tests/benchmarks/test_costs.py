@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,15 @@ from benchmarks.costs import measure_costs
 from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
 from benchmarks.targets import TARGETS
 from benchmarks.workload import Setup, prepare_images
+from tests.environment import with_project
+from tests.preloaded import run_python
+
+
+def run_preloaded(command: list[str], *, cwd: Path, **_: Any) -> subprocess.CompletedProcess[str]:
+    """Run the program of a command that starts an interpreter."""
+    done = run_python(*command[1:], cwd=cwd, env=with_project())
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.timeout(400)
@@ -18,6 +29,7 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     setup = Setup("bytes", prepare_images(8), batch_size=4)
     monkeypatch.undo()
+    monkeypatch.setattr(subprocess, "run", run_preloaded)
     costs = measure_costs(setup, rounds=1, seconds=0.1, say=lambda text: None)
     assert {target.name for target in TARGETS if target.kind == "costs"} <= set(costs)
     assert all(len(rounds) == 1 for rounds in costs.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +11,13 @@ import pytest
 
 from benchmarks.gpu.budget import Budget
 from benchmarks.graphs import report, session
+from benchmarks.graphs.__main__ import main
 from benchmarks.graphs.data import write_images
 from benchmarks.graphs.graphs import GRAPHS
 from benchmarks.graphs.session import Result, measure_all, measure_graph
 from benchmarks.graphs.side import Setup, Side, Summary
 from benchmarks.measurement import Measurement
 from benchmarks.operators.session import OURS, THEIRS
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.timeout(180)  # starting processes takes long on a busy machine
 
@@ -90,20 +88,19 @@ def test_graphs_are_not_begun_when_time_is_over(setup: Setup) -> None:
 
 
 @pytest.mark.parity
-def test_command(tmp_path: Path) -> None:
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("nvidia.dali")
     path = tmp_path / "results.json"
     words = ["--graphs", "small,clips", "--batches", "4", "--rounds", "2", "--seconds", "0.01", "--files", "2"]
-    command = [sys.executable, "-m", "benchmarks.graphs", *words, "--json", str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "argv", ["", *words, "--json", str(path)])
+    assert main() == 0
     assert str(tmp_path) not in path.read_text()
     document = json.loads(path.read_text())
     assert [one["graph"] for one in document["graphs"]] == ["small", "clips"]
     for one in document["graphs"]:
         assert "failures" not in one
         assert one["speed_range"][0] <= one["speed"] <= one["speed_range"][1]
-    assert "small: 16" in done.stdout
+    assert "small: 16" in capsys.readouterr().out
 
 
 def test_plot_needs_ratios(tmp_path: Path) -> None:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", *words]
-    environment = {**os.environ, "TMPDIR": str(folder)}  # folder of the JPEGs
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=380, check=False)
+from benchmarks.__main__ import main
+from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_table_and_json(tmp_path: Path) -> None:
-    size = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8"]
+def test_table_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    size = ["--files", "12", "--rounds", "2", "--seconds", "0.1", "--batch-size", "8"]
     kinds = ["--kinds", "bytes", "arrays-60KB"]
     rivals = ["--rivals", "dali-proxy", "torch-best"]
-    done = run(tmp_path, *size, *kinds, *rivals, "--no-costs", "--output", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert "encoded bytes" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["", *size, *kinds, *rivals, "--no-costs", "--output", str(tmp_path)])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # folder of the JPEGs
+    assert main() == 0
+    assert "encoded bytes" in capsys.readouterr().out
 
     (saved,) = tmp_path.glob("*.json")
     text = saved.read_text()
@@ -47,7 +43,7 @@ def test_table_and_json(tmp_path: Path) -> None:
     assert document["kinds"]["arrays-60KB"]["failures"] == {}
 
 
-def test_help_names_the_rivals(tmp_path: Path) -> None:
-    done = run(tmp_path, "--help")
-    assert done.returncode == 0
+def test_help_names_the_rivals() -> None:
+    done = run_python("-m", "benchmarks", "--help", cwd=ROOT, env=with_project())
+    assert done.returncode == 0, done.stderr
     assert "nvidia-proxy" in done.stdout

@@ -13,11 +13,11 @@ import pytest
 import dali_proxy
 from dali_proxy._doctor import Check, examine, gpu_problem
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
 def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dali_proxy._cli", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=150, check=False)
+    return run_python("-m", "dali_proxy._cli", *words, cwd=folder, env=with_project())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,9 +14,8 @@ from dali_proxy._demo import Settings, run_demo
 from dali_proxy._demo.compare import Comparison, EndlessSampler, compare
 from dali_proxy._demo.data import CROP_SIZE, HELD_OUT_BAND, Crops, crop_box, photograph_paths, write_crops
 from dali_proxy._demo.dataset import CropDataset
-from dali_proxy._demo.picture import batch_picture, denormalised
 from dali_proxy._demo.pillow import PillowAugment
-from dali_proxy._demo.pipes import IMAGE_SIZE, MEAN, STD
+from dali_proxy._demo.pipes import IMAGE_SIZE
 
 CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 
@@ -118,17 +116,6 @@ def test_pillow_equals_the_pipeline(jpeg_folder: Path) -> None:
     assert image.shape == (3, IMAGE_SIZE, IMAGE_SIZE)
     assert image.dtype == torch.float32
     assert -3 < image.min() < image.max() < 3
-
-
-def test_plot_shows_the_normalised_images() -> None:
-    pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
-    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
-    images = (pixels.float() - mean) / std
-    expected = pixels.permute(0, 2, 3, 1).numpy()
-    np.testing.assert_array_equal(denormalised(images), expected)
-    grid = batch_picture(images, ["a", "b", "c"], columns=2)
-    assert grid.size == (2 * 12 + 4, 2 * 26 + 4)
-    np.testing.assert_array_equal(np.asarray(grid)[4:12, 16:24], expected[1])
 
 
 def test_rounds_of_the_two_loaders_alternate() -> None:

@@ -17,7 +17,7 @@ from tests.soak import slow_consumer
 
 def test_faults_while_two_loaders_train() -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--seconds=5", "--every=0.6", "--restarts=1", "--seed=31", "--workers=1"],
+        [sys.executable, "-m", "tests.soak", "--seconds=3", "--every=0.4", "--restarts=1", "--seed=31", "--workers=1"],
         cwd=ROOT,
         env=with_project(),
         capture_output=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from pipeline._codecs.turns import training_possible
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 from tests.environment import with_project
+from tests.preloaded import run_python
 
 BATCH_SIZE = 4
 
@@ -43,13 +42,14 @@ def pipe_with(source: Any, **arguments: Any) -> Pipeline:
     return pipe
 
 
-def thousandfold(info: SampleInfo) -> Any:
-    return np.int64(1000 * info.idx_in_epoch + info.epoch_idx)
+def thousandfold() -> Callable[[SampleInfo], Any]:
+    """Return a source that processes receive with its code: importing this module would import torch."""
+    return lambda info: np.int64(1000 * info.idx_in_epoch + info.epoch_idx)
 
 
 @pytest.mark.parametrize("parallel", [False, True])
 def test_samples_of_a_callable_belong_to_the_batch(serve: Callable[..., DALIServer], parallel: bool) -> None:
-    server = serve(pipe_with(thousandfold, batch=False, parallel=parallel))
+    server = serve(pipe_with(thousandfold(), batch=False, parallel=parallel))
     assert [spec.name for spec in server.endpoint.inputs] == ["x"]
     loader = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=2)
     for epoch in range(2):
@@ -82,20 +82,17 @@ def test_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALIServe
     assert next(loader)[1].tolist() == [8, 9, 10, 11]
 
 
-def training_is_possible(info: SampleInfo) -> Any:
-    return np.int64(training_possible())
-
-
 @pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])
 def test_server_process_knows_that_it_does_not_train(mode: Any, possible: int) -> None:
     """In training processes, JPEG decoders wait for the GPU; in a server, waiting would slow down the training."""
-    with DALIServer(pipe_with(training_is_possible, batch=False), mode=mode) as server:
+    pipe = pipe_with(lambda info: np.int64(training_possible()), batch=False)
+    with DALIServer(pipe, mode=mode) as server:
         (batch, *_) = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
     assert batch[1].tolist() == [possible] * BATCH_SIZE
 
 
 def test_workers_end_with_the_server() -> None:
-    server = DALIServer(pipe_with(thousandfold, batch=False, parallel=True))
+    server = DALIServer(pipe_with(thousandfold(), batch=False, parallel=True))
     server.start()
     workers = psutil.Process(server.pid).children()
     assert len(workers) == 2
@@ -104,7 +101,7 @@ def test_workers_end_with_the_server() -> None:
 
 
 def test_epochs_are_complete_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
-    server = serve(pipe_with(thousandfold, batch=False, parallel=True))
+    server = serve(pipe_with(thousandfold(), batch=False, parallel=True))
     loader = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
     for epoch in range(3):
         assert server.pid is not None
@@ -143,7 +140,7 @@ if __name__ == "__main__":
 def test_functions_of_a_script_work_in_processes_that_torch_spawned(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPAWNING)
-    done = subprocess.run([sys.executable, script], env=with_project(), capture_output=True, text=True)
+    done = run_python(str(script), cwd=tmp_path, env=with_project())
     assert done.stdout == "[tensor([6, 7]), tensor([0, 1])]\n", done.stderr
 
 

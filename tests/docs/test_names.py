@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +10,8 @@ import pytest
 from docs import names
 from pipeline._catalog import all_schemas
 from pipeline._declaration.names import class_name
+from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 LIST_NAMES = """
 import importlib, json, sys, types
@@ -38,8 +38,8 @@ print(json.dumps(found))
 
 
 def names_of(package: str) -> dict[str, dict[str, list[str]]]:
-    command = [sys.executable, "-c", LIST_NAMES, package, *names.MODULES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=170)
+    done = run_python("-c", LIST_NAMES, package, *names.MODULES, cwd=ROOT, env=with_project())
+    assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, list[str]]] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -148,11 +149,14 @@ def record(device: str, operator: str, found: dict[str, float]) -> None:
     name = os.environ.get("DALI_PROXY_PARITY_RECORD")
     if name is None:
         return
-    path = Path(name)
-    notes = json.loads(path.read_text()) if path.exists() else {"cpu": {}, "gpu": {}}
-    notes[device][operator] = {dtype: float(f"{largest:.1e}") for dtype, largest in sorted(found.items())}
-    notes["examples"] = int(os.environ.get("DALI_PROXY_PARITY_EXAMPLES", "12"))
-    path.write_text(json.dumps(notes, indent=1, sort_keys=True) + "\n")
+    with Path(name).open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # the operators of several processes go into one file
+        file.seek(0)
+        notes = json.loads(file.read() or '{"cpu": {}, "gpu": {}, "examples": {}}')
+        notes[device][operator] = {dtype: float(f"{largest:.1e}") for dtype, largest in sorted(found.items())}
+        notes["examples"][device] = int(os.environ.get("DALI_PROXY_PARITY_EXAMPLES", "12"))
+        file.truncate(0)
+        file.write(json.dumps(notes, indent=1, sort_keys=True) + "\n")
 
 
 def documented(schema: OperatorSchema) -> set[str]:

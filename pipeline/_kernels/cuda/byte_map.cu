@@ -1,7 +1,6 @@
 // Lookup tables for the values of a byte. One image per blockIdx.y, channels last.
 //
-// Macros from the launcher: COPIES (copies of each channel's counts, so that fewer threads add to the same words),
-// RULE (computes tables from counts: 0 equalization, 1 auto contrast, 2 contrast).
+// Macro from the launcher: COPIES (copies of each channel's counts, so that fewer threads add to the same words).
 
 #include "common.cuh"
 
@@ -15,6 +14,7 @@ struct Image {
     uint32* counts;   // [channel][copy][value]
     uint8* tables;    // [channel][value]; null: this image's table in `shared`
     float factor;     // of contrast
+    int rule;         // computes the table from counts: 0 equalization, 1 auto contrast, 2 contrast
 };
 
 extern "C" __global__ void clear_counts(const Image* __restrict__ images) {
@@ -112,9 +112,9 @@ extern "C" __global__ void make_tables(const Image* __restrict__ images) {
     const uint64 channel = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (channel >= image.channels || image.count == 0) return;
     uint8* table = image.tables + channel * 256;
-    if constexpr (RULE == 0) equalize(image, channel, table);
-    if constexpr (RULE == 1) stretch(image, channel, table);
-    if constexpr (RULE == 2) scale_about_mean(image, table);
+    if (image.rule == 0) equalize(image, channel, table);
+    if (image.rule == 1) stretch(image, channel, table);
+    if (image.rule == 2) scale_about_mean(image, table);
 }
 
 extern "C" __global__ void map_bytes(const Image* __restrict__ images, const uint8* __restrict__ shared) {

@@ -206,6 +206,22 @@ template <class In> struct Lookup {
     }
 };
 
+// The entry of a channel's table in memory, (channels, 256), for each byte.
+template <class In> struct LookupStored {
+    using Type = uint8;
+    static constexpr int channels = In::channels;
+    In in;
+    const uint8* tables;
+
+    __device__ __forceinline__ Pixel<uint8, channels> at(int z, int y, int x) const {
+        const auto source = in.at(z, y, x);
+        Pixel<uint8, channels> pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixel.values[c] = tables[c * 256 + source.values[c]];
+        return pixel;
+    }
+};
+
 // Separable resampling, summed in the order of resample.cu: along x, then along y.
 template <typename T, class In> struct Resize {
     using Type = T;

@@ -113,14 +113,8 @@ class MergeGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         branches = self._branches(batch, _selected(batch, self.node))
-        pixels = [batch.outputs.pixels(branch.edge) for branch in branches]
-        if None in pixels or all(each is None or each.in_memory for each in pixels):
-            return [_joined(batch, branches)]
-        taken = [
-            each if branch.indices is None else each.take(branch.indices)
-            for each, branch in zip(cast("list[PixelExpression]", pixels), branches, strict=True)
-        ]
-        return [self._computed(batch, branches, taken)]
+        parts = _expressed(batch, branches)
+        return [_joined(batch, branches) if parts is None else self._computed(batch, parts)]
 
     def _branches(self, batch: Batch, selected: Array) -> list[_Branch]:
         """Return the branches that samples took, in order."""
@@ -140,19 +134,20 @@ class MergeGpu(GpuOperator):
             branches.append(_Branch(edge, samples, indices))
         return branches
 
-    def _computed(self, batch: Batch, branches: Sequence[_Branch], taken: Sequence[PixelExpression]) -> TensorListGPU:
+    def _computed(self, batch: Batch, parts: Sequence[tuple[Array, PixelExpression]]) -> TensorListGPU:
         """Compute the samples of all branches, with one launch for each kind of expression."""
-        layout = _common([each.dtype for each in taken], [each.ndim for each in taken], [each.layout for each in taken])
-        shapes = np.empty((batch.size, taken[0].ndim), np.int64)
-        kinds: dict[str, list[int]] = {}
-        for number, (branch, pixels) in enumerate(zip(branches, taken, strict=True)):
-            shapes[branch.samples] = pixels.shapes
-            kinds.setdefault(pixels.kind + pixels.order, []).append(number)
-        output, target = allocate(shapes, taken[0].dtype, layout)
-        for numbers in kinds.values():
-            joined = PixelExpression.concatenate([taken[number] for number in numbers])
-            samples = np.concatenate([branches[number].samples for number in numbers])
-            self.kernels.run(joined.launch(target.take(samples)), batch.stream)
+        layout = _common([(pixels.dtype, pixels.ndim, pixels.layout) for _, pixels in parts])
+        first = parts[0][1]
+        shapes = np.empty((batch.size, first.ndim), np.int64)
+        kinds: dict[tuple[str, str], list[tuple[Array, PixelExpression]]] = {}
+        for samples, pixels in parts:
+            shapes[samples] = pixels.shapes
+            kinds.setdefault((pixels.kind, pixels.order), []).append((samples, pixels))
+        output, target = allocate(shapes, first.dtype, layout)
+        for alike in kinds.values():
+            joined = PixelExpression.concatenate([pixels for _, pixels in alike])
+            positions = np.concatenate([samples for samples, _ in alike])
+            self.kernels.run(joined.launch(target.take(positions)), batch.stream)
         return output
 
 
@@ -171,12 +166,34 @@ class _Branch:
     indices: Array | None
 
 
+def _expressed(batch: Batch, branches: Sequence[_Branch]) -> list[tuple[Array, PixelExpression]] | None:
+    """Return positions in the batch of the merge, and the pixels there; None if all pixels are in memory.
+
+    Outputs that are one expression stay one.
+    """
+    whole = {branch.edge: branch for branch in branches if branch.indices is None}
+    parts: list[tuple[Array, PixelExpression]] = []
+    done: set[Edge] = set()
+    for branch in branches:
+        if branch.edge in done:
+            continue
+        edges = batch.outputs.deferred_with(branch.edge)
+        if len(edges) > 1 and whole.keys() >= set(edges):
+            pixels = batch.outputs.pixels_of_all(edges)
+            samples = np.concatenate([whole[edge].samples for edge in edges])
+        else:
+            edges, samples, pixels = (branch.edge,), branch.samples, batch.outputs.pixels(branch.edge)
+        if pixels is None:
+            return None
+        done.update(edges)
+        parts.append((samples, pixels if branch.indices is None else pixels.take(branch.indices)))
+    return None if all(pixels.in_memory for _, pixels in parts) else parts
+
+
 def _joined(batch: Batch, branches: Sequence[_Branch]) -> TensorListGPU:
     """Return the samples of all branches, which are in memory."""
     taken = [cast("TensorListGPU", batch.outputs[branch.edge]) for branch in branches]
-    layout = _common(
-        [each.table().dtype for each in taken], [each.ndim for each in taken], [each.layout() for each in taken]
-    )
+    layout = _common([(each.table().dtype, each.ndim, each.layout()) for each in taken])
     tables = [
         each.table() if branch.indices is None else each.table().take(branch.indices)
         for each, branch in zip(taken, branches, strict=True)
@@ -185,9 +202,11 @@ def _joined(batch: Batch, branches: Sequence[_Branch]) -> TensorListGPU:
     return TensorListGPU.from_table(Samples.concatenate(tables).take(order), tuple(taken), taken[0].device_id(), layout)
 
 
-def _common(dtypes: Sequence[Any], dimensions: Sequence[int], layouts: Sequence[str]) -> str:
-    """Check that branches agree, and return their layout."""
-    layout: str = common_property("layouts", layouts)
-    common_property("types", [str(dtype) for dtype in dtypes])
-    common_property("sample dimensions", dimensions)
-    return layout
+def _common(descriptions: Sequence[tuple[np.dtype[Any], int, str]]) -> str:
+    """Check that the dtypes, dimensions and layouts of branches agree. Return the layout."""
+    if len(set(descriptions)) > 1:
+        dtypes, dimensions, layouts = zip(*descriptions, strict=True)
+        common_property("layouts", layouts)
+        common_property("types", [str(dtype) for dtype in dtypes])
+        common_property("sample dimensions", dimensions)
+    return descriptions[0][2]

@@ -87,6 +87,7 @@ class PermuteBatchGpu(PixelOperator):
     """Returns the samples of the input."""
 
     elementwise = True
+    mixes_samples = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:

@@ -35,8 +35,10 @@ class _Squeezed(BatchView):
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
         super().__init__(node, batch, layout)
         axes, names = node.argument("axes"), node.argument("axis_names")
-        if (axes is None) == (names is None):
-            raise ArgumentValueError("one of the arguments 'axes' and 'axis_names' is required, but not both")
+        if axes is None and names is None:
+            raise ArgumentValueError("Missing argument ``axes`` or ``axis_names``.")
+        if axes is not None and names is not None:
+            raise ArgumentValueError("the arguments ``axes`` and ``axis_names`` are mutually exclusive")
         self._axes: tuple[int, ...] = axes if names is None else axes_by_name(names, layout)
 
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:

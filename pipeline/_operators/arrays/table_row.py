@@ -21,7 +21,10 @@ TABLE_ROW = register(
         name="table_row",
         doc="Returns a row of a table for each sample.",
         inputs=(Input("index", "Index of the row, an integer."),),
-        arguments=(Argument("table", Kind.OBJECT, "The table.", REQUIRED),),
+        arguments=(
+            Argument("table", Kind.OBJECT, "The table.", REQUIRED),
+            Argument("layout", Kind.LAYOUT, "Layout of a row.", ""),
+        ),
         hidden=True,
     )
 )
@@ -33,7 +36,10 @@ class TableRow(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         table = self.node.argument("table")
-        index = np.array([int(sample.item()) for sample in map(np.asarray, inputs[0].samples)])
+        array = inputs[0].small_array()
+        if array is None:
+            array = np.array([np.asarray(sample).item() for sample in inputs[0].samples])
+        index = array.reshape(batch.size).astype(np.int64)
         if ((index < 0) | (index >= len(table))).any():
             raise ArgumentValueError(f"the indices {index.tolist()} must be between 0 and {len(table) - 1}")
-        return [TensorListCPU(table[index])]
+        return [TensorListCPU(table[index], self.node.argument("layout"))]

@@ -54,7 +54,7 @@ output is float32.""",
 def _frequency_axis(layout: str, ndim: int) -> int:
     if layout:
         if "f" not in layout:
-            raise ArgumentValueError(f"the layout {layout!r} has no axis 'f'")
+            raise ArgumentValueError(f"'f' axis not present in the layout. Got: `{layout}`")
         return layout.index("f")
     if not ndim:
         raise ArgumentValueError("samples without dimensions have no axis of frequencies")
@@ -70,7 +70,7 @@ class _Bank:
         if argument("nfilter") < 1:
             raise ArgumentValueError(f"number of filters should be > 0, not {argument('nfilter')}")
         if not rate > 0:
-            raise ArgumentValueError(f"argument 'sample_rate' must be more than 0, not {rate}")
+            raise ArgumentValueError(f"sample rate should be > 0, not {rate}")
         if not low >= 0:
             raise ArgumentValueError(f"argument 'freq_low' must be 0 or more, not {low}")
         self._high = argument("freq_high") if argument("freq_high") > 0 else rate / 2

@@ -51,15 +51,17 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
 def _filter(data: Array, coefficient: np.floating[Any], border: str, result: Array) -> None:
     """Compute the filtered elements, 1-D, in the dtype of the data."""
     flat = data.reshape(-1)
-    if flat.size:
-        if compiled is not None and flat.dtype == np.float32 and flat.flags.c_contiguous:
-            compiled.preemphasize(flat, coefficient, result)
-        else:
-            np.multiply(flat[:-1], -coefficient, out=result[1:])
-            result[1:] += flat[1:]
-            result[0] = flat[0]
-        if border != "zero":
-            result[0] -= coefficient * flat[1 if border == "reflect" and flat.size > 1 else 0]
+    if not flat.size:
+        return
+    before = -1 if border == "zero" else 1 if border == "reflect" and flat.size > 1 else 0
+    if compiled is not None and flat.dtype == np.float32 and flat.flags.c_contiguous:
+        compiled.preemphasize(flat, coefficient, before, result)
+        return
+    np.multiply(flat[:-1], -coefficient, out=result[1:])
+    result[1:] += flat[1:]
+    result[0] = flat[0]
+    if before >= 0:
+        result[0] -= coefficient * flat[before]
 
 
 @implements(PREEMPHASIS_FILTER, "cpu")

@@ -98,9 +98,7 @@ class _Windows:
             raise ArgumentValueError("Spectogram does not support empty (0-volume) samples")
         count = window_count(length, len(self.factors), self.step, centered=self.centered)
         if not count:
-            raise ArgumentValueError(
-                f"Signal is too short: it has {length} samples, and a window has {len(self.factors)}"
-            )
+            raise ArgumentValueError(f"Signal is too short ({length}): a window has {len(self.factors)} samples")
         return count
 
 

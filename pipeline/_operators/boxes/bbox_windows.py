@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pipeline._imaging.native import compiled
 from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -24,6 +24,8 @@ _DRAWS, _MORE_DRAWS = 16, 128
 _BLOCK = 4
 # A sample's numbers are drawn separately if the batch has at least as many samples for each that still needs a window.
 _FEW = 8
+# Status of a sample in the compiled loop: none of the drawn shapes fits.
+_NARROW = 2
 
 
 def check_ratios(ratios: Sequence[float], axes: int) -> Array:
@@ -113,53 +115,88 @@ class BoxWindows:
         count, axes = extents.shape
         key = generator.integers(0, 1 << 64, 2, dtype=np.uint64)
         result = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
-        best = np.full(count, -1.0)
-        choice = np.zeros(count, np.intp)
+        state = _State(boxes, present, extents, crop, result, np.full(count, -1.0), np.zeros(count, np.int64))
         left, begin, size = np.arange(count), 0, _FIRST_COUNT
-        draws = _DRAWS if self.redraw else 1
         for step in itertools.count():
             size = min(size, self.total - begin) if self.total > 0 else size
-            numbers = _numbers(key, step, 0, left, (count, size, 1 + axes * (1 + draws)))
-            choices = self._choices(numbers[..., 0], begin, choice[left])
-            choice[left] = choices[:, -1]
-            pixels = np.broadcast_to(extents[left, None], (len(left), size, axes))
-            if crop is None:
-                shapes, narrow = self._shapes(numbers[..., 1 + axes :].reshape(len(left), size, draws, axes), pixels)
-                wrong = narrow & (not self.redraw)
-                if self.redraw and narrow.any():
-                    few = narrow.any(axis=1)
-                    more = _numbers(key, step, 1, left[few], (count, size, _MORE_DRAWS, axes))
-                    shapes[narrow], _ = self._shapes(more[narrow[few]], pixels[narrow])
-                shapes = self._stretched(shapes, pixels)
-                anchors = numbers[..., 1 : 1 + axes] * (1 - shapes)
-            else:
-                room = pixels - crop[left, None]
-                low, high = np.minimum(room, 0), np.maximum(room, 0)
-                anchors = (low + np.floor(numbers[..., 1 : 1 + axes] * (high - low + 1))) / pixels
-                shapes = np.broadcast_to(crop[left, None] / pixels, anchors.shape)
-                wrong = np.zeros((len(left), size), bool)
-            overlaps, kept = self._overlaps(boxes[left], present[left], anchors, shapes)
-
-            whole = choices == len(self.thresholds)
-            anchors, shapes = np.where(whole[..., None], 0, anchors), np.where(whole[..., None], 1, shapes)
-            kept = np.where(whole[..., None], present[left, None], kept)
-            keeps_any: Array = np.any(kept, axis=2)
-            enough = (overlaps >= np.append(self.thresholds, 0)[choices]) & ~wrong
-            fits = whole | (enough & (keeps_any | ~np.any(present[left], axis=1, keepdims=True)))
-            done = fits.any(axis=1)
-            score = 2 * keeps_any + overlaps  # a window that keeps a box is better than one that keeps none
-            chosen = np.where(done, fits.argmax(axis=1), score.argmax(axis=1))
-            rows = np.arange(len(left))
-            better = done | (score[rows, chosen] > best[left])
-            rows, chosen, target = rows[better], chosen[better], left[better]
-            result.anchors[target], result.shapes[target] = anchors[rows, chosen], shapes[rows, chosen]
-            result.kept[target], best[target] = kept[rows, chosen], score[rows, chosen]
-            result.fits[left[done]] = True
-            left, begin = left[~done], begin + size
+            numbers = _Numbers(key, step, count, size)
+            rest = left if compiled is None or crop is not None else self._fit(state, left, numbers, begin)
+            if len(rest):
+                self._try(state, rest, numbers, begin)
+            left, begin = left[~result.fits[left]], begin + size
             if not len(left) or begin == self.total:
                 return result
             size = min(2 * size, _MAX_COUNT)
         raise AssertionError("unreachable")
+
+    @property
+    def _draws(self) -> int:
+        return _DRAWS if self.redraw else 1
+
+    def _fit(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> Array:
+        """Do the same as `_try` in the compiled loop, except for some samples; return these."""
+        assert compiled is not None
+        result, axes = state.result, state.extents.shape[1]
+        status = np.empty(len(left), np.uint8)
+        boxes, extents = (np.ascontiguousarray(each, np.float64) for each in (state.boxes, state.extents))
+        counts, thresholds = np.count_nonzero(state.present, axis=1), np.append(self.thresholds, 0.0)
+        compiled.fit_windows(
+            (*self.scaling, np.nan if self.prune is None else self.prune),
+            (self._draws, self.attempts, begin, self.whole, self.iou, self.every, self.redraw),
+            *(boxes, counts, extents, thresholds, self.ratios, left),
+            numbers.draw(0, left, 1 + axes * (1 + self._draws)),
+            *(state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best, status),
+        )
+        narrow: Array = left[status == _NARROW]
+        return narrow
+
+    def _try(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> None:
+        """Draw windows for samples, and keep the first one of each that fits, or the best one.
+
+        Args:
+            state: samples, and their windows so far.
+            left: positions of these samples in the batch.
+            numbers: random numbers.
+            begin: number of windows that were drawn before.
+        """
+        result, extents, present, best, crop = state.result, state.extents, state.present, state.best, state.crop
+        axes, draws, size = extents.shape[1], self._draws, numbers.windows
+        drawn = numbers.draw(0, left, 1 + axes * (1 + draws))
+        choices = self._choices(drawn[..., 0], begin, state.choice[left])
+        state.choice[left] = choices[:, -1]
+        pixels = np.broadcast_to(extents[left, None], (len(left), size, axes))
+        if crop is None:
+            shapes, narrow = self._shapes(drawn[..., 1 + axes :].reshape(len(left), size, draws, axes), pixels)
+            wrong = narrow & (not self.redraw)
+            if self.redraw and narrow.any():
+                few = narrow.any(axis=1)
+                more = numbers.draw(1, left[few], _MORE_DRAWS * axes).reshape(-1, size, _MORE_DRAWS, axes)
+                shapes[narrow], _ = self._shapes(more[narrow[few]], pixels[narrow])
+            shapes = self._stretched(shapes, pixels)
+            anchors = drawn[..., 1 : 1 + axes] * (1 - shapes)
+        else:
+            room = pixels - crop[left, None]
+            low, high = np.minimum(room, 0), np.maximum(room, 0)
+            anchors = (low + np.floor(drawn[..., 1 : 1 + axes] * (high - low + 1))) / pixels
+            shapes = np.broadcast_to(crop[left, None] / pixels, anchors.shape)
+            wrong = np.zeros((len(left), size), bool)
+        overlaps, kept = self._overlaps(state.boxes[left], present[left], anchors, shapes)
+
+        whole = choices == len(self.thresholds)
+        anchors, shapes = np.where(whole[..., None], 0, anchors), np.where(whole[..., None], 1, shapes)
+        kept = np.where(whole[..., None], present[left, None], kept)
+        keeps_any: Array = np.any(kept, axis=2)
+        enough = (overlaps >= np.append(self.thresholds, 0)[choices]) & ~wrong
+        fits = whole | (enough & (keeps_any | ~np.any(present[left], axis=1, keepdims=True)))
+        done = fits.any(axis=1)
+        score = 2 * keeps_any + overlaps  # a window that keeps a box is better than one that keeps none
+        chosen = np.where(done, fits.argmax(axis=1), score.argmax(axis=1))
+        rows = np.arange(len(left))
+        better = done | (score[rows, chosen] > best[left])
+        rows, chosen, target = rows[better], chosen[better], left[better]
+        result.anchors[target], result.shapes[target] = anchors[rows, chosen], shapes[rows, chosen]
+        result.kept[target], best[target] = kept[rows, chosen], score[rows, chosen]
+        result.fits[left[done]] = True
 
     def _choices(self, numbers: Array, begin: int, current: Array) -> Array:
         """Return the index of each window's threshold; the number of thresholds stands for the whole image."""
@@ -230,22 +267,57 @@ class BoxWindows:
         return np.where(np.any(present, axis=1, keepdims=True), most, 1.0), kept & real
 
 
-def _numbers(key: Array, step: int, stage: int, samples: Array, shape: tuple[int, ...]) -> Array:
-    """Return the random numbers of one step, from 0 to 1, for some samples.
+@dataclass(frozen=True)
+class _State:
+    """The samples of a batch, and their windows so far.
 
-    Args:
-        key: key of the generator.
-        step: number of the step.
-        stage: number of the use within the step.
-        samples: positions of the samples in the batch, ascending.
-        shape: shape of the numbers of the whole batch, whose samples follow one another in the generator's sequence.
+    Attributes:
+        boxes, present, extents, crop: arguments of `BoxWindows.draw`.
+        result: the best windows so far.
+        best: scores of these windows, (N,).
+        choice: threshold of the last window of each sample, (N,).
     """
 
-    def drawn(first: int, count: int) -> Array:
-        return philox(key, [first * each // _BLOCK, 0, step, stage]).random((count, *shape[1:]))
+    boxes: Array
+    present: Array
+    extents: Array
+    crop: Array | None
+    result: Windows
+    best: Array
+    choice: Array
 
-    each = math.prod(shape[1:])
-    if len(samples) * _FEW > shape[0] or each % _BLOCK:
-        numbers = drawn(0, shape[0])
-        return numbers if len(samples) == shape[0] else numbers[samples]
-    return np.concatenate([drawn(sample, 1) for sample in samples.tolist()])
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The random numbers of one step, from 0 to 1.
+
+    Attributes:
+        key: key of the generator.
+        step: number of the step.
+        samples: number of samples of the batch, which follow one another in the generator's sequence.
+        windows: number of windows of each sample.
+    """
+
+    key: Array
+    step: int
+    samples: int
+    windows: int
+
+    def draw(self, stage: int, samples: Array, count: int) -> Array:
+        """Return numbers for some samples, (samples, windows, count).
+
+        Args:
+            stage: number of the use within the step.
+            samples: positions of the samples in the batch, ascending.
+            count: number of numbers for each window.
+        """
+
+        def drawn(first: int, number: int) -> Array:
+            generator = philox(self.key, [first * each // _BLOCK, 0, self.step, stage])
+            return generator.random((number, self.windows, count))
+
+        each = self.windows * count
+        if len(samples) * _FEW > self.samples or each % _BLOCK:
+            numbers = drawn(0, self.samples)
+            return numbers if len(samples) == self.samples else numbers[samples]
+        return np.concatenate([drawn(sample, 1) for sample in samples.tolist()])

@@ -163,8 +163,12 @@ class RandomBBoxCropCpu(BatchOperator):
         axes = rows.shape[1] // 2
         layout = self._layout(axes)
         present = np.arange(counts.max()) < counts[:, None]
-        boxes = np.zeros((*present.shape, 2 * axes))
-        boxes[present] = layout.read(rows.astype(np.float64))
+        corners = layout.read(rows.astype(np.float64))
+        if present.all():
+            boxes = corners.reshape(*present.shape, 2 * axes)
+        else:
+            boxes = np.zeros((*present.shape, 2 * axes))
+            boxes[present] = corners
         outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
         message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
         fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
@@ -270,20 +274,23 @@ class _BoxLayout:
         if sorted(layout) != sorted(names):
             raise ArgumentValueError(f"argument 'bbox_layout' must name {low + far} or {low + extents}, not {layout!r}")
         self._order = [layout.index(name) for name in names]
+        self._ordered = layout == names
         self._axes = axes
 
     def read(self, boxes: Array) -> Array:
-        """Return boxes of this layout as low corners before high corners."""
-        corners: Array = boxes[:, self._order]
+        """Return boxes of this layout, which may be overwritten, as low corners before high corners."""
+        corners: Array = boxes if self._ordered else boxes[:, self._order]
         if self._extents:
             corners[:, self._axes :] += corners[:, : self._axes]
         return corners
 
     def write(self, boxes: Array) -> Array:
         """Return boxes, given as low corners before high corners, in this layout."""
-        ordered = boxes.copy()
+        ordered: Array = boxes.copy()
         if self._extents:
             ordered[:, self._axes :] -= ordered[:, : self._axes]
+        if self._ordered:
+            return ordered
         result: Array = np.empty_like(ordered)
         result[:, self._order] = ordered
         return result

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
@@ -67,42 +68,16 @@ def _select_all(
     mask_ids: TensorListCPU, polygons: TensorListCPU, vertices: TensorListCPU, *, reindex: bool
 ) -> list[TensorListCPU] | None:
     """Return the outputs for all samples; None if that must be done, or refused, sample by sample."""
-    if (mask_ids.ndim, polygons.ndim, vertices.ndim) != (1, 2, 2):
+    if compiled is None:
         return None
-    rows = [each.rows() for each in (mask_ids, polygons, vertices)]
-    if None in rows:
+    found = compiled.select_polygons(mask_ids.samples, polygons.samples, vertices.samples, reindex)
+    if found is None:
         return None
-    (masks, mask_counts), (table, counts), (points, lengths) = rows  # type: ignore[misc]
-    if {masks.dtype, table.dtype} != {np.dtype(np.int32)} or table.shape[1] != 3 or not len(masks):
-        return None
-    size = len(mask_counts)
-    sample, owner = np.arange(size).repeat(counts), np.arange(size).repeat(mask_counts)
-    keys = (owner << 32) + masks  # masks of different samples differ
-    order = keys.argsort(kind="stable")
-    keys = keys[order]
-    wanted = (sample << 32) + table[:, 0]
-    place = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
-    chosen = np.flatnonzero(keys[place] == wanted)
-    number = order[place[chosen]]
-    chosen = chosen[number.argsort(kind="stable")]  # by mask, then by polygon
-    number.sort()
-    sample, begins, ends = sample[chosen], table[chosen, 1].astype(np.int64), table[chosen, 2]
-    spans = ends - begins
-    fits = (begins >= 0) & (spans >= 0) & (ends <= lengths[sample])
-    if (keys[1:] == keys[:-1]).any() or not (fits.all() and np.bincount(number, minlength=len(keys)).all()):
-        return None
-    own = np.bincount(sample, spans, size).astype(np.int64)
-    after = np.cumsum(spans)
-    first = after - spans
-    selected = np.empty((len(chosen), 3), np.int32)
-    selected[:, 0] = number - (np.cumsum(mask_counts) - mask_counts)[sample] if reindex else masks[number]
-    selected[:, 1] = first - (np.cumsum(own) - own)[sample]
-    selected[:, 2] = selected[:, 1] + spans
-    start = (np.cumsum(lengths) - lengths)[sample] + begins
-    rows = (start - first).repeat(spans) + np.arange(spans.sum())
+    selected, counts, rows, lengths = found
+    points, counts, lengths = vertices.samples[0], np.frombuffer(counts, np.int64), np.frombuffer(lengths, np.int64)
     return [
-        TensorListCPU.from_rows(selected, np.bincount(sample, minlength=size)),
-        TensorListCPU.from_rows(points[rows], own),
+        TensorListCPU.from_rows(np.ndarray((counts.sum(), 3), np.int32, selected), counts),
+        TensorListCPU.from_rows(np.ndarray((lengths.sum(), points.shape[1]), points.dtype, rows), lengths),
     ]
 
 

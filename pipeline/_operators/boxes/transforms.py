@@ -96,10 +96,13 @@ def _check(data: TensorListCPU) -> int:
     """Return the number of dimensions of a batch of transforms."""
     sequence = data.layout()[:1] == "F"
     shape = data.samples[0].shape
-    if len(shape) != 2 + sequence or shape[-1] != shape[-2] + 1 or data.samples[0].dtype != np.float32:
+    if data.samples[0].dtype != np.float32:
+        raise ArgumentValueError(f"Unexpected input data type. Expected float, got: {data.samples[0].dtype}")
+    if len(shape) != 2 + sequence or shape[-1] != shape[-2] + 1:
         raise ArgumentValueError(
-            f"transforms must be float32 of shape (n, n + 1), or sequences of them with the layout 'F**', not "
-            f"{data.samples[0].dtype} of shape {shape} with the layout {data.layout()!r}"
+            "The input, if provided, is expected to be a 2D tensor with dimensions (ndim, ndim+1) representing an "
+            f"affine transform. Got: shape {shape} with the layout {data.layout()!r}; sequences of transforms need the "
+            "layout 'F**'"
         )
     return int(shape[-2])
 
@@ -136,7 +139,9 @@ class _Transform(BatchOperator):
         if input_ndim is None:
             return [transforms]
         if input_ndim != ndim:
-            raise ArgumentValueError(f"the input has {input_ndim} dimensions, but the arguments are for {ndim}")
+            raise ArgumentValueError(
+                f"The input describes a {input_ndim}D transform but other arguments suggest a {ndim}D transform"
+            )
         order = (inputs[0], transforms) if self.node.argument("reverse_order") else (transforms, inputs[0])
         return [_compose(*order)]
 
@@ -206,7 +211,7 @@ class Shear(_Transform):
 
     def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         if arguments.given("shear") == arguments.given("angles"):
-            raise ArgumentValueError("either 'shear' or 'angles' is required, but not both")
+            raise ArgumentValueError("One and only one of the following arguments is expected: ``shear`` or ``angles``")
         if arguments.given("shear"):
             factors = _vectors(arguments, "shear")
         else:
@@ -216,7 +221,10 @@ class Shear(_Transform):
             factors = np.tan(np.deg2rad(angles.astype(np.float32)))
         ndim = {2: 2, 6: 3}.get(factors.shape[1])
         if ndim is None:
-            raise ArgumentValueError(f"shearing needs 2 values, or 6 in three dimensions, not {factors.shape[1]}")
+            raise ArgumentValueError(
+                "Shear matrix must have D*(D-1) elements where D is the number of dimensions. Got "
+                f"{factors.shape[1]} elements."
+            )
         return _centered(arguments, affine.shearing(factors.astype(np.float64), ndim))
 
 

@@ -88,7 +88,7 @@ def _algorithm(node: GraphNode, known: Collection[str]) -> str:
     algorithm = node.argument("algorithm") or "bilinear_ocv"
     if algorithm not in known:
         raise ArgumentValueError(
-            f"argument 'algorithm' must be one of {', '.join(known)} on the {node.device.upper()}, not {algorithm!r}"
+            f"{algorithm} algorithm is not supported on {node.device.upper()}. There are {', '.join(known)}"
         )
     return str(algorithm)
 

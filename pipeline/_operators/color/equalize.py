@@ -12,7 +12,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
-from pipeline._kernels.byte_map import Rule, map_bytes, map_counted_bytes
+from pipeline._kernels.byte_map import CountedMap, Rule, map_bytes, map_counted_bytes
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -39,8 +39,8 @@ _BY_PARAMETER: dict[str, Callable[[Array, Array], Array]] = {
     "solarize": lambda values, threshold: np.where(values < threshold, values, 255 - values),
     "solarize_add": lambda values, shift: np.where(values < 128, np.minimum(values + shift, 255), values),
 }
-#: Maps that depend on the histogram of the image.
-_BY_HISTOGRAM = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTRAST, "contrast": Rule.CONTRAST}
+#: Maps that depend on the histogram of the image, by the rule of the sample.
+_BY_HISTOGRAM = "histogram"
 
 _INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
@@ -59,7 +59,8 @@ BYTE_MAP = register(
         doc="Maps each value to another.",
         inputs=(_INPUT,),
         arguments=(
-            Argument("operation", Kind.STRING, "The map.", REQUIRED, choices=(*_BY_PARAMETER, *_BY_HISTOGRAM)),
+            Argument("operation", Kind.STRING, "The map.", REQUIRED, choices=(*_BY_PARAMETER, _BY_HISTOGRAM)),
+            Argument("rule", Kind.INT, "For histograms: a `Rule`.", int(Rule.EQUALIZATION), per_sample=True),
             Argument("parameter", Kind.FLOAT, "Parameter of the map.", 0.0, per_sample=True),
         ),
         devices=("cpu", "gpu"),
@@ -69,12 +70,17 @@ BYTE_MAP = register(
 
 
 def _operation(node: GraphNode) -> str:
-    return str(node.argument("operation") or "equalize")
+    return str(node.argument("operation")) if node.operator == BYTE_MAP.name else _BY_HISTOGRAM
 
 
 def _parameters(arguments: Arguments, size: int) -> Array:
     scalars = arguments.scalars("parameter") if arguments.given("parameter") else None
     return np.zeros(size) if scalars is None else scalars
+
+
+def _rules(arguments: Arguments, size: int) -> Array:
+    scalars = arguments.scalars("rule", np.int64) if arguments.given("rule") else None
+    return np.full(size, Rule.EQUALIZATION) if scalars is None else scalars
 
 
 def _tables(operation: str, parameters: Array) -> Array:
@@ -99,6 +105,7 @@ def _images(data: Array, layout: str) -> Iterator[Array]:
 class _State:
     layout: str
     parameters: Array
+    rules: Array
     tables: Array | None
 
 
@@ -112,9 +119,10 @@ class ByteMapCpu(SampleOperator[_State]):
         known = known_extents(batch, self.node, inputs)
         layout = _layout(data.layout, None if known is None else len(known))
         operation = _operation(self.node)
-        parameters = _parameters(batch.arguments(self.node), batch.size)
+        arguments = batch.arguments(self.node)
+        parameters, rules = _parameters(arguments, batch.size), _rules(arguments, batch.size)
         tables = _tables(operation, parameters) if operation in _BY_PARAMETER else None
-        return _State(layout, parameters, tables), [describe(layout, known, np.dtype(np.uint8))]
+        return _State(layout, parameters, rules, tables), [describe(layout, known, np.dtype(np.uint8))]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
@@ -124,14 +132,14 @@ class ByteMapCpu(SampleOperator[_State]):
         if state.tables is not None:
             return look_up(data, state.tables[sample], out)
         for image, target in zip(_images(data, state.layout), _images(out, state.layout), strict=True):
-            look_up(image, self._histogram_tables(histograms(image), float(state.parameters[sample])), target)
+            tables = self._histogram_tables(histograms(image), state.rules[sample], float(state.parameters[sample]))
+            look_up(image, tables, target)
         return out
 
-    def _histogram_tables(self, counts: Array, parameter: float) -> Array:
-        rule = _BY_HISTOGRAM[_operation(self.node)]
-        if rule is Rule.EQUALIZATION:
+    def _histogram_tables(self, counts: Array, rule: int, parameter: float) -> Array:
+        if rule == Rule.EQUALIZATION:
             return equalization_tables(counts)
-        if rule is Rule.AUTO_CONTRAST:
+        if rule == Rule.AUTO_CONTRAST:
             return auto_contrast_tables(counts)
         try:
             return contrast_tables(counts, parameter)
@@ -144,15 +152,25 @@ class ByteMapCpu(SampleOperator[_State]):
 class ByteMapGpu(PixelOperator):
     """One launch per batch, and three more to compute histograms and tables."""
 
+    launches = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout, operation = _layout(pixels.layout, pixels.ndim), _operation(self.node)
         check_samples(pixels.dtype, (UINT8,))
-        if operation not in _BY_PARAMETER:
+        parameters = _parameters(batch.arguments(self.node), batch.size)
+        if operation in _BY_PARAMETER:
+            return pixels.named(layout).lookup(np.asarray(_tables(operation, parameters)))
+        import cupy
+
+        images = pixels.stored
+        if layout != "HWC" or images is None or pixels.channels not in (1, 3) or not images.is_contiguous():
             return None
-        tables = _tables(operation, _parameters(batch.arguments(self.node), batch.size))
-        return pixels.named(layout).lookup(np.asarray(tables))
+        plan = CountedMap(images, None, _rules(batch.arguments(self.node), batch.size), parameters)
+        memory = cupy.cuda.alloc(max(1, plan.scratch_bytes))
+        for launch in plan.launches(memory.ptr):
+            self.kernels.run(launch, batch.stream)
+        return pixels.named(layout).lookup_stored(plan.tables(memory.ptr), memory)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -165,15 +183,14 @@ class ByteMapGpu(PixelOperator):
         if operation in _BY_PARAMETER:
             map_bytes(self.kernels, batch.stream, source, target, _tables(operation, parameters))
             return [output]
-        if operation == "contrast":
-            channels = source.shapes[:, -1]
-            error = ArgumentValueError("adjusting the contrast needs 1 or 3 channels")
-            fail([(sample, error) for sample in np.flatnonzero((channels != 1) & (channels != 3)).tolist()])
+        rules, channels = _rules(batch.arguments(self.node), batch.size), source.shapes[:, -1]
+        error = ArgumentValueError("adjusting the contrast needs 1 or 3 channels")
+        wrong = (rules == Rule.CONTRAST) & (channels != 1) & (channels != 3)
+        fail([(sample, error) for sample in np.flatnonzero(wrong).tolist()])
         images, owners = frames(source, _leading(layout))
         targets, _ = frames(target, _leading(layout))
         if len(images):
-            factors = parameters[owners]
-            map_counted_bytes(self.kernels, batch.stream, images, targets, _BY_HISTOGRAM[operation], factors)
+            map_counted_bytes(self.kernels, batch.stream, images, targets, rules[owners], parameters[owners])
         return [output]
 
 

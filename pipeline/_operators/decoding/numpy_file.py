@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -18,11 +20,11 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline._operators.decoding.encoded import flat_bytes
-from pipeline.errors import DecodeError
-from pipeline.tensors.cpu import Array
+from pipeline.errors import DecodeError, OperatorError, SampleFailure
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import to_numpy_type
 
-__all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
+__all__ = ["LONGEST_HEADER", "NUMPY", "parse_files", "parse_header", "parse_npy"]
 
 LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -103,6 +105,35 @@ def parse_npy(content: Array) -> Array:
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def parse_files(files: TensorListCPU) -> TensorListCPU:
+    """Return the arrays in .npy files, as views if they have the native byte order.
+
+    Args:
+        files: contents of the files, 1-D uint8: a batch from `TensorListCPU.from_table`.
+
+    Raises:
+        OperatorError: files aren't .npy files, are truncated, or contain objects, text or complex numbers.
+    """
+    pointers, sizes = files.table().pointers, files.table().sizes
+    with suppress(DecodeError):  # it is raised below, with the number of its sample
+        head = ctypes.string_at(int(pointers[0]), min(int(sizes[0]), LONGEST_HEADER))
+        shape, fortran, dtype, offset = parse_header(head)
+        alike = (sizes == offset + math.prod(shape) * dtype.itemsize).all() and dtype.isnative and not fortran
+        aligned = not ((pointers + offset) % dtype.itemsize).any()
+        if alike and aligned and len({ctypes.string_at(pointer, offset) for pointer in pointers.tolist()}) == 1:
+            return files.interiors(offset, shape, dtype)
+    arrays: list[Array] = []
+    failures: list[SampleFailure] = []
+    for sample, content in enumerate(files.samples):
+        try:
+            arrays.append(parse_npy(content))
+        except DecodeError as error:
+            failures.append(SampleFailure(sample, error))
+    if failures:
+        raise OperatorError.from_failures(failures)
+    return TensorListCPU(arrays)
 
 
 @implements(NUMPY, "cpu")

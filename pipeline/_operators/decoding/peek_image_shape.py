@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import peek
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.output_dtype import INTEGER_LIKE, check_dtype
-from pipeline._operator_api.output_specs import describe
-from pipeline._operators.decoding.encoded import channels_of, flat_bytes
-from pipeline.tensors.cpu import Array
+from pipeline._operators.decoding.encoded import channels_of, encoded_batch
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import INT64, RGB
 
 __all__ = ["PEEK_IMAGE_SHAPE"]
@@ -40,25 +40,28 @@ PEEK_IMAGE_SHAPE = register(
 )
 
 
-@dataclass(frozen=True)
-class _State:
-    dtype: np.dtype[Any]
-    channels: int | None
-    adjust: bool
-
-
 @implements(PEEK_IMAGE_SHAPE, "cpu")
-class PeekImageShape(SampleOperator[_State]):
-    """Reads headers. A JPEG takes a few microseconds."""
+class PeekImageShape(BatchOperator):
+    """Reads the headers of all JPEGs together, and other headers one by one."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)
         channels = channels_of(self.node.argument("image_type"))
-        return _State(dtype, channels, self.node.argument("adjust_orientation")), [describe("", (3,), dtype)]
-
-    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        info = peek(flat_bytes(inputs[0]))
-        height, width, channels = info.shape if state.adjust else (info.height, info.width, info.channels)
-        result = np.empty(3, state.dtype) if out is None else out
-        result[:] = height, width, state.channels or channels
-        return result
+        adjust = self.node.argument("adjust_orientation")
+        encoded = encoded_batch(inputs[0])
+        headers = encoded.headers
+        shapes = np.stack([headers[name] for name in ("height", "width", "components")], axis=1)
+        if adjust:
+            turned = headers["orientation"] >= 5
+            shapes[turned, :2] = shapes[turned, 1::-1]
+        failures: list[tuple[int, PipelineError]] = []
+        for sample in np.flatnonzero(headers["height"] == 0).tolist():
+            try:
+                info = peek(encoded.arrays[sample])
+                shapes[sample] = info.shape if adjust else (info.height, info.width, info.channels)
+            except DecodeError as error:
+                failures.append((sample, error))
+        fail(failures)
+        if channels is not None:
+            shapes[:, 2] = channels
+        return [TensorListCPU(shapes.astype(dtype))]

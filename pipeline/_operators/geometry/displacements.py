@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.filter2d import Border
-from pipeline._imaging.sampling import linear_at, nearest_at
+from pipeline._imaging.sampling import copied_by_opencv, copy_nearest, linear_at, nearest_at, nearest_pixels
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.point_maps import PointMap, shifts, sphere, waves
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import choose_layout
-from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.windows import saturate
@@ -123,6 +123,14 @@ def _draw_keys(node: GraphNode, batch: Batch) -> Array:
 class _Displacement(SampleOperator[_State]):
     """Computes a position for each pixel of the output."""
 
+    #: Whether positions depend only on the size of the image.
+    fixed: ClassVar[bool] = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        #: The pixels at the positions of the last image. The next image mostly has the same size.
+        self._last: Array | None = None
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
@@ -136,9 +144,15 @@ class _Displacement(SampleOperator[_State]):
         if not state.moved[sample] or not image.size:
             np.copyto(out, image)
             return out
-        positions = self.positions(image.shape[0], image.shape[1], state, sample)
-        sampled = nearest_at if _takes_nearest(self.node) else linear_at
-        return convert(sampled(image, positions, _fill(self.node, image.dtype)), image.dtype, out)
+        (height, width), fill, nearest = image.shape[:2], _fill(self.node, image.dtype), _takes_nearest(self.node)
+        if self.fixed and nearest and copied_by_opencv(image, (height, width)):
+            last = self._last
+            if last is None or last.shape[:2] != (height, width):
+                positions = self.positions(height, width, state, sample)
+                last = self._last = nearest_pixels(positions, np.empty((height, width, 2), np.int16))
+            return convert(copy_nearest(image, last, fill), image.dtype, out)
+        sampled = nearest_at if nearest else linear_at
+        return convert(sampled(image, self.positions(height, width, state, sample), fill), image.dtype, out)
 
     def keys(self, batch: Batch) -> Array:
         """Return the keys of the random numbers of each sample, if the operator draws any."""
@@ -176,6 +190,8 @@ class SphereCpu(_Displacement):
 @implements(JITTER, "cpu")
 class JitterCpu(_Displacement):
     """Draws the positions of a sample with its own generator."""
+
+    fixed = False
 
     def keys(self, batch: Batch) -> Array:
         return _draw_keys(self.node, batch)

@@ -26,6 +26,8 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 __all__ = ["MULTI_PASTE"]
 
 _PAIRS = "a row (y, x) for each region"
+#: Two numbers, along y and x.
+_Pair = Sequence[int]
 _EXCLUSIVE = ("in_anchors", "shapes", "out_anchors")
 
 
@@ -106,17 +108,17 @@ class _Regions:
             )
         return rows[sample].reshape(count, 2)
 
-    def pixels(self, name: str, sample: int, extents: Array) -> Array | None:
-        """Return an argument of a sample in pixels, given the extents that fractions refer to, (count, 2)."""
+    def pixels(self, name: str, sample: int, extents: Sequence[_Pair]) -> Sequence[_Pair] | None:
+        """Return an argument of a sample in pixels, given the extents that fractions refer to, one of each region."""
         values = self.read(name, sample, len(extents))
-        if values is not None:
-            return values
-        fractions = self.read(f"{name}_rel", sample, len(extents))
-        if fractions is None:
-            return None
-        scaled = fractions * extents.astype(np.float32)
-        rounded: Array = np.ceil(scaled) if name == "shapes" else np.floor(scaled)
-        return rounded.astype(np.int64)
+        if values is None:
+            fractions = self.read(f"{name}_rel", sample, len(extents))
+            if fractions is None:
+                return None
+            scaled = fractions * np.array(extents, np.float32).reshape(-1, 2)
+            values = (np.ceil(scaled) if name == "shapes" else np.floor(scaled)).astype(np.int64)
+        pairs: list[_Pair] = values.tolist()
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -126,16 +128,16 @@ class _Canvas:
     Attributes:
         shape: shape of the canvas.
         images: input and position in its batch of the image of each region.
-        starts: first pixels of the regions in their images, (M, 2).
-        shapes: extents of the regions, (M, 2).
-        targets: first pixels of the regions on the canvas, (M, 2).
+        starts: first pixels of the regions in their images.
+        shapes: extents of the regions.
+        targets: first pixels of the regions on the canvas.
     """
 
     shape: tuple[int, ...]
     images: list[tuple[int, int]]
-    starts: Array
-    shapes: Array
-    targets: Array
+    starts: Sequence[_Pair]
+    shapes: Sequence[_Pair]
+    targets: Sequence[_Pair]
 
 
 class _Paste:
@@ -198,23 +200,25 @@ class _Paste:
         counts = {shape[0] for shape in shapes or [reference] if len(shape) == 4}
         if len(channels) > 1 or len(counts) > 1:
             raise ArgumentValueError(f"images of shapes {', '.join(map(str, shapes))} can't be pasted onto one canvas")
-        extents = np.array([shape[-3:-1] for shape in shapes], np.int64).reshape(-1, 2)
-        zeros = np.zeros_like(extents)
-        starts = regions.pixels("in_anchors", sample, extents)
-        starts = zeros if starts is None else starts
-        sizes = regions.pixels("shapes", sample, extents)
-        sizes = extents - starts if sizes is None else sizes
-        targets = regions.pixels("out_anchors", sample, zeros + np.array(size))
-        targets = zeros if targets is None else targets
-        for name, first, limits in (("input", starts, extents), ("output", targets, zeros + np.array(size))):
-            wrong = ((first < 0) | (sizes < 0) | (first + sizes > limits)).any(axis=1)
-            if wrong.any():
-                number = int(np.argmax(wrong))
-                anchor, shape, extent = (" x ".join(map(str, each[number])) for each in (first, sizes, limits))
+        # Lists: most canvases have so few regions that arrays would cost more.
+        extents: list[_Pair] = [shape[-3:-1] for shape in shapes]
+        canvases = [size] * len(shapes)
+        starts = regions.pixels("in_anchors", sample, extents) or [(0, 0)] * len(shapes)
+        sizes = regions.pixels("shapes", sample, extents) or [
+            (height - y, width - x) for (height, width), (y, x) in zip(extents, starts, strict=True)
+        ]
+        targets = regions.pixels("out_anchors", sample, canvases) or [(0, 0)] * len(shapes)
+        for name, anchors, limits in (("input", starts, extents), ("output", targets, canvases)):
+            for number, (anchor, shape, extent) in enumerate(zip(anchors, sizes, limits, strict=True)):
+                if all(
+                    0 <= first <= first + count <= end for first, count, end in zip(anchor, shape, extent, strict=True)
+                ):
+                    continue
                 where = "input sample" if name == "input" else "output bounds"
+                first, count, end = (" x ".join(map(str, pair)) for pair in (anchor, shape, extent))
                 raise PipelineError(
-                    f"The pasted region must be within {where}. Got {name} anchor: {anchor}, pasted region shape: "
-                    f"{shape}, {name} shape: {extent}, for the region at index {number}"
+                    f"The pasted region must be within {where}. Got {name} anchor: {first}, pasted region shape: "
+                    f"{count}, {name} shape: {end}, for the region at index {number}"
                 )
         return _Canvas((*counts, *size, *channels), images, starts, sizes, targets)
 
@@ -257,7 +261,7 @@ def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], samp
     if results[sample] is None:
         results[sample] = np.empty(canvas.shape, paste.dtype)
     result = results[sample]
-    shapes, targets, starts = canvas.shapes.tolist(), canvas.targets.tolist(), canvas.starts.tolist()
+    shapes, targets, starts = canvas.shapes, canvas.targets, canvas.starts
     covers = [number for number, shape in enumerate(shapes) if tuple(shape) == canvas.shape[-3:-1]]
     if not covers:
         result[...] = 0
@@ -265,10 +269,11 @@ def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], samp
         column, position = canvas.images[number]
         window = _window(result, targets[number], shapes[number])
         region = _window(columns[column][position], starts[number], shapes[number])
-        convert(np.broadcast_to(region, window.shape), paste.dtype, window)
+        whole = region if region.shape == window.shape else np.broadcast_to(region, window.shape)
+        convert(whole, paste.dtype, window)
 
 
-def _window(image: Array, start: list[int], shape: list[int]) -> Array:
+def _window(image: Array, start: _Pair, shape: _Pair) -> Array:
     (y, x), (height, width) = start, shape
     return image[..., y : y + height, x : x + width, :]
 
@@ -301,9 +306,9 @@ class MultiPasteGpu(GpuOperator):
             regions["src"][number] = table.pointers[position]
             regions["strides"][number, 4 - table.ndim :] = table.strides[position]
         if pairs:
-            regions["first"] = np.concatenate([canvas.targets for canvas in canvases])
-            regions["size"] = np.concatenate([canvas.shapes for canvas in canvases])
-            starts = np.concatenate([canvas.starts for canvas in canvases])
+            regions["first"] = [pair for canvas in canvases for pair in canvas.targets]
+            regions["size"] = [pair for canvas in canvases for pair in canvas.shapes]
+            starts = np.array([pair for canvas in canvases for pair in canvas.starts])
             regions["src"] += (starts * regions["strides"][:, 1:3]).sum(axis=1)
         ndim = max(len(canvas.shape) for canvas in canvases)
         output, target = allocate(np.array([canvas.shape for canvas in canvases]), paste.dtype, paste.layout[-ndim:])

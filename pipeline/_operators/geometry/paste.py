@@ -78,7 +78,7 @@ class _Canvases:
         assert least is not None
         positions = np.concatenate([y, x], axis=1)
         if not (ratio >= 1).all():
-            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, not {ratio.min():g}")
+            raise ArgumentValueError(f"ratio of less than 1 is not supported: {ratio.min():g}")
         if not ((positions >= 0) & (positions <= 1)).all():
             raise ArgumentValueError("paste_x and paste_y must be in range [0, 1]")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
+from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -63,7 +64,7 @@ class RandomWindows:
             raise ArgumentValueError(f"argument 'random_aspect_ratio' must be positive, not {low_ratio:g}")
         attempts = max(0, node.argument("num_attempts"))
         self._largest_area = high_area
-        drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
+        drawn = batch.uniform(node, 2 * attempts + 2)
         self._areas = low_area, high_area
         self._drawn = drawn
         self._count = attempts
@@ -115,6 +116,12 @@ class RandomWindows:
             widths: widths of the images, (N,) int64.
         """
         windows = np.empty((len(heights), 4), np.int64)
+        if compiled is not None:
+            sizes = np.stack([heights, widths], axis=1, dtype=np.int64)
+            tall, wide = self._attempts(slice(None), slice(None))
+            offsets = np.ascontiguousarray(self._offsets)
+            compiled.choose_crops(tall, wide, offsets, sizes, self._ratios, self._largest_area, windows)
+            return windows
         windows[:, 2:] = self._first_fit(slice(None), heights, widths, slice(1))  # most first attempts fit
         others = np.flatnonzero(windows[:, 2] == 0)
         if len(others):

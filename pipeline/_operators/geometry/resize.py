@@ -152,7 +152,7 @@ def check_resize_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np
     if dtype is not None and dtype not in (source, np.float32):
         raise ArgumentValueError(f"argument 'dtype' must be the input's, {source}, or FLOAT, not {dtype}")
     if source.kind not in "iuf":
-        raise ArgumentValueError(f"samples of dtype {source} can't be resized")
+        raise ArgumentValueError(f"Unsupported type: {source}. Supported types are: uint8, int16, uint16 and float")
     return dtype or source
 
 

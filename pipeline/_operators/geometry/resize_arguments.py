@@ -281,8 +281,8 @@ class ResizeGeometry:
         if len(names) + bool(by_axis) != 1:
             passed = ", ".join(map(repr, names + by_axis)) or "none of them"
             raise ArgumentValueError(
-                "exactly one of 'size', 'resize_shorter', 'resize_longer' and ('resize_x', 'resize_y', 'resize_z') "
-                f"must define the size, but the arguments are: {passed}"
+                "Exactly one method of specifying size must be used: 'size', 'resize_shorter', 'resize_longer', or "
+                f"'resize_x', 'resize_y' and 'resize_z', but the arguments are: {passed}"
             )
         if names == ["size"]:
             sizes = arguments.vectors("size", len(self._axes), np.float32)

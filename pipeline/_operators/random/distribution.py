@@ -10,10 +10,12 @@ import numpy as np
 
 from pipeline._declaration.registry import register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.memoize import ArgumentCache
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -46,6 +48,10 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
     )
 
 
+#: The dtype, the shape of all samples or None, the shape of each sample, and the result of `prepare`.
+_Prepared = tuple[np.dtype[Any], tuple[int, ...] | None, Sequence[tuple[int, ...]], Any]
+
+
 class DistributionCpu(BatchOperator):
     """Draws the numbers of sample 0, then those of sample 1, and so on."""
 
@@ -53,14 +59,14 @@ class DistributionCpu(BatchOperator):
     #: Position of the optional input that has the shapes.
     shape_like = 0
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._prepared = ArgumentCache(node, lambda batch: self._prepare(batch, ()))
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        arguments = batch.arguments(self.node)
-        dtype = self.dtype(arguments, inputs)
+        dtype, shape, shapes, draw = self._prepare(batch, inputs) if inputs else self._prepared.get(batch)
         generator = batch.generator(self.node)
-        shapes = self._shapes(arguments, inputs)
-        draw = self.prepare(arguments, inputs, batch.size, dtype)
-        if shapes is None or shapes.count(shapes[0]) == len(shapes):
-            shape = () if shapes is None else shapes[0]
+        if shape is not None:
             drawn = draw(generator, (batch.size, *shape), slice(None))
             if isinstance(drawn, list):  # the chosen elements are arrays of different shapes
                 same_shape = len({sample.shape for sample in drawn}) == 1
@@ -71,6 +77,12 @@ class DistributionCpu(BatchOperator):
             for index, shape in enumerate(shapes)
         ]
         return [TensorListCPU(samples)]
+
+    def _prepare(self, batch: Batch, inputs: Sequence[Any]) -> _Prepared:
+        arguments = batch.arguments(self.node)
+        dtype, shapes = self.dtype(arguments, inputs), self._shapes(arguments, inputs) or [()] * batch.size
+        shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else None
+        return dtype, shape, shapes, self.prepare(arguments, inputs, batch.size, dtype)
 
     def dtype(self, arguments: Arguments, inputs: Sequence[Any]) -> np.dtype[Any]:
         """Return the dtype of the output."""

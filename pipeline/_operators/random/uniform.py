@@ -9,10 +9,13 @@ import numpy as np
 
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
 from pipeline._kernels.uniform import plan_uniform
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
+from pipeline._operator_api.memoize import ArgumentCache
+from pipeline._operator_api.operator import Setup
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -36,16 +39,27 @@ class UniformCpu(DistributionCpu):
 
     def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
         if arguments.given("values"):
+            if not arguments.per_sample("values"):
+                return _draw_from_one(np.ravel(np.asarray(arguments.constant("values"), np.float64)))
             rows = arguments.rows("values")
             assert rows is not None
             if any(len(row) == 0 for row in rows):
-                raise ArgumentValueError("argument 'values' is empty")
+                raise ArgumentValueError(_EMPTY)
             return _draw_from(rows)
-        ends = _ends(arguments, dtype)
+        low, high, largest = _ends(arguments, dtype)
+        if not arguments.per_sample("range"):
+            one_low, one_range, one_largest = low[0], high[0] - low[0], largest[0]
+
+            def draw_from_one(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
+                scaled: Array = np.minimum(one_low + generator.random(shape) * one_range, one_largest)
+                return scaled
+
+            return draw_from_one
+        ends = low, high - low, largest
 
         def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
-            low, high, largest = (column(each[samples], len(shape)) for each in ends)
-            scaled: Array = np.minimum(low + generator.random(shape) * (high - low), largest)
+            low, extent, largest = (column(each[samples], len(shape)) for each in ends)
+            scaled: Array = np.minimum(low + generator.random(shape) * extent, largest)
             return scaled
 
         return draw
@@ -57,20 +71,32 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
 
     only_launches = True
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._read = ArgumentCache(node, lambda batch: self._shapes_and_ends(batch, ()))
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        arguments = batch.arguments(self.node)
-        dtype = self.dtype(arguments, inputs)
-        shapes = self._shapes(arguments, inputs) or [()] * batch.size
-        if arguments.given("values") or dtype not in _DRAWN_ON_GPU or len(set(map(len, shapes))) > 1:
+        dtype, shapes, ends = self._shapes_and_ends(batch, inputs) if inputs else self._read.get(batch)
+        if shapes is None:
             return super().run(batch, inputs)
-        low, high, largest = _ends(arguments, dtype)
-        output, target = allocate(np.array(shapes, np.int64).reshape(batch.size, -1), dtype)
+        low, high, largest = ends
+        output, target = allocate(shapes, dtype)
         launch = plan_uniform(target, batch.generator(self.node), low=low, high=high, limit=largest)
         if launch is not None:
             self.kernels.run(launch, batch.stream)
         return [output]
 
+    def _shapes_and_ends(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Any]:
+        """Return the dtype, the shapes (N, ndim), and `_ends`; no shapes if the CPU must draw the numbers."""
+        arguments = batch.arguments(self.node)
+        dtype = self.dtype(arguments, inputs)
+        shapes = self._shapes(arguments, inputs) or [()] * batch.size
+        if arguments.given("values") or dtype not in _DRAWN_ON_GPU or len(set(map(len, shapes))) > 1:
+            return dtype, None, None
+        return dtype, np.array(shapes, np.int64).reshape(batch.size, -1), _ends(arguments, dtype)
 
+
+_EMPTY = "argument 'values' is empty"
 _DRAWN_ON_GPU = {
     np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")
 }
@@ -91,6 +117,18 @@ def _ends(arguments: Arguments, dtype: np.dtype[Any]) -> tuple[Array, Array, Arr
         return low, high, np.full(len(limits), np.inf)
     # Rounding to the precision of the output must not reach the excluded end.
     return low, high, np.nextafter(high.astype(dtype), low.astype(dtype)).astype(np.float64)
+
+
+def _draw_from_one(values: Array) -> Any:
+    """Return a function that draws from one list of values."""
+    if not len(values):
+        raise ArgumentValueError(_EMPTY)
+
+    def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
+        drawn: Array = values[(generator.random(shape) * len(values)).astype(np.int64)]
+        return drawn
+
+    return draw
 
 
 def _draw_from(rows: Sequence[Array]) -> Any:

@@ -14,6 +14,7 @@ from dali_proxy._common.folders import new_folder
 from pipeline._ipc import interpreter
 from pipeline.errors import BuildError
 from tests.environment import with_project
+from tests.preloaded import run_python
 
 PATHS = """
 import os, pathlib, sys
@@ -83,8 +84,7 @@ with DALIServer(affine()) as server:
 def test_working_directory_that_was_deleted_works(tmp_path: Path) -> None:
     folder = tmp_path / "deleted"
     folder.mkdir()
-    command = [sys.executable, "-c", DELETED_FOLDER]
-    done = subprocess.run(command, cwd=folder, env=with_project(), capture_output=True, text=True, check=False)
+    done = run_python("-c", DELETED_FOLDER, cwd=folder, env=with_project())
     assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 

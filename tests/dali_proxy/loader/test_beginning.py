@@ -35,7 +35,7 @@ def test_workers_are_not_forked_while_another_loop_draws_its_order() -> None:
         other = threading.Thread(target=begin_loops)
         other.start()
         try:
-            for _ in range(40):
+            for _ in range(15):
                 loader = DataLoader(server, dataset, 4, num_workers=2, timeout=30, multiprocessing_context="fork")
                 assert len(list(loader)) == 2
         finally:

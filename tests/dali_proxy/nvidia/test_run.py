@@ -21,12 +21,11 @@ sys.exit(5)
 
 SPAWN = """
 import numpy as np
-from torch.utils.data import Dataset
 from nvidia.dali import fn, pipeline_def
 import nvidia.dali.plugin.pytorch.experimental.proxy as dali_proxy
 
 
-class Numbers(Dataset):
+class Numbers:
     def __init__(self, transform):
         self.transform = transform
 
@@ -60,7 +59,6 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pipeline as beside
 from nvidia.dali import fn, pipeline_def
-from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 
 @pipeline_def(batch_size=2, num_threads=1, device_id=0)
@@ -71,9 +69,10 @@ def scaled(factor):
 def first(factor):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        iterator = DALIGenericIterator(scaled(factor), ["x"])
-    batch = next(iterator)[0]["x"]
-    return batch.ravel().tolist(), batch.device.type, len(caught)
+        pipe = scaled(factor)
+        pipe.build()
+    (batch,) = pipe.run()
+    return batch.as_array().ravel().tolist(), type(batch).__name__, len(caught)
 
 
 if __name__ == "__main__":
@@ -150,5 +149,5 @@ def test_processes_of_a_script_run_its_pipelines_on_the_cpu(scripts: Path, tmp_p
     (scripts / "processes.py").write_text(PROCESSES)
     ((tmp_path if "-m" in how else scripts) / "pipeline.py").write_text("VALUE = 7\n")
     done = run("--device", "cpu", *how, "--factor", "3", folder=tmp_path)
-    expected = [f"{where} [21.0, 21.0] cpu 1" for where in ("fork", "spawn", "here")]
+    expected = [f"{where} [21.0, 21.0] TensorListCPU 1" for where in ("fork", "spawn", "here")]
     assert done.stdout.splitlines() == expected, done.stderr

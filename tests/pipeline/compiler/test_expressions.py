@@ -6,6 +6,7 @@ Without a GPU, host memory stands for its memory and a host compiler builds the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def graph(rng: np.random.Generator, images: Any) -> tuple[Any, ...]:
     return last, values[rng.integers(1, len(values))]
 
 
-def run(seed: int) -> list[np.ndarray[Any, Any]]:
+def run(seed: int, views: int = 1) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(seed)
     ragged = rng.random() < 0.7
     images = [
@@ -106,7 +107,8 @@ def run(seed: int) -> list[np.ndarray[Any, Any]]:
     ]
     pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=seed)
     with pipe:
-        pipe.set_outputs(*graph(rng, fn.external_source(name="images", layout="HWC").gpu()))
+        source = fn.external_source(name="images", layout="HWC").gpu()
+        pipe.set_outputs(*[output for copy in [deepcopy(rng) for _ in range(views)] for output in graph(copy, source)])
     pipe.build()
     try:
         return [np.array(sample) for output in pipe.run(images=images) for sample in output.as_cpu()]
@@ -119,6 +121,14 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
     together = run(seed)
     monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
+        np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_views_have_the_bits_of_separate_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = run(seed, views=3)
+    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    for index, (one, other) in enumerate(zip(together, run(seed, views=3), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
 

@@ -105,7 +105,7 @@ def test_frames_that_do_not_fit_are_refused() -> None:
     def blurred(fn: Any, types: Any, x: Any, sigma: Any) -> Any:
         return fn.gaussian_blur(x, sigma=fn.per_frame(sigma))
 
-    with pytest.raises(OperatorError, match=r"sample 1.*for 3 frames, but the sequence has 2"):
+    with pytest.raises(OperatorError, match=r"sample 1.*contains 3 per-frame parameters, but there are 2 frames"):
         run_ours(blurred, SEQUENCES, [NUMBERS[0]] * 2, layouts=["FHWC"])
     with pytest.raises(OperatorError, match="need a sequence whose layout begins with F, not 'DHWC'"):
         run_ours(blurred, SEQUENCES, NUMBERS, layouts=["DHWC"])

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors, fn
+from pipeline._compiler.plan import SampleStep
 from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig, chain
 from pipeline._graph import Graph
 from pipeline._operators.geometry.flip import FlipCpu
 from pipeline._operators.random.uniform import UniformCpu
@@ -123,6 +124,17 @@ def test_samples_of_a_cheap_chain_run_without_the_pool(patient: None, monkeypatc
         np.testing.assert_array_equal(flipped.as_array(), images[:, :, ::-1])
     pipe.close()
     assert jobs == [3]
+
+
+def test_chain_of_short_samples_runs_where_it_takes_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "_CHEAP", 0)
+    monkeypatch.setattr(chain, "_SHORT", 10**15)
+    runner = chain.ChainRunner(SampleStep((), ()), [])
+    chosen = []
+    for here, elapsed in ((False, 30), (True, 20), (True, 20), (False, 10), (False, 10)):
+        runner._learn(here, 1, elapsed, 8)
+        chosen.append(runner._runs_here)
+    assert chosen == [False, True, True, True, False]  # one measurement doesn't count more than all before
 
 
 def test_failed_samples_of_a_cheap_chain_are_reported(patient: None) -> None:

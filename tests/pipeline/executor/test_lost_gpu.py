@@ -13,7 +13,7 @@ import pytest
 from pipeline import fn
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._executor.device import BatchStream, Device
-from pipeline._executor.executor import _RunningBatch
+from pipeline._executor.running_batch import RunningBatch
 from pipeline._graph import Graph
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
@@ -45,7 +45,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
     with Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config) as executor:
         reads = executor.readers.begin(2)
-        run = _RunningBatch(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
+        run = RunningBatch(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
         run.stream = BatchStream(LostStream(), device, 0)
         kept: list[Any] = run.batch.keep_alive
         kept.append("memory")

@@ -249,3 +249,12 @@ def test_output_type_may_be_an_enum_member() -> None:
         decode(JPEG, output_type="HSV")
     with pytest.raises(ValueError, match="mutually exclusive"):
         decode(JPEG, region=(0, 0, 1, 1), min_size=(1, 1))
+
+
+def test_masks_with_a_palette_are_reported() -> None:
+    """Indices become the gray of colors, which looks like classes and is wrong."""
+    mask = Image.fromarray(np.arange(6, dtype=np.uint8).reshape(2, 3)).convert("P")
+    file = io.BytesIO()
+    mask.save(file, "PNG")
+    with pytest.warns(UserWarning, match=r"its classes are the indices.*PIL\.Image\.open"):
+        decode(file.getvalue(), output_type="GRAY")

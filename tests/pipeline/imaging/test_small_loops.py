@@ -1,4 +1,4 @@
-"""Compiled loops over points, boxes and signals compute the same as NumPy."""
+"""Compiled loops over points, boxes, masks and signals compute the same as NumPy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._audio import mel, silence
+from pipeline._imaging import blobs
 from pipeline._imaging.native import compiled
 from pipeline._imaging.points import map_points
 from pipeline._operators.audio import preemphasis_filter
-from pipeline._operators.boxes import box_encoder
+from pipeline._operators.boxes import bbox_windows, box_encoder, select_masks
+from pipeline.tensors import TensorListCPU
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the C module wasn't built")
 
@@ -59,3 +62,84 @@ def test_filtered_signal_equals_that_of_numpy(border: str, length: int, monkeypa
     monkeypatch.setattr(preemphasis_filter, "compiled", None)
     preemphasis_filter._filter(signal, np.float32(0.97), border, results[1])
     assert results[0].tolist() == results[1].tolist()
+
+
+@pytest.mark.parametrize("shape", [(1,), (70,), (1, 1), (20, 31), (4, 5, 6), (2, 3, 4, 5)])
+@pytest.mark.parametrize("density", [0.0, 0.3, 0.6, 1.0])
+def test_boxes_of_blobs_equal_those_of_opencv(
+    shape: tuple[int, ...], density: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mask = RNG.random(shape) < density
+    boxes = blobs.blob_boxes(mask)
+    monkeypatch.setattr(blobs, "compiled", None)
+    expected = blobs.blob_boxes(mask)
+    assert (boxes.tolist(), boxes.shape) == (expected.tolist(), expected.shape)
+
+
+@pytest.mark.parametrize("reference", [None, 0.1])
+@pytest.mark.parametrize("special", [0.0, np.nan, np.inf])
+def test_sound_equals_that_of_numpy(special: float, reference: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = [normal(length) * (RNG.random(length) < 0.2).astype(np.float32) for length in (1, 2, 50, 300)]
+    for signal in signals:
+        signal[len(signal) // 2] = special
+    with np.errstate(invalid="ignore"):
+        found = [silence.nonsilent_region(signal, 5, -3.0, reference) for signal in signals]
+        monkeypatch.setattr(silence, "compiled", None)
+        assert found == [silence.nonsilent_region(signal, 5, -3.0, reference) for signal in signals]
+
+
+def test_mel_filters_equal_products_of_matrices() -> None:
+    filters = mel.mel_filters(257, 40, 16_000.0, 0.0, 8_000.0, "slaney", normalize=True)
+    spectra = RNG.random((2, 257, 30)).astype(np.float32)
+    expected = filters.weights.astype(np.float64) @ spectra
+    np.testing.assert_allclose(filters.apply(spectra, 1), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("prune", [None, 0.4])
+@pytest.mark.parametrize("iou", [False, True])
+@pytest.mark.parametrize("every", [False, True])
+def test_random_windows_equal_those_of_numpy(
+    axes: int, prune: float | None, iou: bool, every: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = RNG.integers(0, 4, 20)
+    present = np.arange(3) < counts[:, None]
+    corners = RNG.uniform(0, 0.7, (20, 3, axes))
+    boxes = np.concatenate([corners, corners + RNG.uniform(0, 0.3, (20, 3, axes))], axis=2)
+    extents = RNG.uniform(50, 200, (20, axes))
+    for ratios, attempts, total, redraw in (
+        ((0.9, 1.0), 2, 60, True),
+        ((0.5, 2.0), 1, 9, False),
+        ((1, 1), 1, 50, True),
+    ):
+        shape_range = bbox_windows.check_ratios(ratios, axes)
+        windows = bbox_windows.BoxWindows(
+            *((0.0, 0.1, 0.3), not every, iou, every, prune, (0.3, 0.9), shape_range, attempts, total, redraw)
+        )
+        found = []
+        for module in (compiled, None):
+            monkeypatch.setattr(bbox_windows, "compiled", module)
+            drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, None)
+            found.append([getattr(drawn, name).tolist() for name in ("anchors", "shapes", "kept", "fits")])
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("reindex", [False, True])
+def test_selected_masks_equal_those_of_python(reindex: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    polygons = [np.array([[number % 3, 4 * number, 4 * number + number] for number in range(7)], np.int32)] * 2
+    masks = [np.array([2, 0], np.int32), np.array([], np.int32)]
+    data = [masks, polygons, [normal(40, 2), normal(31, 2)]]
+    inputs = [TensorListCPU(samples) for samples in data]
+    together = select_masks._select_all(*inputs, reindex=reindex)
+    assert together is not None
+    expected = zip(*(select_masks._select(*arrays, reindex=reindex) for arrays in zip(*data, strict=True)), strict=True)
+    for output, samples in zip(together, expected, strict=True):
+        assert [array.tolist() for array in output.samples] == [array.tolist() for array in samples]
+        assert output.samples[0].dtype == samples[0].dtype
+
+
+def test_invalid_masks_are_left_to_python() -> None:
+    polygons, vertices = TensorListCPU([np.array([[0, 0, 9]], np.int32)]), TensorListCPU([normal(5, 2)])
+    for masks in ([0], [0, 0], [7]):
+        inputs = TensorListCPU([np.array(masks, np.int32)]), polygons, vertices
+        assert select_masks._select_all(*inputs, reindex=False) is None

@@ -37,7 +37,7 @@ def test_given_tables(runner: Any) -> None:
 def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
     images, factors = feed(channels), np.array([0.3, 1.7, 0.5, 1.0, 2.0])
     made = [np.zeros_like(image) for image in images]
-    runner.map_counted_bytes(images, made, rule=rule, factors=factors)
+    runner.map_counted_bytes(images, made, rules=rule, factors=factors)
     for image, result, factor in zip(images, made, factors, strict=True):
         if not image.size:
             continue

@@ -15,6 +15,7 @@ TABLE = [np.ones((20, 30), np.float32)]
 IMAGE = [np.zeros((20, 30, 3), np.uint8)]
 BOX = [np.array([[0, 0, 0.5, 1]], np.float32)]
 LABELS = [np.array([1, 2], np.int32)]
+MATRIX = [np.eye(2, 3, dtype=np.float32)]
 MAP = [np.array([[0, 1], [1, 2]], np.int32)]
 MASKS = [
     [np.array([5], np.int32)],
@@ -54,6 +55,32 @@ ERRORS: dict[str, tuple[list[Any], Graph]] = {
     "Expected criteria <= 1, actual value = 2.000000": (
         [BOX, LABELS],
         lambda fn, _, x, labels: fn.box_encoder(x, labels, anchors=[0.0, 0.0, 1.0, 1.0], criteria=2.0),
+    ),
+    "axis not present in the layout. Got: `AB`": (
+        [TABLE],
+        lambda fn, _, x: fn.mel_filter_bank(fn.reshape(x, layout="AB")),
+    ),
+    "sample rate should be > 0": ([TABLE], lambda fn, _, x: fn.mel_filter_bank(x, sample_rate=0.0)),
+    "ratio of less than 1 is not supported": ([IMAGE], lambda fn, _, x: fn.paste(x, ratio=0.5, fill_value=1)),
+    "Unsupported input type: int64": ([[IMAGE[0].astype(np.int64)]], lambda fn, _, x: fn.hue(x, hue=3.0)),
+    "Exactly one method of specifying size must be used": ([IMAGE], lambda fn, _, x: fn.resize(x)),
+    "Missing argument ``axes`` or ``axis_names``": ([TABLE], lambda fn, _, x: fn.squeeze(x)),
+    "Unexpected input data type. Expected float, got: int32": (
+        [MAP],
+        lambda fn, _, x: fn.transforms.scale(x, scale=[1.0]),
+    ),
+    "expected to be a 2D tensor with dimensions (ndim, ndim+1) representing an affine transform": (
+        [TABLE],
+        lambda fn, _, x: fn.transforms.scale(x, scale=[1.0]),
+    ),
+    "The input describes a 2D transform but other arguments suggest a 3D transform": (
+        [MATRIX],
+        lambda fn, _, x: fn.transforms.translation(x, offset=[1, 2, 3]),
+    ),
+    "Shear matrix must have D*(D-1) elements": ([MATRIX], lambda fn, _, x: fn.transforms.shear(x, shear=[1.0])),
+    "One and only one of the following arguments is expected: ``shear`` or ``angles``": (
+        [MATRIX],
+        lambda fn, _, x: fn.transforms.shear(x),
     ),
     "Unexpected layout: xy": ([SIGNAL], lambda fn, _, x: fn.spectrogram(x, layout="xy")),
     "number of filters should be > 0": ([TABLE], lambda fn, _, x: fn.mel_filter_bank(x, nfilter=0)),

@@ -26,7 +26,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("reshape", {"rel_shape": []}, "is empty"),
     ("reshape", {"src_dims": [0, 3, 1]}, "`src_dims` has 3, which is out of bounds"),
     ("reinterpret", {}, "the call is no-op"),
-    ("squeeze", {}, "one of the arguments"),
+    ("squeeze", {}, "Missing argument ``axes`` or ``axis_names``"),
     ("squeeze", {"axes": [1]}, "don't all have extent 1"),
     ("squeeze", {"axis_names": "Q"}, "Axis 'Q' is not present"),
     ("expand_dims", {"axes": [-1]}, "Axis value can't be negative"),

@@ -42,10 +42,10 @@ def run(operator: str, *samples: Array, layout_of_data: str | None = None, **arg
         ),
         ("spectrogram", SIGNAL, {"layout": "xy"}, "Unexpected layout: xy"),
         ("spectrogram", SIGNAL[:0], {}, r"Spectogram does not support empty \(0-volume\) samples"),
-        ("spectrogram", SIGNAL[:9], {"center_windows": False}, "Signal is too short: it has 9 samples"),
+        ("spectrogram", SIGNAL[:9], {"center_windows": False}, "Signal is too short \\(9\\)"),
         ("spectrogram", TABLE, {}, "Input data must be 1D or all but one dimensions must be degenerate .* Got: 20 x 3"),
         ("mel_filter_bank", TABLE, {"nfilter": 0}, "number of filters should be > 0"),
-        ("mel_filter_bank", TABLE, {"sample_rate": 0.0}, "'sample_rate' must be more than 0, not 0.0"),
+        ("mel_filter_bank", TABLE, {"sample_rate": 0.0}, "sample rate should be > 0, not 0.0"),
         ("mel_filter_bank", TABLE, {"freq_low": -1.0}, "'freq_low' must be 0 or more, not -1.0"),
         (
             "mel_filter_bank",
@@ -76,7 +76,7 @@ def test_bad_argument_or_sample_is_an_error(
 
 
 def test_mel_filter_bank_of_a_layout_without_frequencies_is_an_error() -> None:
-    with pytest.raises(PipelineError, match="the layout 'xy' has no axis 'f'"):
+    with pytest.raises(PipelineError, match=r"'f' axis not present in the layout\. Got: `xy`"):
         run("mel_filter_bank", TABLE, layout_of_data="xy")
 
 

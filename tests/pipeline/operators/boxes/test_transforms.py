@@ -113,14 +113,14 @@ def test_sequences_of_transforms() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "match"),
     [
-        ("translation", {"offset": [1, 2, 3]}, "2 dimensions, but the arguments are for 3"),
+        ("translation", {"offset": [1, 2, 3]}, "a 2D transform but other arguments suggest a 3D"),
         ("translation", {}, 'specify values for arguments: "offset"'),
         ("rotation", {"angle": 1, "center": [1, 2, 3]}, "list of 2 elements"),
         ("rotation", {"angle": 1, "axis": [1, 2]}, "list of 3 elements"),
         ("scale", {"scale": [1, 2, 3, 4, 5, 6, 7]}, "1 to 6 dimensions"),
-        ("shear", {"shear": 2}, "2 values, or 6"),
-        ("shear", {}, "not both"),
-        ("shear", {"shear": [1, 2], "angles": [1, 2]}, "not both"),
+        ("shear", {"shear": 2}, "Shear matrix must have D"),
+        ("shear", {}, "One and only one of the following arguments"),
+        ("shear", {"shear": [1, 2], "angles": [1, 2]}, "One and only one of the following arguments"),
         ("shear", {"angles": [91, 2]}, "between -90 and 90"),
         ("crop", {"from_start": [1, 2], "from_end": [1, 2, 3]}, "list of 3 elements"),
     ],

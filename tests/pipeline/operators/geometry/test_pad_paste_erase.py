@@ -124,7 +124,7 @@ def test_paste(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"ratio": 0.5, "fill_value": 1}, "'ratio' must be 1 or more"),
+        ({"ratio": 0.5, "fill_value": 1}, "ratio of less than 1 is not supported"),
         ({"ratio": 2, "fill_value": [1, 2]}, "needs 1 or 3 values"),
         ({"ratio": 2, "fill_value": 1, "paste_x": 1.5}, "must be in range .0, 1."),
         ({"fill_value": 1}, 'specify values for arguments: "ratio"'),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline._imaging import resize
+from pipeline._operators.geometry import random_windows
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline.errors import PipelineError
 from pipeline.types import FLOAT, INTERP_CUBIC
@@ -263,7 +264,12 @@ def test_shapes_that_are_not_integers_are_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"num_attempts": 0}, {"random_area": [0.9, 2.0]}, {"num_attempts": 1}])
-def test_windows_of_a_batch_are_those_of_its_samples(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("native", [False, True])
+def test_windows_of_a_batch_are_those_of_its_samples(
+    monkeypatch: pytest.MonkeyPatch, native: bool, options: dict[str, Any]
+) -> None:
+    if not native:
+        monkeypatch.setattr(random_windows, "compiled", None)
     sizes = [(30, 40), (1, 500), (500, 1), (7, 7), (0, 5), (300, 20), (1080, 1920), (2, 3)] * 8
     together = RandomWindows.choose_all
     compared = []

@@ -238,9 +238,9 @@ def test_crop_that_is_resized() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, "exactly one of"),
-        ({"size": [3, 3], "resize_x": 3}, "exactly one of"),
-        ({"resize_shorter": 3, "resize_longer": 3}, "exactly one of"),
+        ({}, "Exactly one method of specifying size must be used"),
+        ({"size": [3, 3], "resize_x": 3}, "Exactly one method of specifying size must be used"),
+        ({"resize_shorter": 3, "resize_longer": 3}, "Exactly one method of specifying size must be used"),
         ({"size": [3, 3, 3]}, 'Argument "size" expects either a single value or a list of 2 elements'),
         ({"resize_shorter": 3, "mode": "stretch"}, "'mode' can't be used together"),
         ({"size": [3, 3], "mode": "huge"}, "'mode' must be one of"),

@@ -46,7 +46,7 @@ def test_windows_of_known_size_are_one_array() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"crop": [3, 3]}, "exactly one of"),
+        ({"crop": [3, 3]}, "Exactly one method of specifying size must be used"),
         ({"size": [8, 8], "crop_w": 3}, "needs 'crop_h'"),
         ({"size": [8, 8], "crop": [3, 3], "crop_pos_x": 1.5}, "between 0 and 1"),
     ],

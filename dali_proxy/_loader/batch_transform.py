@@ -1,0 +1,71 @@
+"""Runs a function of the user on each batch, with random numbers that belong to the batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.errors import ArgumentTypeError
+
+__all__ = ["BatchTransform", "check_batch_transform"]
+
+
+class BatchTransform:
+    """A function that receives each finished batch, in the training process.
+
+    Args:
+        function: takes a batch and returns the batch that the loader yields.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._seed: tuple[int, int] = (0, 0)
+
+    def begin(self, seed: int, epoch: int) -> None:
+        """Begin an epoch, whose random numbers depend on both arguments."""
+        self._seed = seed, epoch
+
+    def __call__(self, batch: Any, number: int) -> Any:
+        """Return the result for the batch `number` of the epoch."""
+        with _seeded(np.random.SeedSequence([*self._seed, number])):
+            return self._function(batch)
+
+
+@contextmanager
+def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and torch, on the CPU and the current GPU. Reset them at the end."""
+    state = int(seed.generate_state(1, np.uint64)[0])
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    python, torch_states = random.getstate(), [each.get_state() for each in generators]
+    numpy = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    random.seed(state)
+    np.random.set_bit_generator(np.random.MT19937(seed))  # type: ignore[attr-defined]
+    for generator in generators:
+        generator.manual_seed(state)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_bit_generator(numpy)  # type: ignore[attr-defined]
+        for generator, before in zip(generators, torch_states, strict=True):
+            generator.set_state(before)
+
+
+def check_batch_transform(function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """Return the argument, if it is a function.
+
+    Raises:
+        ArgumentTypeError: it is neither callable nor None.
+    """
+    if function is not None and not callable(function):
+        raise ArgumentTypeError(
+            f"batch_transform must be a function that takes a batch, not {type(function).__name__} ({function!r})"
+        )
+    return function

@@ -1,0 +1,37 @@
+"""Find equal operators of a step, such as those of several views of the same images: they run as one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from pipeline._graph.graph import GraphNode
+from pipeline._graph.numbering import hashable
+from pipeline._operator_api.pixel_operator import PixelOperator
+
+__all__ = ["equal_operators"]
+
+
+def equal_operators(nodes: Iterable[GraphNode], operators: Mapping[int, Any]) -> dict[int, tuple[GraphNode, ...]]:
+    """Return groups of equal operators, by the index of the first one.
+
+    They have the same constant arguments, and their inputs are one output, or the outputs of a group of equal
+    operators. So all of them can run when the first one does. They may be in different branches.
+
+    Args:
+        nodes: operators of a step, in order of execution.
+        operators: implementations of the nodes, by index.
+    """
+    groups: dict[Hashable, list[GraphNode]] = {}
+    firsts: dict[int, int] = {}  # by index: the first operator of the group
+    for node in nodes:
+        operator = operators[node.index]
+        if not isinstance(operator, PixelOperator) or operator.mixes_samples or len(node.inputs) != 1:
+            continue
+        (source,) = node.inputs
+        origin = firsts.get(source.node, source)
+        key = (origin, node.operator, hashable(node.arguments), frozenset(node.argument_inputs))
+        group = groups.setdefault(key, [])
+        group.append(node)
+        firsts[node.index] = group[0].index
+    return {group[0].index: tuple(group) for group in groups.values() if len(group) > 1}

@@ -1,0 +1,26 @@
+"""A batch that an executor runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.request import BatchResult
+
+__all__ = ["OnDone", "RunningBatch"]
+
+OnDone = Callable[[BatchResult], None]
+
+
+class RunningBatch:
+    """A batch and its progress through the phases."""
+
+    def __init__(self, batch: Batch, on_done: OnDone) -> None:
+        self.batch = batch
+        self.on_done = on_done
+        self.phase = 0
+        self.started = time.perf_counter()
+        self.stream: Any = None  # the `BatchStream`, once the batch has one
+        self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it

@@ -1,0 +1,83 @@
+"""Drawings of batches: the right pixels at the right places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import dali_proxy
+from pipeline import Pipeline, fn
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+
+RNG = np.random.default_rng(0)
+BYTES = RNG.integers(0, 256, (3, 8, 10, 3), np.uint8)
+
+
+def tile(sheet: Image.Image, x: int, y: int) -> Any:
+    return np.asarray(sheet)[y : y + 8, x : x + 10]
+
+
+@pytest.mark.parametrize("form", ["NHWC", "NCHW", "list", "floats", "normalized", "TensorList"])
+def test_images_lie_in_rows(form: str) -> None:
+    batch: Any = torch.from_numpy(BYTES)
+    options: dict[str, Any] = {}
+    if form in ("NCHW", "normalized"):
+        batch = batch.permute(0, 3, 1, 2)
+    if form == "list":
+        batch = list(BYTES)
+    if form == "floats":
+        batch = (batch - batch.min()) / 3.0
+    if form == "normalized":
+        options = {"mean": (10.0, 20.0, 30.0), "std": [50.0, 60.0, 70.0]}
+        mean, std = (torch.tensor(options[name])[:, None, None] for name in ("mean", "std"))
+        batch = (batch - mean) / std
+    if form == "TensorList":
+        with Pipeline(3, 1, None) as pipe:
+            pipe.set_outputs(fn.external_source(name="x"))
+        (batch,) = pipe.run(x=list(BYTES))
+    sheet = dali_proxy.show(batch, columns=2, **options)
+    assert sheet.size == (2 * 14 + 4, 2 * 12 + 4)
+    expected = BYTES if form != "floats" else np.rint((BYTES - BYTES.min()) * (255 / np.ptp(BYTES)))
+    for index, (x, y) in enumerate([(4, 4), (18, 4), (4, 16)]):
+        assert np.abs(tile(sheet, x, y) - expected[index].astype(float)).max() <= (form == "floats")
+    assert (tile(sheet, 18, 16) == 255).all()
+
+
+def test_parts_of_images(tmp_path: Path) -> None:
+    images = torch.zeros(2, 1, 8, 10)
+    mask = torch.zeros(2, 8, 10, 1, dtype=torch.uint8)
+    mask[1, 2, 3] = 8  # the eighth class has the color of the first
+    boxes = [np.zeros((0, 4)), np.array([[0.5, 0, 1, 0.5]])]
+    path = tmp_path / "sheet.png"
+    drawn = dali_proxy.show(images, masks=mask, boxes=boxes, labels=["cat", torch.tensor([1, 2])], path=path)
+    with Image.open(path) as saved:
+        assert np.array_equal(np.asarray(saved), np.asarray(drawn))
+    assert not tile(drawn, 4, 4).any()
+    second = tile(drawn, 18, 4)
+    orange = np.array([230, 159, 0])
+    assert np.array_equal(second[2, 3], orange // 2)
+    assert np.array_equal(
+        np.argwhere((second == orange).all(2)),
+        [[y, x] for y in range(4) for x in range(5, 10) if x in (5, 9) or y in (0, 3)],
+    )
+    assert (np.asarray(drawn)[13:26, 4:14] < 128).any(), "the caption"
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "error", "message"),
+    [
+        (np.zeros((0, 4, 4, 3)), {}, ArgumentValueError, "no images"),
+        (BYTES[0, :, :, 0], {}, ArgumentTypeError, r"not of shape \(10,\): pass a batch"),
+        (BYTES, {"labels": ["a"]}, ArgumentValueError, "3 images, but 1 labels"),
+        (BYTES, {"masks": np.zeros((3, 4, 4))}, ArgumentValueError, r"\(4, 4\) doesn't fit an image of 8 x 10"),
+        (BYTES, {"boxes": np.ones((3, 2, 5))}, ArgumentValueError, r"\(M, 4\), not \(2, 5\)"),
+    ],
+)
+def test_bad_calls_are_refused(images: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        dali_proxy.show(images, **options)

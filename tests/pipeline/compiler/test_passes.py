@@ -1,0 +1,174 @@
+"""Passes of the compiler: fewer calls on the host, the same bits. Without a GPU, see `tests.host_cupy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn
+from pipeline._executor import executor
+from pipeline._graph.selecting import select
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch
+from pipeline._operators.arrays import copy_to_device
+from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
+from pipeline.auto_aug import augmentations, trivial_augment
+from pipeline.errors import OperatorError
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
+
+IMAGES = [np.random.default_rng(index).integers(0, 256, (20 + index, 31, 3), np.uint8) for index in range(9)]
+MIRRORED = {"mean": [120.0], "std": [60.0], "output_layout": "CHW"}
+Arrays = list[np.ndarray[Any, Any]]
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "gpu":
+        yield "gpu"
+        return
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        yield "host"
+
+
+def run(describe: Callable[[Any], Any], *, batches: int = 1, device_id: int | None = 0) -> Arrays:
+    pipe = Pipeline(batch_size=len(IMAGES), num_threads=1, device_id=device_id, seed=3)
+    with pipe:
+        source = fn.external_source(name="images", layout="HWC")
+        outputs = describe(source if device_id is None else source.gpu())
+        pipe.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+    try:
+        results = [output for _ in range(batches) for output in pipe.run(images=IMAGES)]
+        return [np.array(sample) for output in results for sample in output.as_cpu()]
+    finally:
+        pipe.close()
+
+
+def assert_same(some: Arrays, others: Arrays) -> None:
+    for index, (one, other) in enumerate(zip(some, others, strict=True)):
+        np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names: list[str] = []
+    run = KernelContext.run
+
+    def record(context: KernelContext, launch: Launch, stream: Any) -> None:
+        names.append(launch.kernel)
+        run(context, launch, stream)
+
+    monkeypatch.setattr(KernelContext, "run", record)
+    return names
+
+
+def view(images: Any) -> Any:
+    images = fn.random_resized_crop(images, size=(16, 12))
+    images = fn.color_twist(images, hue=fn.random.uniform(range=(-20, 20)))
+    images = fn.gaussian_blur(images, sigma=fn.random.uniform(range=(0.3, 0.9)))
+    return fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(), **MIRRORED)
+
+
+def test_views_are_computed_by_the_same_launches(device: str, launched: list[str]) -> None:
+    run(view)
+    once = len(launched)
+    run(lambda images: tuple(view(images) for _ in range(3)))
+    assert len(launched) == 2 * once > 0
+
+
+def rotated_branches(images: Any) -> Any:
+    chosen = fn.random.uniform(values=[0.0, 1.0, 2.0], seed=4)
+    angle = fn.random.uniform(range=(-30, 30))
+    rotated = [lambda more=more: fn.rotate(images, angle=angle + more, keep_size=True) for more in (0.0, 90.0)]
+    return select(chosen, [lambda: images, *rotated])
+
+
+def enhanced_branches(images: Any) -> Any:
+    names = ("equalize", "contrast", "auto_contrast", "posterize", "rotate")
+    images, chosen = (
+        fn.resize(images, size=(21, 18)),
+        fn.random.uniform(values=[float(number) for number in range(len(names))], seed=4),
+    )
+    options = {"magnitude_bin": 3, "num_magnitude_bins": 5}
+    branches = [lambda name=name: getattr(augmentations, name)(images, **options) for name in names]
+    return fn.crop_mirror_normalize(select(chosen, branches), **MIRRORED)
+
+
+@pytest.mark.parametrize("describe", [rotated_branches, enhanced_branches])
+def test_branches_have_the_bits_of_separate_operators(
+    device: str, describe: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = run(describe)
+    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    assert_same(together, run(describe))
+    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    assert_same(together, run(describe))
+
+
+def test_branches_with_histograms_count_together(device: str, launched: list[str]) -> None:
+    run(enhanced_branches)
+    assert launched.count("count_values") == launched.count("make_tables") == 1
+
+
+def test_error_of_equal_operators_names_the_one_that_failed(device: str) -> None:
+    def describe(images: Any) -> Any:
+        heights = [fn.external_source(source=lambda _, h=height: [np.int32([h, 4])] * 9) for height in (5, 90)]
+        return tuple(
+            fn.slice(images, start=[0, 0], shape=height, axes=[0, 1], name=f"to {n}")
+            for n, height in enumerate(heights)
+        )
+
+    with pytest.raises(OperatorError, match=r"name='to 1'.* for sample 0") as raised:
+        run(describe)
+    assert [failure.sample for failure in raised.value.failures] == list(range(9))
+
+
+def test_numbers_and_constants_for_the_gpu_are_created_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(images: Any) -> Any:
+        numbers = fn.random.uniform(range=(-1.0, 1.0), shape=16, seed=2)
+        numbers = numbers if images.device == "cpu" else numbers.gpu()
+        return numbers * 2 + 1, fn.random.coin_flip(seed=5), images
+
+    expected, copied, upload = run(describe, device_id=None), [], copy_to_device.upload
+    monkeypatch.setattr(copy_to_device, "upload", lambda *a: (copied.append(a[1].layout()), upload(*a))[1])
+    assert_same(run(describe), expected)
+    assert copied == ["HWC"]
+
+
+def test_constants_are_computed_once(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    for kind in (ConstantValueCpu, ConstantValueGpu):
+        once = kind.run
+        monkeypatch.setattr(kind, "run", lambda *a, once=once: (computed.append(a[0].node.device), once(*a))[1])
+    run(
+        lambda images: (images * 2, fn.crop(images, crop=fn.cast(fn.random.coin_flip() + 3, dtype=6) * [1, 1])),
+        batches=3,
+    )
+    assert sorted(computed) == ["cpu", "cpu", "gpu"]
+
+
+def test_rows_of_tables_have_the_bits_of_their_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(images: Any) -> Any:
+        return trivial_augment.trivial_augment_wide(images, shape=(20, 31))
+
+    folded = run(describe, device_id=None)
+    monkeypatch.setattr(executor, "folded_tables", lambda graph: graph)
+    assert_same(folded, run(describe, device_id=None))
+
+
+def test_functions_of_rows_of_tables_are_not_computed_for_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipeline(batch_size=4, num_threads=1, device_id=None, seed=3)
+    with pipe:
+        images = fn.external_source(name="images", layout="HWC")
+        pipe.set_outputs(trivial_augment.trivial_augment_wide(images, shape=(20, 31)))
+    pipe.build()
+    try:
+        nodes = pipe._internals.runner.executor.graph.nodes
+    finally:
+        pipe.close()
+    assert not any(node.operator.startswith("transforms.") for node in nodes)

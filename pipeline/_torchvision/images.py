@@ -165,8 +165,8 @@ def _accepted(value: Any) -> tuple[Image, Callable[[Image], Any]]:
             each.torch() for each in image.data.tensors
         ]
     raise ArgumentTypeError(
-        f"inpt should be Tensor or PIL Image. Got {type(value)}. For an array, pass dynamic.as_tensor(array, "
-        'layout="HWC"), or batches as dynamic.as_batch'
+        f"inpt should be Tensor or PIL Image. Got {type(value)}. Data type: {type(value)} is not supported; pass an "
+        'array as dynamic.as_tensor(array, layout="HWC")'
     )
 
 
@@ -274,7 +274,7 @@ def to_pil(array: np.ndarray[Any, Any], mode: str | None = None) -> pil.Image:
     if MODES.get(mode or "") != channels:
         mode = _MODES_OF_CHANNELS.get(channels)
     if mode is None:
-        raise ArgumentValueError(f"Cannot infer PIL mode from {channels} channels: 1, 3 and 4 have one")
+        raise ArgumentValueError(f"Cannot infer PIL mode from {channels} channels. Pass mode explicitly.")
     return pil.frombytes(mode, array.shape[1::-1], np.ascontiguousarray(array).tobytes())
 
 

@@ -106,7 +106,7 @@ def plan_strided_copy(
     if stride is not None and not stride.all():
         raise PipelineError("a step of 0")
     counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
-    most = int(counts.max())
+    most = int(counts.max(initial=0))
     if most == 0:
         return None
 

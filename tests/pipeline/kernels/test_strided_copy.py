@@ -232,3 +232,8 @@ def test_defaults_are_planned_like_given_arguments() -> None:
     assert told is not None
     assert (short.kernel, short.defines, short.grid) == (told.kernel, told.defines, told.grid)
     assert [table.tobytes() for table in short.tables] == [table.tobytes() for table in told.tables]
+
+
+def test_batches_without_samples_are_nothing_to_copy() -> None:
+    nothing = Samples(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64), np.dtype(np.uint8))
+    assert plan_strided_copy(nothing, nothing) is None

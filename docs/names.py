@@ -44,6 +44,13 @@ MISSING = {
         "ThreadPool.device_id": "threads belong to no GPU",
         "capture": "`dynamic.trace` compiles a function instead, and readers read ahead in any case",
     },
+    "experimental.torchvision": {
+        "*.adjust_fill, adjust_padding, adjust_size, arg_rules, input_rules, preprocess_data, verify_args, verify_data":
+        "internal steps of transforms",
+        "Resize.calculate_target_size_dynamic_mode, calculate_target_size_pipeline_mode, infer_effective_size, "
+        "int_to_interpolation_mode, interpolation_modes, normalize_interpolation, not_supported_interpolation_modes, "
+        "validate_interpolation": "internal steps of the transform",
+    },
     "ops": {
         "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
         "steps of the operator",

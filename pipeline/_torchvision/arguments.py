@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from numbers import Number
 from typing import Any
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIInterpType
 
 __all__ = [
@@ -65,49 +64,47 @@ def optional(parser: Parser) -> Parser:
     return lambda name, value: None if value is None else parser(name, value)
 
 
-def sequence(name: str, value: Any, lengths: tuple[int, ...], single: str = "a number") -> list[Any]:
-    """Return a number or a sequence as a list.
-
-    Raises:
-        ArgumentTypeError: it is neither.
-        ArgumentValueError: its length is wrong.
-    """
-    if isinstance(value, Number):
-        return [value]
-    if not is_sequence(value) or not all(isinstance(each, Number) for each in value):
-        raise ArgumentTypeError(f"{name.capitalize()} must be {single} or a sequence, got {type(value)}")
-    if len(value) not in lengths:
-        raise ArgumentValueError(
-            f"{name.capitalize()} sequence must have length {' or '.join(map(str, lengths))}, got {len(value)}"
-        )
-    return list(value)
+def positive(name: str, value: Any, zero: bool = False) -> None:
+    """Check that a number, or each number of a sequence, is positive; with `zero`, that it isn't negative."""
+    values = value if is_sequence(value) else [value]
+    if any(each < 0 or (each == 0 and not zero) for each in values):
+        kind = "non-negative" if zero else "positive"
+        start, end = (f"Values {name}", f"{kind} numbers") if is_sequence(value) else (f"Value {name}", kind)
+        raise ArgumentValueError(f"{start} must be {end}, got {value}")
 
 
-def positive(name: str, values: Sequence[Any]) -> None:
-    """Check that numbers are positive."""
-    if any(value <= 0 for value in values):
-        raise ArgumentValueError(f"{name} values must be positive, got {values}")
+def ordered(name: str, values: Any) -> tuple[float, float]:
+    """Return two numbers, the smaller one first."""
+    if values[0] > values[1]:
+        raise ArgumentValueError(f"Values {name} should be (min, max), got {values}")
+    return float(values[0]), float(values[1])
 
 
 def size(name: str, value: Any) -> tuple[int, int]:
     """Return a size as (height, width)."""
-    values = sequence(name, value, (1, 2), "an int")
+    values = list(value) if is_sequence(value) else [value]
     if not all(map(is_integer, values)):
-        raise ArgumentTypeError(f"{name.capitalize()} must be int, list, or tuple of ints, got {value!r}")
-    positive(name, values)
+        raise ArgumentTypeError(f"Size must be int, list, or tuple, got {type(value)}")
+    if len(values) not in (1, 2):
+        raise ArgumentValueError(f"Size sequence must have length 1 or 2, got {len(values)}")
+    positive(name, value)
     return values[0], values[-1]
 
 
 def resize_size(name: str, value: Any) -> int | tuple[int, int] | None:
     """Return the size of a resize: an int for the shorter side, (height, width), or None for `max_size`."""
-    values = list(value) if is_sequence(value) else [value]
-    if value is not None and not all(map(is_integer, values)):
-        raise ArgumentValueError(f"size must be int, None, or sequence of two ints, got {value!r}")
-    if len(values) not in (1, 2):
-        raise ArgumentValueError(f"size sequence must have length 1 or 2, got {len(values)}")
     if value is None:
         return None
-    positive(name, values)
+    values = list(value) if is_sequence(value) else [value]
+    if not all(map(is_integer, values)):
+        raise ArgumentValueError(
+            "Invalid combination: size must be int, None, or sequence of two ints. max_size only applies when size is "
+            f"int or None. Got {value!r}"
+        )
+    if len(values) not in (1, 2):
+        raise ArgumentValueError(f"size sequence must have length 1 or 2, got {len(values)}")
+    if min(values) <= 0:
+        raise ArgumentValueError(f"size {'values ' * is_sequence(value)}must be positive, got {value}")
     return values[0] if len(values) == 1 else (values[0], values[1])
 
 
@@ -145,12 +142,15 @@ def interpolation(name: str, value: Any) -> DALIInterpType:
 
 def padding(name: str, value: Any) -> tuple[int, int, int, int]:
     """Return padding as (left, top, right, bottom)."""
-    if not is_integer(value) and not (is_sequence(value) and len(value) in (1, 2, 4) and all(map(is_integer, value))):
-        kind = ArgumentValueError if is_sequence(value) and len(value) not in (1, 2, 4) else ArgumentTypeError
-        raise kind(f"Padding must be an int or a sequence of length 1, 2 or 4, got {value!r}")
     values = list(value) if is_sequence(value) else [value]
-    if any(each < 0 for each in values):
-        raise ArgumentValueError(f"{name} values must be non-negative, got {value}")
+    if not all(map(is_integer, values)):
+        raise ArgumentTypeError(f"Padding must be an int or a sequence of length 2 or 4, got {type(value)}")
+    if len(values) not in (1, 2, 4):
+        raise ArgumentMismatchError(
+            f"Padding must be an int or a sequence of length 2 or 4, got {type(value)}. "
+            f"Padding sequence must have length 1, 2 or 4, got {len(values)}"
+        )
+    positive(name, value, zero=True)
     left, top, right, bottom = (values * 4)[:4] if len(values) != 2 else values * 2
     return left, top, right, bottom
 
@@ -183,7 +183,8 @@ def value_range(name: str, value: Any) -> tuple[float, float]:
     """Return a range of positive numbers."""
     if not is_sequence(value) or len(value) != 2:
         raise ArgumentTypeError(f"{name} should be a sequence of two numbers")
-    positive(name, value)
+    if min(value) <= 0:
+        raise ArgumentValueError(f"{name} values must be positive, got {value}")
     if value[0] > value[1]:
         raise ArgumentValueError(f"{name} should be a (min, max) range, got {value}")
     return float(value[0]), float(value[1])
@@ -192,49 +193,53 @@ def value_range(name: str, value: Any) -> tuple[float, float]:
 def kernel_size(name: str, value: Any) -> list[int]:
     """Return the size of a kernel as [height, width]; given is (width, height)."""
     values = list(value) if is_sequence(value) else [value]
-    if not values or not all(map(is_integer, values)):
+    if len(values) not in (1, 2) or not all(map(is_integer, values)):
         raise ArgumentValueError(f"Kernel size should be an int or a sequence of ints, got {value}")
-    positive(name, values)
-    if len(values) > 2 or any(each % 2 == 0 for each in values):
-        raise ArgumentValueError(f"Kernel size values should be one or two odd positive numbers, got {value}")
+    positive(name, value)
+    if any(each % 2 == 0 for each in values):
+        raise ArgumentValueError(f"Kernel size values should be odd positive numbers, got {value}")
     return [values[-1], values[0]]
 
 
 def sigma(name: str, value: Any) -> tuple[float, float]:
     """Return a standard deviation, or a range for it, as (min, max)."""
-    values = [value, value] if isinstance(value, int | float) else list(value) if is_sequence(value) else []
+    if not is_sequence(value) and not isinstance(value, int | float):
+        raise ArgumentValueError(f"sigma must be a float or a (min, max) sequence, got {type(value)}")
+    values = list(value) if is_sequence(value) else [value, value]
+    if len(values) != 2:
+        raise ArgumentValueError(f"sigma sequence must have exactly 2 elements (min, max), got {len(values)}")
+    positive(name, value)
+    return ordered(name, values)
+
+
+def factors(name: str, value: Any) -> tuple[float, float]:
+    """Return a range of factors: given is its half width around 1, or the range itself."""
+    _check_numbers(name, value)
+    positive(name, value, zero=True)
+    return ordered(name, value) if is_sequence(value) else (max(0.0, 1.0 - value), 1.0 + value)
+
+
+def shifts(name: str, value: Any) -> tuple[float, float]:
+    """Return a range of hues in turns: given is the largest shift, or the range itself."""
+    _check_numbers(name, value)
+    if not is_sequence(value):
+        if not 0 <= value <= 0.5:
+            raise ArgumentValueError(
+                f"If {name} is a single number, it must be non-negative and < 0.5, or equal to it, got {value}"
+            )
+        return -float(value), float(value)
+    limits = ordered(name, value)
+    if not -0.5 <= limits[0] <= limits[1] <= 0.5:
+        raise ArgumentValueError(f"{name} values should be between [-0.5, 0.5], but got {value}")
+    return limits
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    if value is None:
+        raise ArgumentValueError(f"{name} must not be None")
+    values = value if is_sequence(value) else [0, value]
     if len(values) != 2 or not all(isinstance(each, int | float) for each in values):
-        raise ArgumentValueError(f"sigma must be a float or a (min, max) sequence, got {value!r}")
-    return _ordered(name, values, positive=True)
-
-
-def _ordered(name: str, values: Sequence[float], positive: bool = False) -> tuple[float, float]:
-    low, high = values
-    if low < 0 or (positive and low == 0):
-        raise ArgumentValueError(f"Values {name} must be {'positive' if positive else 'non-negative'}, got {values}")
-    if low > high:
-        raise ArgumentValueError(f"Values {name} should be (min, max), got {values}")
-    return float(low), float(high)
-
-
-def jitter_range(center: float, limit: tuple[float, float]) -> Parser:
-    """Return the parser of a range of factors: given is its half width around a center, or the range itself."""
-
-    def parse(name: str, value: Any) -> tuple[float, float]:
-        values = list(value) if is_sequence(value) else [value]
-        if len(values) not in (1, 2) or not all(isinstance(each, int | float) for each in values):
-            raise ArgumentValueError(f"{name} must be a number or a (min, max) sequence, got {value!r}")
-        if len(values) == 1:
-            if values[0] < 0:
-                raise ArgumentValueError(f"If {name} is a single number, it must be non negative, got {value}")
-            values = [max(limit[0], center - values[0]) if center else -values[0], center + values[0]]
-        if values[0] > values[1]:
-            raise ArgumentValueError(f"Values {name} should be (min, max), got {value}")
-        if not limit[0] <= values[0] <= values[1] <= limit[1]:
-            raise ArgumentValueError(f"{name} values should be between {list(limit)}, but got {value}")
-        return float(values[0]), float(values[1])
-
-    return parse
+        raise ArgumentValueError(f"{name} must be a number or a (min, max) sequence, got {value!r}")
 
 
 def symmetric_range(name: str, value: Any) -> tuple[float, float]:
@@ -271,8 +276,6 @@ def gray_channels(name: str, value: Any) -> int:
     return int(value)
 
 
-_FACTOR = jitter_range(1.0, (0.0, float("inf")))
-
 #: The parser of each argument; other arguments are passed unchanged.
 PARSERS: dict[str, Parser] = {
     "size": size,
@@ -283,10 +286,10 @@ PARSERS: dict[str, Parser] = {
     "padding_mode": padding_mode,
     "fill": fill,
     "kernel_size": kernel_size,
-    "brightness": _FACTOR,
-    "contrast": _FACTOR,
-    "saturation": _FACTOR,
-    "hue": jitter_range(0.0, (-0.5, 0.5)),
+    "brightness": factors,
+    "contrast": factors,
+    "saturation": factors,
+    "hue": shifts,
     "degrees": symmetric_range,
     "inplace": refuse_inplace,
     "num_output_channels": gray_channels,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from pipeline._dynamic.randomness import RNG
@@ -51,6 +52,7 @@ class Compose:
         op_list: transforms, or functions that get a dynamic tensor and return one, such as `dynamic.decoders.image`.
         batch_size: accepted for compatibility: batches of any size are processed.
         num_threads: accepted for compatibility: `dynamic.set_num_threads` sets the number of threads.
+        layout: layout of images in a trace that aren't encoded: "HWC", or "CHW" for those of torch tensors.
         seed: seed of the random numbers. Without it, they come from the generator of the thread.
         **pipeline_arguments: accepted for compatibility.
 
@@ -68,10 +70,12 @@ class Compose:
         op_list: Sequence[Step],
         batch_size: int = 16,
         num_threads: int = 1,
+        layout: str = "HWC",
         seed: int | None = None,
         **pipeline_arguments: Any,
     ) -> None:
         self.transforms = _steps(op_list)
+        self._layout = layout
         self._rng = None if seed is None or seed < 0 else RNG(seed)
 
     @property
@@ -86,10 +90,11 @@ class Compose:
             inpt: a PIL image, a torch tensor (CHW, or with dimensions in front), a dynamic tensor or batch, encoded
                 bytes, or a list of PIL images or tensors.
         """
-        if self._rng is None or tracing.active():
-            return apply(lambda image: run_all(image, self.transforms), inpt, encoded=True)
-        with self._rng:
-            return apply(lambda image: run_all(image, self.transforms), inpt, encoded=True)
+        with nullcontext() if self._rng is None or tracing.active() else self._rng:
+            return apply(self._transformed, inpt, encoded=True)
+
+    def _transformed(self, image: Image) -> Any:
+        return run_all(image if self._layout == "HWC" else decoded(image, self._layout), self.transforms)
 
     def __repr__(self) -> str:
         lines = "".join(f"\n    {each}" for each in self.transforms)

@@ -67,11 +67,17 @@ def transform(
         function = inspect.unwrap(function)
         given = inspect.signature(function)
         parameters = [*list(given.parameters.values())[1:], _DEVICE]
+
+        def initialize(self: Transform, *args: Any, **kwargs: Any) -> None:
+            Transform.__init__(self, *args, **kwargs)
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        initialize.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
         public = name or function.__name__.title().replace("_", "")
         attributes = {
             "__doc__": function.__doc__,
             "__module__": "pipeline.torchvision",
-            "__signature__": given.replace(parameters=parameters, return_annotation=inspect.Signature.empty),
+            "__init__": initialize,
             "_signature": inspect.Signature(parameters),
             "_parsers": {**PARSERS, **parsers},
             "_check": staticmethod(check),

@@ -96,10 +96,10 @@ class Image:
         order = [self.layout.index(axis) for axis in layout]
         return self.replaced(ops.transpose(self.data, perm=order), layout=layout)
 
-    def rounded(self, values: Any, down: bool = True) -> Image:
-        """Return the image with float values, in its own type: clamped, and truncated or rounded if it is integers."""
+    def rounded(self, values: Any) -> Image:
+        """Return the image with float values in its own type: clamped, and truncated if it has integers."""
         values = ops.math.clamp(values, 0.0, self.bound)
-        if self.is_integer and down:
+        if self.is_integer:
             values = ops.math.floor(values)
         return self.replaced(ops.cast(values, dtype=ops.dtype(self.dtype)))
 
@@ -165,8 +165,8 @@ def _accepted(value: Any) -> tuple[Image, Callable[[Image], Any]]:
             each.torch() for each in image.data.tensors
         ]
     raise ArgumentTypeError(
-        f"inpt should be Tensor or PIL Image. Got {type(value)}. For an array, pass dynamic.as_tensor(array, "
-        'layout="HWC"), or batches as dynamic.as_batch'
+        f"inpt should be Tensor or PIL Image. Got {type(value)}. Data type: {type(value)} is not supported; pass an "
+        'array as dynamic.as_tensor(array, layout="HWC")'
     )
 
 
@@ -197,8 +197,8 @@ def from_dynamic(data: Any) -> Image:
     return _described(data if data.layout else type(data)(data, layout=layout), layout)
 
 
-def decoded(image: Image) -> Image:
-    """Return an image that a transform can process. In a trace, images without a layout are HWC, RGB and uint8.
+def decoded(image: Image, layout: str = "HWC") -> Image:
+    """Return an image that a transform can process. In a trace, images without a layout are RGB and uint8.
 
     Raises:
         ArgumentTypeError: the image is encoded.
@@ -207,7 +207,7 @@ def decoded(image: Image) -> Image:
         return image
     if not image.channels:
         raise ArgumentTypeError("transforms can't process encoded images: use dynamic.decoders.image in Compose first")
-    return image.replaced(ops.reshape(image.data, layout="HWC"), layout="HWC")
+    return image.replaced(ops.reshape(image.data, layout=layout), layout=layout)
 
 
 def _described(data: Any, layout: str) -> Image:
@@ -274,7 +274,7 @@ def to_pil(array: np.ndarray[Any, Any], mode: str | None = None) -> pil.Image:
     if MODES.get(mode or "") != channels:
         mode = _MODES_OF_CHANNELS.get(channels)
     if mode is None:
-        raise ArgumentValueError(f"Cannot infer PIL mode from {channels} channels: 1, 3 and 4 have one")
+        raise ArgumentValueError(f"Cannot infer PIL mode from {channels} channels. Pass mode explicitly.")
     return pil.frombytes(mode, array.shape[1::-1], np.ascontiguousarray(array).tobytes())
 
 

@@ -77,6 +77,10 @@ ON_CPU: dict[str, str] = {
     "segmentation.select_masks": _FEW,
     "sequence_rearrange": "NumPy copies frame by frame (`numpy.take`), on one thread per sample.",
     "shapes": _FEW,
+    "spectrogram": (
+        "OpenCV transforms the windows. NumPy multiplies them by their factors before, and squares, adds and "
+        "transposes after: a pass over memory each."
+    ),
     "transforms.combine": _FEW,
     "transforms.crop": _FEW,
     "transforms.rotation": _FEW,

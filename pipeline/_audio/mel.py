@@ -46,28 +46,35 @@ class MelFilters:
 
     Attributes:
         weights: (filters, bins) weights, float32. A filter covers a few neighbouring bins.
-        bounds: first bin at or above each corner; filter i covers the bins from bounds[i] to bounds[i + 2].
+        bounds: first bin at or above each corner, int32; filter i covers the bins from bounds[i] to bounds[i + 2].
     """
 
     weights: Array
-    bounds: tuple[int, ...]
+    bounds: Array
 
-    def apply(self, spectrum: Array, axis: int) -> Array:
-        """Return the weighted sums of a float32 array, with one entry per filter along the axis of the frequencies."""
+    def apply(self, spectrum: Array, axis: int, out: Array | None = None) -> Array:
+        """Return the weighted sums of a float32 array, with one entry per filter along the axis of the frequencies.
+
+        Args:
+            spectrum: spectra, float32.
+            axis: axis of the frequencies.
+            out: C-contiguous output array; None for a new one.
+        """
         before, (bins, *after) = spectrum.shape[:axis], spectrum.shape[axis:]
         count, outer, inner = len(self.weights), math.prod(before), math.prod(after)
-        source = np.ascontiguousarray(spectrum).reshape(outer, bins, inner)
-        result = np.empty((outer, count, inner), np.float32)
+        if out is None:
+            out = np.empty((*before, count, *after), np.float32)
+        source, result = np.ascontiguousarray(spectrum).reshape(outer, bins, inner), out.reshape(outer, count, inner)
         if compiled is not None and inner >= _COLUMNS:
-            compiled.weigh_bins(source, self.weights, np.array(self.bounds, np.int32), result)
-            return result.reshape(*before, count, *after)
+            compiled.weigh_bins(source, self.weights, self.bounds, result)
+            return out
         # Frequencies that are the last axis need one product instead of one for each spectrum.
         sources, sums = (source.T, result.T) if inner == 1 else (source, result)
         with np.errstate(invalid="ignore"):
             self._multiply(sources, sums, _FILTERS)
             if not np.isfinite(result).all():  # an invalid bin spoils all filters that are multiplied with it
                 self._multiply(sources, sums, 1)
-        return result.reshape(*before, count, *after)
+        return out
 
     def _multiply(self, source: Array, result: Array, step: int) -> None:
         """Compute sums of (outer, bins, inner) arrays, `step` filters at a time: each time few bins have weights."""
@@ -104,4 +111,4 @@ def mel_filters(
     table = np.zeros((count + 2, bins), np.float32)
     table[interval + 1, covered] = rise * scales[interval]
     table[interval, covered] = (1 - rise) * scales[interval - 1]
-    return MelFilters(table[1:-1], tuple(bounds))
+    return MelFilters(table[1:-1], np.array(bounds, np.int32))

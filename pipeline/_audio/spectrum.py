@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.scratch import scratch
+
 __all__ = ["hann_window", "power_spectrum", "spectrogram", "window_count"]
 
 Array = npt.NDArray[Any]
@@ -50,7 +52,8 @@ def _powers(rows: Array, power: int) -> Array:
         np.square(np.abs(np.fft.rfft(rows)), out=result)
     else:
         # Each row has the real part of frequency 0, real and imaginary parts in turn, and the last real part if any.
-        waves = np.square(cv2.dft(rows, flags=cv2.DFT_ROWS))
+        waves = cv2.dft(rows, scratch("waves", rows.shape, np.float32), flags=cv2.DFT_ROWS)
+        np.square(waves, out=waves)
         pairs = (size - 1) // 2
         result[:, 0], result[:, -1] = waves[:, 0], waves[:, -1]
         np.add(waves[:, 1 : 2 * pairs : 2], waves[:, 2 : 2 * pairs + 1 : 2], out=result[:, 1 : pairs + 1])
@@ -86,7 +89,8 @@ def spectrogram(
         signal = np.pad(signal, (length // 2, length - length // 2), mode="reflect" if reflected else "constant")
     windows = np.lib.stride_tricks.sliding_window_view(signal, length)[::step][:count]
     result = np.empty((count, size // 2 + 1), np.float32)
-    rows = np.zeros((min(count, max(1, _BLOCK // size)), size), np.float32)
+    rows = scratch("windows", (min(count, max(1, _BLOCK // size)), size), np.float32)
+    rows[:, length:] = 0
     for start in range(0, count, len(rows) or 1):
         part = windows[start : start + len(rows)]
         np.multiply(part, window, out=rows[: len(part), :length])

@@ -116,7 +116,7 @@ class MelFilterBank(SampleOperator[str]):
     def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = as_floats(inputs[0])
         axis = _frequency_axis(state, data.ndim)
-        return self._bank.filters(data.shape[axis]).apply(data, axis)
+        return self._bank.filters(data.shape[axis]).apply(data, axis, out)
 
 
 @implements(MEL_FILTER_BANK, "gpu")

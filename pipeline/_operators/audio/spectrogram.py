@@ -104,7 +104,7 @@ class _Windows:
 
 @implements(SPECTROGRAM, "cpu")
 class Spectrogram(SampleOperator[None]):
-    """Transforms all windows of a sample at once, with pocketfft, in single precision."""
+    """Transforms all windows of a sample at once, in single precision."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -46,4 +46,5 @@ def _has_the_same_bits(node: GraphNode) -> bool:
     """Return whether an operator computes the same on the GPU as on the CPU, and needs no data from the CPU there."""
     if node.device != "cpu" or node.sources:
         return False
-    return node.operator == "constant_value" or (node.operator == "random.uniform" and "values" not in node.arguments)
+    shaped = node.operator == "random.uniform" and "shape" in node.arguments and "values" not in node.arguments
+    return shaped or node.operator == "constant_value"

@@ -42,7 +42,8 @@ def check_batches(node: GraphNode, returned: Any, size: int) -> list[TensorList]
         PipelineError: the results aren't one batch of that size for each output.
     """
     batches: Any = list(returned) if hasattr(returned, "__iter__") else returned
-    check_count(node, batches, "run() returned")
+    if not isinstance(batches, list) or len(batches) != node.output_count:
+        check_count(node, batches, "run() returned")
     for number, batch in enumerate(batches):
         if not isinstance(batch, _BATCHES):
             raise PipelineError(f"the operator's run() returned {type(batch).__name__} as output {number}, not a batch")

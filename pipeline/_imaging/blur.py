@@ -79,6 +79,12 @@ class GaussianWindows:
         }
         return cls(weights.astype(np.float32), radii, errors)
 
+    def repeated(self, axes: int) -> GaussianWindows:
+        """Return the windows of one axis for several axes."""
+        shape = (*self.radii.shape[:1], axes)
+        weights = np.broadcast_to(self.weights, (*shape, self.weights.shape[-1]))
+        return GaussianWindows(weights, np.broadcast_to(self.radii, shape), self.errors)
+
     def of_sample(self, sample: int) -> list[Array]:
         """Return the weights for each axis of a sample."""
         middle = self.weights.shape[-1] // 2

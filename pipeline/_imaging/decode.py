@@ -1,7 +1,8 @@
 """Decoding of images on the CPU, one at a time.
 
 simplejpeg (libjpeg-turbo) decodes JPEG: it was the fastest in measurements, and its pixels equal those of DALI's CPU
-decoder bit for bit. OpenCV decodes other formats, or pillow where OpenCV differs from DALI or lacks the format.
+decoder bit for bit. nvImageCodec decodes windows of JPEGs, if it is installed. OpenCV decodes other formats, or pillow
+where OpenCV differs from DALI or lacks the format.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from PIL import Image, ImageChops
 from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
 from pipeline._imaging.info import Encoded, ImageInfo, TiffTag, as_bytes, open_image, peek, tiff_tags
+from pipeline._imaging.jpeg_region import decode_region
 from pipeline.errors import DecodeError
 
 __all__ = ["OUTPUT_TYPES", "decode", "orient"]
@@ -101,8 +103,17 @@ def decode(
         orientation = info.orientation if adjust_orientation else 1
         # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
-        if info.format == "jpeg" and info.channels != 4:
-            pixels: Array = _decode_jpeg(
+        window = None
+        if region is not None:
+            shape = info.shape[:2] if adjust_orientation else (info.height, info.width)
+            _check_region(region, shape)
+            plain = info.format == "jpeg" and info.channels == 3 and orientation == 1 and stored == "RGB"
+            if plain and fancy_upsampling and not fast_idct:
+                window = decode_region(view, region)
+        if window is not None:
+            pixels: Array = window
+        elif info.format == "jpeg" and info.channels != 4:
+            pixels = _decode_jpeg(
                 view, info, stored, fancy_upsampling, fast_idct and orientation == 1, min_size, out if final else None
             )
         else:
@@ -110,8 +121,9 @@ def decode(
     except (cv2.error, MemoryError) as error:
         raise DecodeError(f"decoding failed: {error}") from error
     pixels = orient(pixels, orientation)
-    if region is not None:
-        pixels = _cut(pixels, region)
+    if region is not None and window is None:
+        y, x, height, width = region
+        pixels = pixels[y : y + height, x : x + width]
     if scaled:
         pixels = rescale(pixels, dtype, ycbcr=ycbcr)
     if out is None:
@@ -140,13 +152,10 @@ def orient(pixels: Array, orientation: int) -> Array:
     return np.ascontiguousarray(pixels[::rows, ::columns])
 
 
-def _cut(pixels: Pixels, region: tuple[int, int, int, int]) -> Pixels:
+def _check_region(region: tuple[int, int, int, int], shape: tuple[int, int]) -> None:
     y, x, height, width = region
-    if y < 0 or x < 0 or height < 1 or width < 1 or y + height > pixels.shape[0] or x + width > pixels.shape[1]:
-        raise ValueError(
-            f"the region (y0, x0, height, width) = {tuple(region)} exceeds the image of {pixels.shape[:2]}"
-        )
-    return pixels[y : y + height, x : x + width]
+    if y < 0 or x < 0 or height < 1 or width < 1 or y + height > shape[0] or x + width > shape[1]:
+        raise ValueError(f"the region (y0, x0, height, width) = {tuple(region)} exceeds the image of {shape}")
 
 
 def _decode_jpeg(

@@ -6,7 +6,6 @@ import heapq
 import itertools
 import os
 import selectors
-import threading
 import time
 import traceback
 import weakref
@@ -72,7 +71,6 @@ class ChannelServer:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: time, order, callback
         self._order = itertools.count()
         self._stopping = False
-        self._thread = 0  # the thread inside `run`, which needs no bell
         self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
         self._selector.register(self._bell, _READ, self._drain_bell)
         self._selector.register(self._listener, _READ, self._accept)
@@ -80,7 +78,6 @@ class ChannelServer:
 
     def run(self) -> None:
         """Serve until `stop` is called; then close all channels and stop listening."""
-        self._thread = threading.get_ident()
         try:
             while not self._stopping:
                 self._flush()
@@ -94,7 +91,6 @@ class ChannelServer:
                     _call(heapq.heappop(self._timers)[2])
             self._flush()
         finally:
-            self._thread = 0
             self.close()
 
     def post(self, channel: Channel, message: object, fds: Sequence[int] = ()) -> None:
@@ -118,10 +114,9 @@ class ChannelServer:
                 self.end(channel, None if isinstance(error, ChannelClosedError) else error)
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Run `call` on the server's thread. Any thread may call this; a closed server ignores it."""
+        """Run `call` on the server's thread. Threads and signal handlers may call this; a closed server ignores it."""
         self._calls.append(call)
-        if threading.get_ident() != self._thread:
-            self._ring()
+        self._ring()  # also on the server's thread: after a signal handler, Python continues to wait
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread after `seconds`. Call this on that thread, or before `run`."""

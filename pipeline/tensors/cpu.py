@@ -135,9 +135,10 @@ class TensorListCPU(TensorListBase):
         self._blocks: Sequence[Array] = ()
         self._homes: Array | None = None
         self._contiguous, self._packed = contiguous, None
-        source = opened(source)
-        if hasattr(source, "__dlpack__") and not hasattr(source, "__iter__"):
-            source = as_host_array(source)
+        if type(source) is not np.ndarray:
+            source = opened(source)
+            if hasattr(source, "__dlpack__") and not hasattr(source, "__iter__"):
+                source = as_host_array(source)
         if isinstance(source, np.ndarray):
             if source.ndim == 0:
                 raise InputError("a batch needs a batch dimension in front; the array is a scalar")

@@ -40,13 +40,13 @@ def one_thread() -> Iterator[None]:
 def test_demo_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "batch.png"
     settings = Settings(
-        device="cpu", picture=picture, crops=CROPS, epochs=10, batch_size=16, rounds=2, seconds=0.2, quiet=True
+        device="cpu", picture=picture, crops=CROPS, epochs=6, batch_size=16, rounds=2, seconds=0.2, quiet=True
     )
     summary = run_demo(settings)
 
     assert summary.chance == 1 / 4
     assert summary.accuracy > 0.6
-    assert summary.training.images == 10 * 64
+    assert summary.training.images == 6 * 64
     assert summary.training.waiting > 0
     assert summary.training.computing > 0
     assert summary.limited_by in ("training", "pipeline", "workers")

@@ -52,6 +52,8 @@ def _windows(arguments: Arguments, axes: int) -> GaussianWindows:
     sigmas, sizes = arguments.vectors("sigma", axes), arguments.vectors("window_size", axes)
     assert sigmas is not None
     assert sizes is not None
+    if (sigmas[:, :1] == sigmas).all() and (sizes[:, :1] == sizes).all():
+        return GaussianWindows.from_arguments(sigmas[:, :1], sizes[:, :1]).repeated(axes)
     return GaussianWindows.from_arguments(sigmas, sizes)
 
 

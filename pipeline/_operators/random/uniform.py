@@ -49,10 +49,11 @@ class UniformCpu(DistributionCpu):
         low, high, largest = _ends(arguments, dtype)
         if not arguments.per_sample("range"):
             one_low, one_range, one_largest = low[0], high[0] - low[0], largest[0]
+            narrows = dtype == np.float32 and max(abs(low[0]), abs(high[0])) < _LARGE
 
             def draw_from_one(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
                 scaled: Array = np.minimum(one_low + generator.random(shape) * one_range, one_largest)
-                return scaled
+                return scaled.astype(np.float32) if narrows else scaled
 
             return draw_from_one
         ends = low, high - low, largest
@@ -96,6 +97,8 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
         return dtype, np.array(shapes, np.int64).reshape(batch.size, -1), _ends(arguments, dtype)
 
 
+# Numbers up to this one don't overflow in float32.
+_LARGE = 1e38
 _EMPTY = "argument 'values' is empty"
 _DRAWN_ON_GPU = {
     np.dtype(name) for name in ("float32", "float64", "uint8", "int8", "uint16", "int16", "int32", "int64")

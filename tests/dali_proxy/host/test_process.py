@@ -33,7 +33,7 @@ def options(tmp_path: Path) -> HostOptions:
 def test_host_starts_and_stops(options: HostOptions) -> None:
     host = ProcessHost(serialize_for_host(affine()), options)
     assert host.alive
-    assert host.describe_exit() == ""
+    assert host.describe_exit(patience=0) == ""
     assert Path(options.path).exists()
     allowed, most = psutil.Process(host.pid).rlimit(psutil.RLIMIT_NOFILE)
     assert allowed == most

@@ -260,6 +260,19 @@ def test_calls_from_other_threads_and_timers_run_on_the_server_thread(echo):
     assert threads == [echo.thread] * 2
 
 
+def test_call_of_a_signal_handler_ends_the_wait(tmp_path):
+    late = []
+    server = ChannelServer(str(tmp_path / "s"), KEY, CODEC, on_open=print, on_message=print, on_close=print)
+    server.call_later(5, lambda: late.append("the wait ended on its own"))
+    before = signal.signal(signal.SIGALRM, lambda *_: server.call_soon(server.stop))
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        server.run()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert late == []
+
+
 def test_calls_that_fail_do_not_end_the_server(echo, capsys):
     gate = Gate()
     gate.open()

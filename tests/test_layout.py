@@ -201,7 +201,7 @@ FLOORS = (
     "pipeline",
     "dali_proxy._shadowing dali_proxy.errors",
     "dali_proxy._common",
-    "dali_proxy._transport dali_proxy._nvidia dali_proxy.fn dali_proxy._doctor",
+    "dali_proxy._transport dali_proxy._nvidia dali_proxy.fn dali_proxy._doctor dali_proxy._sheet",
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
     "dali_proxy._iterators dali_proxy._server",

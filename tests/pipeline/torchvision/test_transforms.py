@@ -39,7 +39,13 @@ PIPELINES: dict[str, list[Any]] = {
         *(T.RandomInvert(), T.RandomPosterize(3), T.RandomSolarize(99), T.RandomAdjustSharpness(2)),
         *(T.RandomAutocontrast(), T.RandomEqualize(), T.RandomPhotometricDistort()),
     ],
-    "sizes": [T.RandomZoomOut(), T.RandomResize(20, 40), T.ScaleJitter((30, 40)), T.RandomVerticalFlip()],
+    "sizes": [
+        T.RandomZoomOut(),
+        T.RandomShortestSize([20, 30], 40),
+        T.RandomResize(20, 40),
+        T.ScaleJitter((30, 40)),
+        T.RandomVerticalFlip(),
+    ],
     "erased": [
         T.ToTensor(),
         T.RandomErasing(0.7),

@@ -54,6 +54,7 @@ DIFFERENCES = {
     "RandomResize": "as `Resize`",
     "RandomResizedCrop": "as `Resize`; filters read pixels beyond the window if the image continues there",
     "RandomRotation": "as `RandomAffine`",
+    "RandomShortestSize": "as `Resize`",
     "RandomSolarize": _SAME,
     "RandomVerticalFlip": _RANDOM,
     "RandomZoomOut": _RANDOM,

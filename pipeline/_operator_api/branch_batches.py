@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._graph.graph import BranchPath, Edge
+from pipeline._declaration.schema import RANDOM_STATE
+from pipeline._graph.graph import BranchPath, Edge, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
@@ -69,6 +70,18 @@ class _BranchBatch(Batch):
     @property
     def full_batch(self) -> Batch:
         return self._full_batch
+
+    # The numbers of a sample don't depend on the branches of other samples, unless a state for each sample is passed.
+
+    def uniform(self, node: GraphNode, count: int) -> Array:
+        if RANDOM_STATE.name in node.argument_inputs:
+            return super().uniform(node, count)
+        return self._full_batch.uniform(node, count)[self.positions]
+
+    def sample_seeds(self, node: GraphNode) -> Array:
+        if RANDOM_STATE.name in node.argument_inputs:
+            return super().sample_seeds(node)
+        return self._full_batch.sample_seeds(node)[self.positions]
 
 
 class _SelectedValues(Mapping[Edge, TensorList]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -75,7 +76,7 @@ def transform(
         initialize.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
         public = name or function.__name__.title().replace("_", "")
         attributes = {
-            "__doc__": function.__doc__,
+            "__doc__": re.sub(r"\n +(image|inpt): images\.(?=\n)", "", function.__doc__ or ""),
             "__module__": "pipeline.torchvision",
             "__init__": initialize,
             "_signature": inspect.Signature(parameters),

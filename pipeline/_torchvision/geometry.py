@@ -68,7 +68,7 @@ def check_max_size(size: Any, max_size: Any) -> None:
         raise ArgumentValueError(
             "max_size should only be passed if size specifies the length of the smaller edge: size should be an int"
         )
-    if max_size is not None and size is not None and max_size < size:
+    if isinstance(size, int) and max_size is not None and max_size < size:
         raise ArgumentValueError("max_size should not be smaller than the actual size")
 
 

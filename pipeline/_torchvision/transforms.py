@@ -9,6 +9,7 @@ from typing import Any
 from pipeline._torchvision import color, geometry
 from pipeline._torchvision.arguments import (
     InterpolationMode,
+    is_sequence,
     optional,
     padding,
     resize_size,
@@ -465,6 +466,23 @@ def random_resize(
     """
     length = integers(image, max_size - min_size) + min_size
     return geometry.resize(image, length, interpolation, None, antialias)
+
+
+@transform(min_size=lambda name, value: [float(each) for each in (value if is_sequence(value) else [value])])
+def random_shortest_size(
+    image: Image, min_size: Any, max_size: int | None = None, interpolation: Any = _BILINEAR, antialias: Any = True
+) -> Image:
+    """Resize images so that the shorter side has one of several lengths.
+
+    Args:
+        image: images.
+        min_size: the lengths, or one.
+        max_size: largest length of the longer side.
+        interpolation: interpolation.
+        antialias: whether to filter along axes that shrink.
+    """
+    length = ops.random.uniform(values=min_size, dtype=ops.int32, batch_size=image.batch_size)
+    return geometry.resize(image, length, interpolation, max_size, antialias)
 
 
 @transform(target_size=size)

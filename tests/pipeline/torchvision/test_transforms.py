@@ -15,7 +15,7 @@ from pipeline import dynamic
 from pipeline import torchvision as T
 
 RNG = np.random.default_rng(0)
-IMAGES = [RNG.integers(0, 256, (40 + n, 52 - n, 3), np.uint8) for n in range(2)]
+IMAGES = [RNG.integers(0, 256, (40 + n, 52 - n, 3), np.uint8) for n in range(3)]
 PIL = Image.fromarray(IMAGES[0])
 TENSOR = torch.from_numpy(IMAGES[0].copy()).permute(2, 0, 1)
 
@@ -39,7 +39,13 @@ PIPELINES: dict[str, list[Any]] = {
         *(T.RandomInvert(), T.RandomPosterize(3), T.RandomSolarize(99), T.RandomAdjustSharpness(2)),
         *(T.RandomAutocontrast(), T.RandomEqualize(), T.RandomPhotometricDistort()),
     ],
-    "sizes": [T.RandomZoomOut(), T.RandomResize(20, 40), T.ScaleJitter((30, 40)), T.RandomVerticalFlip()],
+    "sizes": [
+        T.RandomZoomOut(),
+        T.RandomShortestSize([20, 30], 40),
+        T.RandomResize(20, 40),
+        T.ScaleJitter((30, 40)),
+        T.RandomVerticalFlip(),
+    ],
     "erased": [
         T.ToTensor(),
         T.RandomErasing(0.7),
@@ -53,6 +59,11 @@ PIPELINES: dict[str, list[Any]] = {
         T.RandomOrder([T.RandomRotation(30), T.ColorJitter(0.5), T.RandomInvert()]),
         T.Lambda(lambda x: dynamic.flip(x)),
     ],
+    "windows": [
+        T.ToDtype("float32", scale=True),
+        T.RandomApply([T.RandomResizedCrop(20), T.RandomErasing(0.9, value="random")]),
+        T.RandomOrder([T.GaussianNoise(), T.RandomResizedCrop(16)]),
+    ],
     "AutoAugment": [T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)],
     "RandAugment": [T.RandAugment(fill=9)],
     "TrivialAugmentWide": [T.Compose([T.TrivialAugmentWide()]), T.ToImage()],
@@ -63,7 +74,7 @@ PIPELINES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", PIPELINES)
 def test_graph_has_the_bits_of_calls_image_by_image(name: str) -> None:
     compose = T.Compose(PIPELINES[name])
-    with dynamic.trace(compose, batch_size=2, num_threads=1, seed=5) as pipe:
+    with dynamic.trace(compose, batch_size=3, num_threads=1, seed=5) as pipe:
         outputs = pipe.run(inpt=IMAGES)
     for number, image in enumerate(IMAGES):
         with dynamic.random.SampleRNG(seed=5, sample=number):

@@ -106,15 +106,17 @@ _DRAWN = (
 )
 
 _HOST_ALONE = """
-bb_flip
-brightness brightness_contrast cast cast_like cat color_space_conversion color_twist constant contrast coord_flip
-coord_transform copy crop crop_mirror_normalize element_extract equalize external_source flip gaussian_blur get_property
-hsv hue jpeg_compression_distortion lookup_table noise.gaussian noise.salt_and_pepper noise.shot normalize one_hot
-permute_batch random.coin_flip random_resized_crop reductions.max reductions.mean reductions.mean_square reductions.min
-reductions.rms reductions.std_dev reductions.sum reductions.variance saturation shapes slice stack transpose warp_affine
+audio_resample bb_flip brightness brightness_contrast cast cast_like cat color_space_conversion color_twist constant
+contrast coord_flip coord_transform copy crop crop_mirror_normalize element_extract equalize experimental.remap
+external_source flip gaussian_blur get_property grid_mask hsv hue jitter jpeg_compression_distortion lookup_table
+mel_filter_bank mfcc noise.gaussian noise.salt_and_pepper noise.shot nonsilent_region normalize one_hot permute_batch
+preemphasis_filter random.coin_flip random_resized_crop reductions.max reductions.mean reductions.mean_square
+reductions.min reductions.rms reductions.std_dev reductions.sum reductions.variance saturation shapes slice
+spectrogram sphere stack to_decibels transpose warp_affine water
 """
 _BY_SAMPLE = """
-erase expand_dims fast_resize_crop_mirror filter pad paste reinterpret reshape resize_crop_mirror rotate squeeze
+erase expand_dims experimental.warp_perspective fast_resize_crop_mirror filter laplacian multi_paste pad paste
+reinterpret reshape resize_crop_mirror rotate sequence_rearrange squeeze tensor_resize
 """
 
 #: On the GPU, by operator.

@@ -178,4 +178,5 @@ def _stacked(windows: Sequence[Array]) -> tuple[Array, Array]:
     """Return weights of the same odd length for all samples, (N, length), and the radii, (N,)."""
     radii = np.array([len(window) // 2 for window in windows])
     most = int(radii.max())
-    return np.stack([np.pad(window, most - len(window) // 2) for window in windows]), radii
+    padded = windows if (radii == most).all() else [np.pad(each, most - len(each) // 2) for each in windows]
+    return np.array(padded), radii

@@ -102,9 +102,20 @@ class _Sizes:
         self._relative = arguments.constant("roi_relative")
         self._subpixel = arguments.constant("subpixel_scale")
         self._round = _ROUNDINGS[arguments.constant("size_rounding")]
+        vectors = (self._sizes, self._scales, self._start, self._end, self._alignment)
+        self._is_constant = all(each is None or (each == each[:1]).all() for each in vectors)
+        self._solved: dict[tuple[int, ...], Resized] = {}  # by shape, if all samples have the same arguments
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample along all axes, given its shape."""
+        if not self._is_constant:
+            return self._solve(sample, extents)
+        shape = tuple(extents)
+        if shape not in self._solved:
+            self._solved[shape] = self._solve(sample, extents)
+        return self._solved[shape]
+
+    def _solve(self, sample: int, extents: Sequence[int]) -> Resized:
         axes = self._axes
         low, high = np.zeros(len(extents), np.float32), np.array(extents, np.float32)
         requested, alignment = high.copy(), np.full(len(extents), self._other_alignment)

@@ -39,7 +39,8 @@ def kill(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_epoch_continues_after_the_server_died(num_workers: int) -> None:
+def test_epoch_continues_after_the_server_died(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._loader.flight._NBYTES", 1000)  # the server dies before all results are here
     with DALIServer(noisy(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(60, server.proxy, 1), batch_size=4, num_workers=num_workers)
         undisturbed = torch.cat([images for images, _ in loader])
@@ -99,7 +100,8 @@ def test_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch,
             assert server.losses.restarts == 1
 
 
-def test_loops_survive_one_death() -> None:
+def test_loops_survive_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._loader.flight._NBYTES", 1000)
     with DALIServer(affine(), restart="on-failure") as server:
         loaders = [DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1) for _ in range(2)]
         seen: list[list[int]] = [[], []]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,15 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._graph.graph import GraphNode
 
-__all__ = ["Arguments"]
+__all__ = ["Arguments", "map_once"]
+
+_Result = TypeVar("_Result")
+
+
+def map_once(function: Callable[[Array], _Result], rows: Sequence[Array]) -> list[_Result]:
+    """Return the results of a function for each row. It is called once for a constant, whose rows are one object."""
+    results = {id(row): function(row) for row in {id(row): row for row in rows}.values()}
+    return [results[id(row)] for row in rows]
 
 
 class Arguments:

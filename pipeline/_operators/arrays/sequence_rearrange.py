@@ -15,7 +15,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 
@@ -90,24 +89,39 @@ class SequenceRearrangeCpu(SampleOperator[list[Array]]):
 class SequenceRearrangeGpu(GpuOperator):
     """One launch per batch, which copies each frame."""
 
+    only_launches = True
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)
         orders = _orders(self.node, batch, data.layout(), data.ndim)
+        sizes = np.array([order.size for order in orders])
+        owners = np.repeat(np.arange(len(orders)), sizes)
+        chosen = np.concatenate([order.ravel() for order in orders])
+        wrong = (chosen < 0) | (chosen >= source.shapes[owners, 0])
+        if wrong.any() or not sizes.all() or any(order.ndim != 1 for order in orders):
+            self._fail(orders, source.shapes[:, 0].tolist())
+        shapes = source.shapes.copy()
+        shapes[:, 0] = sizes
+        output, target = allocate(shapes, source.dtype, data.layout())
+        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        picked, written = _frames(source, owners, chosen), _frames(target, owners, numbers)
+        strided_copy(self.kernels, batch.stream, picked, written)
+        return [output]
+
+    @staticmethod
+    def _fail(orders: Sequence[Array], counts: Sequence[int]) -> None:
+        """Raise the error of orders of which at least one is wrong."""
         failures: list[tuple[int, PipelineError]] = []
-        for sample, (order, count) in enumerate(zip(orders, source.shapes[:, 0].tolist(), strict=True)):
+        for sample, (order, count) in enumerate(zip(orders, counts, strict=True)):
             try:
                 _check(order, count, sample)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
-        shapes = source.shapes.copy()
-        shapes[:, 0] = [len(order) for order in orders]
-        output, target = allocate(shapes, source.dtype, data.layout())
-        images, _ = frames(source, 1)
-        targets, _ = frames(target, 1)
-        firsts = np.cumsum(source.shapes[:, 0]) - source.shapes[:, 0]
-        chosen = np.concatenate([first + order for first, order in zip(firsts, orders, strict=True)])
-        picked = Samples(images.pointers[chosen], images.shapes[chosen], images.strides[chosen], images.dtype)
-        strided_copy(self.kernels, batch.stream, picked, targets)
-        return [output]
+
+
+def _frames(samples: Samples, owners: Array, numbers: Array) -> Samples:
+    """Return frames, given the samples that they belong to and their numbers there."""
+    pointers = samples.pointers[owners] + numbers * samples.strides[owners, 0]
+    return Samples(pointers, samples.shapes[owners, 1:], samples.strides[owners, 1:], samples.dtype)

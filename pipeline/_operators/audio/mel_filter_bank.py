@@ -11,7 +11,7 @@ from pipeline._audio.mel import FORMULAS, MelFilters, mel_filters
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
+from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -127,7 +127,8 @@ class MelFilterBankGpu(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._bank = _Bank(node)
+        bank = _Bank(node)
+        self._matrices = AxisMatrices(lambda bins: bank.filters(bins).weights)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -136,5 +137,5 @@ class MelFilterBankGpu(GpuOperator):
         shapes = source.shapes.copy()
         shapes[:, axis] = self.node.argument("nfilter")
         output, target = allocate(shapes, np.dtype(np.float32), data.layout())
-        self.launch(plan_matrix_axis(source, target, axis, lambda bins: self._bank.filters(bins).weights), batch)
+        self.launch(plan_matrix_axis(source, target, axis, self._matrices), batch)
         return [output]

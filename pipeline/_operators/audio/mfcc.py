@@ -12,7 +12,7 @@ from pipeline._audio.cepstrum import DCT_TYPES, cosine_matrix, transform_axis
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
+from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
@@ -100,6 +100,7 @@ class MfccGpu(GpuOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check(node)
+        self._matrices = AxisMatrices(partial(_matrix, node))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -108,5 +109,5 @@ class MfccGpu(GpuOperator):
         shapes = source.shapes.copy()
         shapes[:, axis] = np.minimum(self.node.argument("n_mfcc"), shapes[:, axis])
         output, target = allocate(shapes, np.dtype(np.float32), data.layout())
-        self.launch(plan_matrix_axis(source, target, axis, partial(_matrix, self.node)), batch)
+        self.launch(plan_matrix_axis(source, target, axis, self._matrices), batch)
         return [output]

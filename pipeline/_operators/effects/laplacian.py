@@ -71,7 +71,7 @@ Borders are reflected.""",
 _Derivatives = list[tuple[list[Array], float]]
 
 
-def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivatives]:
+def _derivatives(arguments: Arguments, axes: int) -> list[_Derivatives]:
     """Return the filters of each sample.
 
     Raises:
@@ -88,19 +88,26 @@ def _derivatives(arguments: Arguments, axes: int, size: int) -> list[_Derivative
     _check_widths("window_size", widths, 3)
     if smoothing is not None:
         _check_widths("smoothing_size", smoothing, 1)
-    filters: list[_Derivatives] = []
-    for sample in range(size):
-        own: _Derivatives = []
-        for axis in range(axes):
-            width = int(widths[sample, axis])
-            others = [width] * axes if smoothing is None else smoothing[sample].tolist()
-            windows = [
-                derivative_window(width) if other == axis else smoothing_window(others[other]) for other in range(axes)
-            ]
-            total = sum(map(len, windows))
-            own.append((windows, 2.0 ** (axes + 2 - total) if normalized else float(scales[sample, axis])))
-        filters.append(own)
-    return filters
+    columns = np.concatenate([widths, widths[:, :0] if smoothing is None else smoothing, scales], axis=1)
+    known: dict[tuple[float, ...], _Derivatives] = {}
+    return [
+        known.get(row) or known.setdefault(row, _own_derivatives(row, axes, normalized))
+        for row in map(tuple, columns.tolist())
+    ]
+
+
+def _own_derivatives(row: Sequence[float], axes: int, normalized: bool) -> _Derivatives:
+    """Return the filters of a sample, given its widths, smoothing widths, if given, and scales."""
+    own: _Derivatives = []
+    for axis in range(axes):
+        others = [int(width) for width in row[axes:-axes]] or [int(row[axis])] * axes
+        windows = [
+            derivative_window(int(row[axis])) if other == axis else smoothing_window(others[other])
+            for other in range(axes)
+        ]
+        total = sum(map(len, windows))
+        own.append((windows, 2.0 ** (axes + 2 - total) if normalized else row[axis - axes]))
+    return own
 
 
 def _check_widths(name: str, widths: Array, least: int) -> None:
@@ -127,7 +134,7 @@ class LaplacianCpu(SampleOperator[_State]):
         known = known_extents(batch, self.node, inputs)
         axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
         dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
-        filters = _derivatives(batch.arguments(self.node), axes.count, batch.size)
+        filters = _derivatives(batch.arguments(self.node), axes.count)
         return _State(axes, filters), [describe(data.layout, known, dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -149,7 +156,7 @@ class LaplacianGpu(GpuOperator):
         data = self.contiguous(inputs[0], batch.stream)
         source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
         dtype = own_or_float(self.node, source.dtype)
-        derivatives = _derivatives(batch.arguments(self.node), axes.count, batch.size)
+        derivatives = _derivatives(batch.arguments(self.node), axes.count)
         float32 = np.dtype(np.float32)
         between = np.dtype(np.float64) if source.dtype == np.float64 else float32
         total: PixelExpression | None = None

@@ -120,6 +120,11 @@ class _Regions:
         pairs: list[_Pair] = values.tolist()
         return pairs
 
+    def arguments(self, sample: int) -> tuple[Any, ...]:
+        """Return a key that is the same for samples with the same arguments, if these are constants."""
+        rows = [values[sample] for values in self.values.values() if values is not None]
+        return (None if self.sizes is None else tuple(self.sizes[sample].tolist()), *map(id, rows))
+
 
 @dataclass(frozen=True)
 class _Canvas:
@@ -127,14 +132,12 @@ class _Canvas:
 
     Attributes:
         shape: shape of the canvas.
-        images: input and position in its batch of the image of each region.
         starts: first pixels of the regions in their images.
         shapes: extents of the regions.
         targets: first pixels of the regions on the canvas.
     """
 
     shape: tuple[int, ...]
-    images: list[tuple[int, int]]
     starts: Sequence[_Pair]
     shapes: Sequence[_Pair]
     targets: Sequence[_Pair]
@@ -162,6 +165,8 @@ class _Paste:
         self._regions = _Regions.from_arguments(batch.arguments(node))
         if self._regions.sizes is None and len({shape[-3:-1] for column in self._columns for shape in column}) > 1:
             raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
+        #: Canvases by the shapes of the images and the arguments; mostly the same for all samples.
+        self._known: dict[tuple[Any, ...], _Canvas] = {}
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -174,8 +179,8 @@ class _Paste:
         (size,) = sizes or (shape[-3:-1],)
         return None if min(size) < 0 else (*shape[:-3], *size, shape[-1])
 
-    def canvas(self, sample: int) -> _Canvas:
-        """Return the canvas of a sample.
+    def canvas(self, sample: int) -> tuple[list[tuple[int, int]], _Canvas]:
+        """Return the input, and the position in its batch, of each region's image; and the canvas of a sample.
 
         Raises:
             PipelineError: regions don't fit.
@@ -193,6 +198,14 @@ class _Paste:
                     )
         shapes = [columns[column][number] for column, number in images]
         reference = shapes[0] if shapes else columns[0][sample]
+        key = (*shapes, reference, *regions.arguments(sample))
+        canvas = self._known.get(key)
+        if canvas is None:
+            canvas = self._known[key] = self._canvas(sample, shapes, reference)
+        return images, canvas
+
+    def _canvas(self, sample: int, shapes: Sequence[tuple[int, ...]], reference: tuple[int, ...]) -> _Canvas:
+        regions = self._regions
         size = reference[-3:-1] if regions.sizes is None else tuple(regions.sizes[sample].tolist())
         if min(size) < 0:
             raise ArgumentValueError(f"argument 'output_size' can't be negative: {size}")
@@ -220,7 +233,7 @@ class _Paste:
                     f"The pasted region must be within {where}. Got {name} anchor: {first}, pasted region shape: "
                     f"{count}, {name} shape: {end}, for the region at index {number}"
                 )
-        return _Canvas((*counts, *size, *channels), images, starts, sizes, targets)
+        return _Canvas((*counts, *size, *channels), starts, sizes, targets)
 
 
 def _check_arguments(node: GraphNode) -> None:
@@ -257,7 +270,7 @@ class MultiPasteCpu(BatchOperator):
 
 def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], sample: int) -> None:
     """Compose the canvas of a sample."""
-    canvas = paste.canvas(sample)
+    images, canvas = paste.canvas(sample)
     if results[sample] is None:
         results[sample] = np.empty(canvas.shape, paste.dtype)
     result = results[sample]
@@ -266,7 +279,7 @@ def _compose(paste: _Paste, columns: list[list[Array]], results: list[Any], samp
     if not covers:
         result[...] = 0
     for number in range(covers[-1] if covers else 0, len(shapes)):  # a region that covers the canvas hides earlier ones
-        column, position = canvas.images[number]
+        column, position = images[number]
         window = _window(result, targets[number], shapes[number])
         region = _window(columns[column][position], starts[number], shapes[number])
         whole = region if region.shape == window.shape else np.broadcast_to(region, window.shape)
@@ -291,20 +304,23 @@ class MultiPasteGpu(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         paste, tables = _Paste(self.node, batch, inputs), [samples_of(data) for data in inputs]
         canvases: list[_Canvas] = []
+        pairs: list[tuple[int, int]] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample in range(batch.size):
             try:
-                canvases.append(paste.canvas(sample))
+                images, canvas = paste.canvas(sample)
+                pairs += images
+                canvases.append(canvas)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
-        counts = np.array([len(canvas.images) for canvas in canvases])
+        counts = np.array([len(canvas.shapes) for canvas in canvases])
         regions = np.zeros(max(1, int(counts.sum())), REGION)
-        pairs = [pair for canvas in canvases for pair in canvas.images]
-        for number, (column, position) in enumerate(pairs):
-            table = tables[column]
-            regions["src"][number] = table.pointers[position]
-            regions["strides"][number, 4 - table.ndim :] = table.strides[position]
+        owners, positions = np.array(pairs, np.int64).reshape(-1, 2).T
+        for column, table in enumerate(tables):
+            (rows,) = np.nonzero(owners == column)
+            regions["src"][rows] = table.pointers[positions[rows]]
+            regions["strides"][rows, 4 - table.ndim :] = table.strides[positions[rows]]
         if pairs:
             regions["first"] = [pair for canvas in canvases for pair in canvas.targets]
             regions["size"] = [pair for canvas in canvases for pair in canvas.shapes]

@@ -103,19 +103,11 @@ class _Sizes:
         self._subpixel = arguments.constant("subpixel_scale")
         self._round = _ROUNDINGS[arguments.constant("size_rounding")]
         vectors = (self._sizes, self._scales, self._start, self._end, self._alignment)
-        self._is_constant = all(each is None or (each == each[:1]).all() for each in vectors)
-        self._solved: dict[tuple[int, ...], Resized] = {}  # by shape, if all samples have the same arguments
+        #: Whether all samples have the same arguments.
+        self.is_constant = all(each is None or (each == each[:1]).all() for each in vectors)
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample along all axes, given its shape."""
-        if not self._is_constant:
-            return self._solve(sample, extents)
-        shape = tuple(extents)
-        if shape not in self._solved:
-            self._solved[shape] = self._solve(sample, extents)
-        return self._solved[shape]
-
-    def _solve(self, sample: int, extents: Sequence[int]) -> Resized:
         axes = self._axes
         low, high = np.zeros(len(extents), np.float32), np.array(extents, np.float32)
         requested, alignment = high.copy(), np.full(len(extents), self._other_alignment)
@@ -177,10 +169,28 @@ class _Plan:
             raise ArgumentValueError("samples need at least one dimension, or a layout if it isn't known")
         self.sizes = _Sizes(batch.arguments(node), _axes(node, layout, ndim))
         self.lower, self.upper = filters.get(batch)
+        self._known: dict[tuple[Any, ...], tuple[Sequence[int], list[_Images]]] = {}
 
-    def groups(self, sample: int, shape: Sequence[int]) -> tuple[Resized, list[tuple[int, ...]]]:
-        """Return the size of a sample, and the axes that are resized together: first those that shrink most."""
+    def steps(self, sample: int, shape: Sequence[int]) -> tuple[Sequence[int], list[_Images]]:
+        """Return the shape of a sample's result, and the resizes that lead to it: first those that shrink most."""
+        if not self.sizes.is_constant:
+            return self._steps(sample, shape)
+        key = (*shape, self.lower[sample], self.upper[sample])
+        if key not in self._known:
+            self._known[key] = self._steps(sample, shape)
+        return self._known[key]
+
+    def _steps(self, sample: int, shape: Sequence[int]) -> tuple[Sequence[int], list[_Images]]:
         resized = self.sizes.solve(sample, shape)
+        if not all(shape):
+            return [own if old else 0 for own, old in zip(resized.size, shape, strict=True)], []
+        steps: list[_Images] = []
+        for axes in self._groups(sample, shape, resized):
+            steps.append(_Images.from_axes(steps[-1].shape if steps else shape, axes, resized))
+        return resized.size, steps
+
+    def _groups(self, sample: int, shape: Sequence[int], resized: Resized) -> list[tuple[int, ...]]:
+        """Return the axes that are resized together."""
         changed = [
             axis
             for axis, extent in enumerate(shape)
@@ -189,7 +199,7 @@ class _Plan:
         # The positions of nearest pixels are those of single axes.
         nearest = DALIInterpType.INTERP_NN in (self.lower[sample], self.upper[sample])
         groups = [(axis,) for axis in changed] if nearest else _neighbours(changed)
-        return resized, sorted(groups, key=lambda axes: _ratio(axes, resized.size, shape))
+        return sorted(groups, key=lambda axes: _ratio(axes, resized.size, shape))
 
 
 def _axes(node: GraphNode, layout: str, ndim: int) -> list[int]:
@@ -290,15 +300,14 @@ class TensorResizeCpu(SampleOperator[Any]):
         (data,) = inputs
         plan, dtype = state
         dtype = dtype or check_resize_dtype(None, data.dtype)
-        resized, groups = plan.groups(sample, data.shape)
+        shape, steps = plan.steps(sample, data.shape)
         if 0 in data.shape:
-            return np.zeros(_empty_shape(resized, data.shape), dtype)
+            return np.zeros(shape, dtype)
         result = data
-        for axes in groups:
-            images = _Images.from_axes(result.shape, axes, resized)
+        for images in steps:
             source = np.ascontiguousarray(result).reshape(images.count, *images.extents, images.channels)
-            last = axes is groups[-1]
-            result = np.empty((images.count, *images.size, images.channels), dtype if last else np.float32)
+            written = dtype if images is steps[-1] else np.float32
+            result = np.empty((images.count, *images.size, images.channels), written)
             for image, target in zip(source, result, strict=True):
                 imaging.resize(
                     image,
@@ -312,10 +321,6 @@ class TensorResizeCpu(SampleOperator[Any]):
                 )
             result = result.reshape(images.shape)
         return np.ascontiguousarray(imaging.convert(result, dtype))
-
-
-def _empty_shape(resized: Resized, shape: Sequence[int]) -> list[int]:
-    return [own if old else 0 for own, old in zip(resized.size, shape, strict=True)]
 
 
 @implements(TENSOR_RESIZE, "gpu")
@@ -334,15 +339,8 @@ class TensorResizeGpu(GpuOperator):
         source = samples_of(data)
         plan = _Plan(self.node, batch, data.layout(), data.ndim, self._filters)
         dtype = check_resize_dtype(output_dtype(self.node), source.dtype)
-        steps: list[list[_Images]] = []
-        shapes = []
-        for sample, shape in enumerate(source.shapes.tolist()):
-            resized, groups = plan.groups(sample, shape)
-            own: list[_Images] = []
-            for axes in groups if all(shape) else ():
-                own.append(_Images.from_axes(own[-1].shape if own else shape, axes, resized))
-            steps.append(own)
-            shapes.append(resized.size if all(shape) else _empty_shape(resized, shape))
+        planned = [plan.steps(sample, shape) for sample, shape in enumerate(source.shapes.tolist())]
+        shapes, steps = [shape for shape, _ in planned], [own for _, own in planned]
         output, target = allocate(np.array(shapes), dtype, data.layout())
         same = np.flatnonzero([not own for own in steps])
         if len(same):
@@ -376,21 +374,25 @@ class TensorResizeGpu(GpuOperator):
         target: tuple[Array, np.dtype[Any]],
     ) -> None:
         """Resize a group of axes of samples, given the addresses and dtypes of source and target."""
-        counts = np.array([each.count for each in images])
+        distinct = {id(each): each for each in images}  # few, if the samples have the same shape
+        positions = {key: position for position, key in enumerate(distinct)}
+        kinds = np.array([positions[id(each)] for each in images])
+        counts = np.array([each.count for each in distinct.values()])[kinds]
         owners = np.repeat(np.arange(len(images)), counts)
         if not len(owners):
             return
+        kinds = kinds[owners]
         numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
         described = []
         for (pointers, dtype), name in ((source, "extents"), (target, "size")):
-            shapes = np.array([(*getattr(each, name), each.channels) for each in images], np.int64)
+            shapes = np.array([(*getattr(each, name), each.channels) for each in distinct.values()], np.int64)
             sizes = shapes.prod(axis=1) * dtype.itemsize
-            described.append(Samples.contiguous(pointers[owners] + numbers * sizes[owners], shapes[owners], dtype))
+            described.append(Samples.contiguous(pointers[owners] + numbers * sizes[kinds], shapes[kinds], dtype))
         resample(
             self.kernels,
             batch.stream,
             *described,
-            roi=np.array([each.region for each in images])[owners],
+            roi=np.array([each.region for each in distinct.values()])[kinds],
             min_filter=np.asarray(plan.lower)[samples][owners],
             mag_filter=np.asarray(plan.upper)[samples][owners],
             antialias=self.node.argument("antialias"),

@@ -16,6 +16,7 @@ from pipeline._imaging import convert
 from pipeline._imaging.filter2d import CV2_BORDERS, Border
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.point_maps import perspective
+from pipeline._operator_api.arguments import map_once
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.image_axes import IMAGE_LAYOUTS
@@ -97,11 +98,24 @@ The output at (x, y) is the input at (u / w, v / w), where (u, v, w) is the prod
 )
 
 
-def _rounded(rows: Sequence[Array]) -> list[tuple[int, ...]]:
-    for row in rows:
-        if len(row) > 2 or not (row > 0).all():
-            raise ArgumentValueError(f"argument 'size' must be two positive numbers, not {row.tolist()}")
-    return [tuple(round_half_away(extent) or 1 for extent in np.resize(row, 2 * bool(len(row)))) for row in rows]
+#: From the corner of the first pixel to its center, and back.
+_SHIFT = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+_BACK = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
+
+
+def _rounded(row: Array) -> tuple[int, ...]:
+    if len(row) > 2 or not (row > 0).all():
+        raise ArgumentValueError(f"argument 'size' must be two positive numbers, not {row.tolist()}")
+    return tuple(round_half_away(extent) or 1 for extent in np.resize(row, 2 * bool(len(row))))
+
+
+def _to_input(matrices: Sequence[Array], node: GraphNode) -> Array:
+    """Return matrices from the output to the input, (N, 3, 3), for OpenCV, whose positions refer to centers."""
+    stack = np.array(matrices, np.float64).reshape(-1, 3, 3)
+    if not node.argument("inverse_map"):
+        inverses = [cv2.invert(each)[1] for each in stack]  # zeros for a singular matrix, as in warpPerspective
+        stack = np.array(inverses).reshape(stack.shape)
+    return _BACK @ stack @ _SHIFT if node.argument("pixel_origin") == "corner" else stack
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,7 @@ class _Warps:
         matrices, sizes = arguments.rows("matrix", np.float32), arguments.rows("size", np.float32)
         assert matrices is not None
         assert sizes is not None
-        return cls(layout, matrices, _rounded(sizes))
+        return cls(layout, matrices, map_once(_rounded, sizes))
 
     @property
     def first(self) -> int:
@@ -145,8 +159,8 @@ class _Warps:
             size = self.sizes[0] or known[self.first : self.first + 2]
         return (*known[: self.first], *size, *known[self.first + 2 :])
 
-    def matrix(self, sample: int, given: Array | None, node: GraphNode) -> Array:
-        """Return the matrix from the output to the input, for OpenCV, whose positions are relative to the centre."""
+    def matrix(self, sample: int, given: Array | None) -> Array:
+        """Return a matrix as the user gave it."""
         if given is not None:
             if given.shape != (3, 3) or given.dtype != np.float32:
                 raise ArgumentValueError(
@@ -154,24 +168,14 @@ class _Warps:
                 )
             if len(self.matrices[sample]):
                 raise ArgumentValueError("argument 'matrix' can't be used together with the second input")
-            matrix = given.astype(np.float64)
-        else:
-            row = self.matrices[sample]
-            if len(row) != 9:
-                raise ArgumentValueError(f"argument 'matrix' needs 9 values, but has {len(row)}")
-            matrix = row.astype(np.float64).reshape(3, 3)
-        if not node.argument("inverse_map"):
-            matrix = np.asarray(cv2.invert(matrix)[1], np.float64)  # zeros for a singular matrix, as in warpPerspective
-        if node.argument("pixel_origin") == "corner":
-            shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-            back = np.array([[1, 0, -0.5], [0, 1, -0.5], [0, 0, 1]])
-            matrix = back @ matrix @ shift
-        return matrix
+            return given
+        row = self.matrices[sample]
+        if len(row) != 9:
+            raise ArgumentValueError(f"argument 'matrix' needs 9 values, but has {len(row)}")
+        return row.reshape(3, 3)
 
-    def for_frames(
-        self, sample: int, shape: Sequence[int], given: Array | None, node: GraphNode
-    ) -> tuple[tuple[int, ...], list[Array]]:
-        """Return height and width of a sample's output, and one matrix for all frames or one for each."""
+    def for_frames(self, sample: int, shape: Sequence[int], given: Array | None) -> tuple[tuple[int, ...], list[Array]]:
+        """Return height and width of a sample's output, and the given matrices: one for all frames or one for each."""
         size = self.sizes[sample] or tuple(shape[self.first : self.first + 2])
         frames = shape[0] if self.layout[0] == "F" else 1
         matrices = [given] if given is None or given.ndim == 2 else list(given)
@@ -179,7 +183,7 @@ class _Warps:
             raise ArgumentValueError(f"the second input has {len(matrices)} matrices for {frames} frames")
         if min(size) and not all(shape):
             raise PipelineError(f"can't warp an empty image of shape {tuple(shape)}")
-        return size, [self.matrix(sample, matrix, node) for matrix in matrices]
+        return size, [self.matrix(sample, matrix) for matrix in matrices]
 
 
 def _fill(node: GraphNode, channels: int, dtype: np.dtype[Any]) -> list[float]:
@@ -205,7 +209,8 @@ class WarpPerspectiveCpu(SampleOperator[_Warps]):
         data, given = inputs[0], inputs[1] if len(inputs) > 1 else None
         check_samples(data.dtype, _DTYPES)
         first = state.first
-        size, matrices = state.for_frames(sample, data.shape, given, self.node)
+        size, given_matrices = state.for_frames(sample, data.shape, given)
+        matrices = _to_input(given_matrices, self.node)
         if out is None:
             out = np.empty((*data.shape[:first], *size, *data.shape[first + 2 :]), data.dtype)
         if not out.size:
@@ -253,7 +258,7 @@ class WarpPerspectiveGpu(PixelOperator):
         layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)
         warps = _Warps.from_batch(batch, self.node, layout)
         sizes, matrices = self._resolve(warps, pixels.shapes, self.on_host(given[0], batch) if given else None)
-        return self._warp(pixels.named(layout), sizes, np.stack([each[0] for each in matrices]))
+        return self._warp(pixels.named(layout), sizes, [each[0] for each in matrices])
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         if len(inputs) < 2 or inputs[1].ndim < 3:
@@ -273,34 +278,36 @@ class WarpPerspectiveGpu(PixelOperator):
         output, target = allocate(shapes, source.dtype, layout)
         counts = source.shapes[:, 0] if sequence else np.ones(len(source), np.int64)
         of_frames = [
-            np.broadcast_to(np.stack(each), (count, 3, 3))
+            matrix
             for each, count in zip(matrices, counts.tolist(), strict=True)
+            for matrix in (each if len(each) == count else each * count)
         ]
-        warped = self._warp(pixels, sizes[owners], np.concatenate(of_frames))
+        warped = self._warp(pixels, sizes[owners], of_frames)
         self.kernels.run(warped.launch(frames(target, int(sequence))[0]), batch.stream)
         return [output]
 
     def _resolve(self, warps: _Warps, shapes: Array, given: Sequence[Array] | None) -> tuple[Array, list[list[Array]]]:
         """Return the size of each output, (N, 2), and the matrices of each sample: one, or one for each frame."""
-        sizes, matrices = np.zeros((len(shapes), 2), np.int64), []
+        sizes, matrices = [], []
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes.tolist()):
             try:
                 matrix = None if given is None else given[sample]
-                sizes[sample], own = warps.for_frames(sample, shape, matrix, self.node)
+                size, own = warps.for_frames(sample, shape, matrix)
+                sizes.append(size)
                 matrices.append(own)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
-        return sizes, matrices
+        return np.array(sizes, np.int64), matrices
 
-    def _warp(self, pixels: PixelExpression, sizes: Array, matrices: Array) -> PixelExpression:
+    def _warp(self, pixels: PixelExpression, sizes: Array, matrices: Sequence[Array]) -> PixelExpression:
         check_samples(pixels.dtype, _DTYPES)
         taps = _TAPS[self.node.argument("interp_type")]
         two = pixels.channels == 2 and pixels.order[-1] == "C"
         rounds = taps == 2 and (two or pixels.dtype not in _EXACT_DTYPES)
         return pixels.warp(
-            perspective(matrices, 1 if taps == 1 else 32 if rounds else 0),
+            perspective(_to_input(matrices, self.node), 1 if taps == 1 else 32 if rounds else 0),
             sizes,
             pixels.dtype,
             taps=taps,

@@ -12,7 +12,7 @@ import pipeline._kernels
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
-from pipeline._kernels.audio.matrix_axis import plan_matrix_axis
+from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
@@ -306,7 +306,7 @@ def test_kernels_of_signals_compile() -> None:
     resampled = plan_resample_signal(signal, signal, np.ones(1), gain=1.0, offset=0.0, weights=table, slopes=table)
     for launch in (
         silence.launches(0)[1],
-        plan_matrix_axis(spectrum, spectrum, 0, lambda _: np.eye(4, dtype=np.float32)),
+        plan_matrix_axis(spectrum, spectrum, 0, AxisMatrices(lambda _: np.eye(4, dtype=np.float32))),
         plan_preemphasize(signal, batch(BYTE, 9), window[:1], "reflect"),
         resampled,
     ):

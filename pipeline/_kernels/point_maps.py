@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,12 @@ def stored(y: Samples, x: Samples, shift: float, grid: int, *owners: Any) -> Poi
 
 
 def _fill(kind: str, count: int, **fields: tuple[str, tuple[int, ...], Any]) -> PointMap:
-    rows = np.zeros(count, np.dtype([(name, code, shape) for name, (code, shape, _) in fields.items()], align=True))
+    rows = np.zeros(count, _struct(tuple([(name, code, shape) for name, (code, shape, _) in fields.items()])))
     for name, (_, _, values) in fields.items():
         rows[name] = values
     return PointMap(kind, rows)
+
+
+@cache
+def _struct(members: tuple[tuple[str, str, tuple[int, ...]], ...]) -> np.dtype[Any]:
+    return np.dtype(list(members), align=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -122,15 +123,11 @@ class ReductionPlan:
 
     def _describe(self, kept: list[int], along: list[int], ddof: int) -> npt.NDArray[Any]:
         """Return the table of struct Sample of reduce.cu, without the pointers to means and partial results."""
-        dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
-        columns = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
-        columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
         axes_of = {"kept": kept, "reduced": along}
         groups = {
             name: groups_of(self._src.shapes[:, axes], self._src.strides[:, axes]) for name, axes in axes_of.items()
         }
-        dims = [(name, dimension, (max(1, len(groups[name])),)) for name in axes_of]
-        table = np.zeros(len(self._src), np.dtype([*columns, ("divisor", "f8"), *dims], align=True))
+        table = np.zeros(len(self._src), _sample_dtype(*(max(1, len(groups[name])) for name in axes_of)))
         table["src"], table["dst"] = self._src.pointers, self._dst.pointers
         table["outputs"], table["count"] = self._outputs, self._counts
         table["divisor"] = self._counts - ddof
@@ -142,6 +139,16 @@ class ReductionPlan:
                 table[name]["stride"] = self._src.strides[:, [axes[group[-1]] for group in groups[name]]]
                 table[name]["extent"] = np.maximum(1, merged_extents(self._src.shapes[:, axes], groups[name]))
         return table
+
+
+@cache
+def _sample_dtype(kept: int, reduced: int) -> np.dtype[Any]:
+    """Return the dtype of struct Sample of reduce.cu, for numbers of dimensions."""
+    dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
+    columns: list[Any] = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
+    columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
+    dims = [("kept", dimension, (kept,)), ("reduced", dimension, (reduced,))]
+    return np.dtype([*columns, ("divisor", "f8"), *dims], align=True)
 
 
 def _sum_dtype(reduction: Reduction, source: np.dtype[Any], target: np.dtype[Any]) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,7 @@ def plan_strided_copy(
     return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))
 
 
+@cache
 def _sample_dtype(ndim: int) -> np.dtype[Any]:
     """Return the dtype of struct Sample of strided_copy.cu."""
     dimension = np.dtype(

@@ -361,18 +361,15 @@ class NormalizeGpu(GpuOperator):
     def _for_all(self, batch: Batch, settings: _Settings, values: Any) -> Samples:
         """Return the description of one array that all samples share."""
         batch.keep_alive.append(values)
-        one = Samples.from_arrays([values])
-        count = len(settings.shapes)
-        pointers, shapes, strides = (
-            np.repeat(column, count, axis=0) for column in (one.pointers, one.shapes, one.strides)
-        )
-        return Samples(pointers, shapes, strides, one.dtype)
+        return Samples.from_arrays([values]).take(np.zeros(len(settings.shapes), np.int64))
 
     def _upload(self, batch: Batch, values: Sequence[Array], ndim: int) -> Samples:
-        arrays = [value.reshape([1] * ndim) if value.size == 1 else value for value in values]
+        is_constant = all(value is values[0] for value in values)
+        chosen = values[:1] if is_constant else values
+        arrays = [value.reshape([1] * ndim) if value.size == 1 else value for value in chosen]
         held = upload(batch, TensorListCPU([np.ascontiguousarray(array, np.float32) for array in arrays]))
         batch.keep_alive.append(held)
-        return samples_of(held)
+        return samples_of(held).take(np.zeros(len(values), np.int64)) if is_constant else samples_of(held)
 
 
 def _with_dimension(samples: Samples) -> Samples:

@@ -11,6 +11,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples, strided_copy
+from pipeline._operator_api.arguments import map_once
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -48,7 +49,7 @@ def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> lis
         )
     values = batch.arguments(node).arrays("new_order", np.int64)
     assert values is not None
-    return [np.atleast_1d(value) for value in values]
+    return map_once(np.atleast_1d, values)
 
 
 def _check(order: Array, count: int, sample: int) -> None:

@@ -33,6 +33,8 @@ class BatchView(ABC):
 
     def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
         self._layout = layout
+        #: Whether the arguments are the same for all samples.
+        self.alike = len(node.inputs) == 1 and not node.argument_inputs
 
     @abstractmethod
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
@@ -67,9 +69,12 @@ class ViewCpu(BatchOperator):
         shapes: list[tuple[int, ...]] = []
         failures: list[tuple[int, PipelineError]] = []
         source = to_numpy_type(data.dtype)
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}  # if the arguments are the same for all samples
         for sample, extents in enumerate(data.shape()):
             try:
-                shapes.append(_checked_shape(view, sample, tuple(extents), source, dtype))
+                if not view.alike or extents not in known:
+                    known[extents] = _checked_shape(view, sample, extents, source, dtype)
+                shapes.append(known[extents])
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)

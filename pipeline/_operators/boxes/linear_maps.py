@@ -19,6 +19,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
@@ -113,22 +114,29 @@ class LinearMapsCpu(BatchOperator):
 
 def _apply_to_all(maps: LinearMaps, data: TensorListCPU, dtype: np.dtype[Any]) -> Array | None:
     """Return the mapped points of samples of one shape; None if that must be done, or refused, for each sample."""
-    shapes = set(data.shape())
-    if len(shapes) > 1:
+    found = _map_of_all(maps, data)
+    if found is None:
         return None
-    (shape,) = shapes
-    try:
-        rows = maps.points(shape)
-        linear = maps.for_samples(slice(None), rows)
-    except PipelineError:
-        return None
-    if linear is None:
-        return None
+    (rows,), linear = found
+    shape = data.shape()[0]
     mapped = map_points(data.samples, math.prod(rows[:-1]), linear.matrix, linear.offset)
     if mapped is not None and dtype == np.float32:
         return mapped.reshape(len(data), *(shape if maps.keeps_shape else (*rows[:-1], mapped.shape[-1])))
     array = data.small_array()
     return None if array is None else _mapped(maps, array, array.reshape(len(array), *rows), linear, dtype)
+
+
+def _map_of_all(maps: LinearMaps, data: TensorList) -> tuple[list[tuple[int, ...]], LinearMap] | None:
+    """Return the shape of samples of one shape as points, and the maps; None if these must be found for each sample."""
+    shapes = set(data.shape())
+    if len(shapes) > 1:
+        return None
+    try:
+        rows = maps.points(shapes.pop())
+        linear = maps.for_samples(slice(None), rows)
+    except PipelineError:
+        return None
+    return None if linear is None else ([rows], linear)
 
 
 def _apply_to_ragged(maps: LinearMaps, rows: Array, counts: Array, dtype: np.dtype[Any]) -> Array | None:
@@ -181,6 +189,19 @@ class LinearMapsGpu(GpuOperator):
         source = samples_of(data)
         maps = self.maps(batch, self.node)
         dtype = maps.dtype(source.dtype)
+        common = _map_of_all(maps, data)
+        points, linear = self._each(maps, source) if common is None else common
+        points = np.broadcast_to(np.array(points, np.int64), (batch.size, len(points[-1])))
+        mapped = points.copy()
+        mapped[:, -1] = linear.matrix.shape[1]
+        output, target = allocate(source.shapes if maps.keeps_shape else mapped, dtype, data.layout())
+        source, target = _reshaped(source, points), _reshaped(target, mapped)
+        transform_pixels(self.kernels, batch.stream, source, target, matrix=linear.matrix, offset=linear.offset)
+        return [output]
+
+    @staticmethod
+    def _each(maps: LinearMaps, source: Samples) -> tuple[list[tuple[int, ...]], LinearMap]:
+        """Return the shapes of the samples as points, and the maps, computed for one sample after the other."""
         linear: list[LinearMap] = []
         rows: list[tuple[int, ...]] = []
         failures: list[tuple[int, PipelineError]] = []
@@ -193,14 +214,8 @@ class LinearMapsGpu(GpuOperator):
         fail(failures)
         if len({each.matrix.shape for each in linear}) > 1:
             raise ArgumentValueError("the matrices of a batch must have the same shape on the GPU")
-        points = np.array(rows, np.int64)
-        mapped = points.copy()
-        mapped[:, -1] = len(linear[0].matrix)
-        output, target = allocate(source.shapes if maps.keeps_shape else mapped, dtype, data.layout())
         matrices, offsets = np.stack([each.matrix for each in linear]), np.stack([each.offset for each in linear])
-        source, target = _reshaped(source, points), _reshaped(target, mapped)
-        transform_pixels(self.kernels, batch.stream, source, target, matrix=matrices, offset=offsets)
-        return [output]
+        return rows, LinearMap(matrices, offsets)
 
 
 def _reshaped(samples: Samples, shapes: Array) -> Samples:

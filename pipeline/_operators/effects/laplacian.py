@@ -71,8 +71,8 @@ Borders are reflected.""",
 _Derivatives = list[tuple[list[Array], float]]
 
 
-def _derivatives(arguments: Arguments, axes: int) -> list[_Derivatives]:
-    """Return the filters of each sample.
+def _derivatives(arguments: Arguments, axes: int) -> tuple[list[_Derivatives], list[int]]:
+    """Return the different filters of a batch, and the index of those of each sample.
 
     Raises:
         ArgumentValueError: A width isn't allowed, or arguments are mutually exclusive.
@@ -89,11 +89,9 @@ def _derivatives(arguments: Arguments, axes: int) -> list[_Derivatives]:
     if smoothing is not None:
         _check_widths("smoothing_size", smoothing, 1)
     columns = np.concatenate([widths, widths[:, :0] if smoothing is None else smoothing, scales], axis=1)
-    known: dict[tuple[float, ...], _Derivatives] = {}
-    return [
-        known.get(row) or known.setdefault(row, _own_derivatives(row, axes, normalized))
-        for row in map(tuple, columns.tolist())
-    ]
+    rows = list(map(tuple, columns.tolist()))
+    indices = {row: index for index, row in enumerate(dict.fromkeys(rows))}
+    return [_own_derivatives(row, axes, normalized) for row in indices], [indices[row] for row in rows]
 
 
 def _own_derivatives(row: Sequence[float], axes: int, normalized: bool) -> _Derivatives:
@@ -134,8 +132,8 @@ class LaplacianCpu(SampleOperator[_State]):
         known = known_extents(batch, self.node, inputs)
         axes = ImageAxes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
         dtype = None if data.dtype is None else own_or_float(self.node, data.dtype)
-        filters = _derivatives(batch.arguments(self.node), axes.count)
-        return _State(axes, filters), [describe(data.layout, known, dtype)]
+        filters, indices = _derivatives(batch.arguments(self.node), axes.count)
+        return _State(axes, [filters[index] for index in indices]), [describe(data.layout, known, dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
@@ -156,7 +154,7 @@ class LaplacianGpu(GpuOperator):
         data = self.contiguous(inputs[0], batch.stream)
         source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
         dtype = own_or_float(self.node, source.dtype)
-        derivatives = _derivatives(batch.arguments(self.node), axes.count)
+        derivatives, indices = _derivatives(batch.arguments(self.node), axes.count)
         float32 = np.dtype(np.float32)
         between = np.dtype(np.float64) if source.dtype == np.float64 else float32
         total: PixelExpression | None = None
@@ -170,9 +168,11 @@ class LaplacianGpu(GpuOperator):
                 weights, radii = _stacked([own[number][0][axis] for own in derivatives])
                 result = float32 if axis == axes.count - 1 else between
                 samples = samples_of(passed)
-                part, image = convolve_axis(samples, axes.outer + axis, weights, radii, result, passed)
+                part, image = convolve_axis(
+                    samples, axes.outer + axis, weights[indices], radii[indices], result, passed
+                )
             assert part is not None  # there is at least one axis
-            factors = np.array([own[number][1] for own in derivatives])[:, None]
+            factors = np.array([own[number][1] for own in derivatives])[indices, None]
             part = part.normalize(factors, 0.0, float32)
             total = part if total is None else total.combine("Add", part, float32)
         assert total is not None
@@ -182,7 +182,7 @@ class LaplacianGpu(GpuOperator):
 
 
 def _stacked(windows: Sequence[Array]) -> tuple[Array, Array]:
-    """Return weights of the same odd length for all samples, (N, length), and the radii, (N,)."""
+    """Return weights of the same odd length for all windows, (N, length), and the radii, (N,)."""
     radii = np.array([len(window) // 2 for window in windows])
     most = int(radii.max())
     padded = windows if (radii == most).all() else [np.pad(each, most - len(each) // 2) for each in windows]

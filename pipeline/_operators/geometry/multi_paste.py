@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -120,10 +120,12 @@ class _Regions:
         pairs: list[_Pair] = values.tolist()
         return pairs
 
-    def arguments(self, sample: int) -> tuple[Any, ...]:
-        """Return a key that is the same for samples with the same arguments, if these are constants."""
-        rows = [values[sample] for values in self.values.values() if values is not None]
-        return (None if self.sizes is None else tuple(self.sizes[sample].tolist()), *map(id, rows))
+    def keys(self, size: int) -> Sequence[tuple[Any, ...]]:
+        """Return a key for each sample of a batch, which is the same for samples with the same constants."""
+        columns: list[Iterable[Any]] = [map(id, rows) for rows in self.values.values() if rows is not None]
+        if self.sizes is not None:
+            columns.append(map(tuple, self.sizes.tolist()))
+        return list(zip(*columns, strict=True)) or [()] * size
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class _Paste:
             raise ArgumentValueError("argument 'output_size' is required, because the images have different extents")
         #: Canvases by the shapes of the images and the arguments; mostly the same for all samples.
         self._known: dict[tuple[Any, ...], _Canvas] = {}
+        self._keys = self._regions.keys(batch.size)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -198,7 +201,7 @@ class _Paste:
                     )
         shapes = [columns[column][number] for column, number in images]
         reference = shapes[0] if shapes else columns[0][sample]
-        key = (*shapes, reference, *regions.arguments(sample))
+        key = (*shapes, reference, *self._keys[sample])
         canvas = self._known.get(key)
         if canvas is None:
             canvas = self._known[key] = self._canvas(sample, shapes, reference)

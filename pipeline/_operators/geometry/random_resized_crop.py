@@ -90,7 +90,7 @@ class RandomWindowGeometry:
             OperatorError: Samples are empty; the error lists them.
         """
         if not extents.all():
-            return solve_each(self, extents)
+            return solve_each(self.solve, extents)
         windows = self._windows.choose_all(extents[:, 0], extents[:, 1])
         low = windows[:, :2].astype(np.float64)
         return ResizedBatch(np.broadcast_to(np.array(self._size), low.shape), low, low + windows[:, 2:])

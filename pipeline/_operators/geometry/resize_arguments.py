@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -127,8 +127,12 @@ class Geometry(Protocol):
         """
 
 
-def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBatch:
-    """Return sizes and regions of all samples: call `solve` for one sample after the other.
+def solve_each(solve: Callable[[int, Sequence[int]], Resized], extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    """Return sizes and regions of all samples: solve one sample after the other.
+
+    Args:
+        solve: `Geometry.solve`.
+        extents: extents of the spatial axes, (N, axes).
 
     Raises:
         OperatorError: Samples can't be resized; the error lists them.
@@ -137,7 +141,7 @@ def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBat
     failures: list[tuple[int, PipelineError]] = []
     for sample, lengths in enumerate(extents.tolist()):
         try:
-            solved.append(geometry.solve(sample, lengths))
+            solved.append(solve(sample, lengths))
         except PipelineError as error:
             failures.append((sample, error))
     fail(failures)
@@ -243,7 +247,16 @@ class ResizeGeometry:
             OperatorError: Samples are empty; the error lists them.
         """
         if self._plain_sizes is None or not extents.all():
-            return solve_each(self, extents)
+            known: dict[tuple[Any, ...], Resized] = {}  # mostly the same for all samples
+
+            def solve(sample: int, lengths: Sequence[int]) -> Resized:
+                region = () if self._region is None else (*self._region[0][sample], *self._region[1][sample])
+                key = (*lengths, *self._sizes[sample], *region)
+                if key not in known:
+                    known[key] = ResizeGeometry.solve(self, sample, lengths)
+                return known[key]
+
+            return solve_each(solve, extents)
         high = extents.astype(np.float64)
         return ResizedBatch(self._plain_sizes, np.zeros_like(high), high)
 

@@ -18,7 +18,6 @@ from pipeline._operators.geometry.resize_arguments import (
     Resized,
     ResizedBatch,
     ResizeGeometry,
-    solve_each,
 )
 
 __all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
@@ -90,8 +89,14 @@ class CroppedGeometry(ResizeGeometry):
         return Resized(tuple(size), tuple(low), tuple(high), unchanged)
 
     def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, axes) extents."""
-        return solve_each(self, extents)
+        """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them."""
+        resized = super().solve_all(extents)
+        start, size = self._windows.locate_all(resized.size)
+        step = (resized.high - resized.low) / resized.size
+        begin = resized.low + start * step
+        end = begin + size * step
+        mirrored = (np.array(self._mirror)[:, None] & [_BITS[letter] for letter in self._axes]) != 0
+        return ResizedBatch(size, np.where(mirrored, end, begin), np.where(mirrored, begin, end))
 
 
 @implements(RESIZE_CROP_MIRROR, "cpu")

@@ -288,7 +288,13 @@ class WarpPerspectiveGpu(PixelOperator):
 
     def _resolve(self, warps: _Warps, shapes: Array, given: Sequence[Array] | None) -> tuple[Array, list[list[Array]]]:
         """Return the size of each output, (N, 2), and the matrices of each sample: one, or one for each frame."""
-        sizes, matrices = [], []
+        if given is None and shapes.all() and all(len(row) == 9 for row in warps.matrices):
+            extents = shapes[:, warps.first : warps.first + 2]
+            if any(warps.sizes):
+                extents = np.array([size or own for size, own in zip(warps.sizes, extents.tolist(), strict=True)])
+            return extents, [[row.reshape(3, 3)] for row in warps.matrices]
+        sizes: list[tuple[int, ...]] = []
+        matrices: list[list[Array]] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes.tolist()):
             try:

@@ -190,8 +190,8 @@ class LinearMapsGpu(GpuOperator):
         maps = self.maps(batch, self.node)
         dtype = maps.dtype(source.dtype)
         common = _map_of_all(maps, data)
-        points, linear = self._each(maps, source) if common is None else common
-        points = np.broadcast_to(np.array(points, np.int64), (batch.size, len(points[-1])))
+        rows, linear = self._each(maps, source) if common is None else common
+        points = np.broadcast_to(np.array(rows, np.int64), (batch.size, len(rows[0])))
         mapped = points.copy()
         mapped[:, -1] = linear.matrix.shape[1]
         output, target = allocate(source.shapes if maps.keeps_shape else mapped, dtype, data.layout())

@@ -197,6 +197,7 @@ def _map_samples(name: str, maps: Samples, frames: Array, sequence: bool) -> Sam
 
 def _widened(table: Array, value: int, front: Array) -> Array:
     """Return shapes or strides with 4 columns: the first new one is in front, (N,), the others are at the end."""
-    missing = 4 - table.shape[1]
-    before = np.pad(table, ((0, 0), (1, missing - 1)), constant_values=value)
-    return np.where(front[:, None], before, np.pad(table, ((0, 0), (0, missing)), constant_values=value))
+    after, before = np.full((2, len(table), 4), value, np.int64)
+    after[:, : table.shape[1]] = table
+    before[:, 1 : 1 + table.shape[1]] = table
+    return np.where(front[:, None], before, after)

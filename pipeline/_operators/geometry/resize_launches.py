@@ -53,9 +53,9 @@ def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int6
         pointers += numbers % extents * samples.strides[owners, axis]
         numbers = numbers // extents
     shapes, strides = samples.shapes[owners, leading:], samples.strides[owners, leading:]
-    if shapes.shape[1] == 2:
-        shapes = np.pad(shapes, ((0, 0), (0, 1)), constant_values=1)
-        strides = np.pad(strides, ((0, 0), (0, 1)), constant_values=samples.dtype.itemsize)
+    if shapes.shape[1] == 2:  # `np.pad` would take several times as long
+        ones = np.ones((len(shapes), 1), np.int64)
+        shapes, strides = np.hstack([shapes, ones]), np.hstack([strides, ones * samples.dtype.itemsize])
     return Samples(pointers, shapes, strides, samples.dtype), owners
 
 

@@ -312,7 +312,7 @@ class TensorResizeCpu(SampleOperator[Any]):
                 imaging.resize(
                     image,
                     (images.size[0], images.size[1]),
-                    region=images.region,  # type: ignore[arg-type]
+                    region=images.region,
                     out=target,
                     dtype=target.dtype,
                     min_filter=plan.lower[sample],

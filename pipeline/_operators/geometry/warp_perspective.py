@@ -111,7 +111,7 @@ def _rounded(row: Array) -> tuple[int, ...]:
 
 def _to_input(matrices: Sequence[Array], node: GraphNode) -> Array:
     """Return matrices from the output to the input, (N, 3, 3), for OpenCV, whose positions refer to centers."""
-    stack = np.array(matrices, np.float64).reshape(-1, 3, 3)
+    stack: Array = np.array(matrices, np.float64).reshape(-1, 3, 3)
     if not node.argument("inverse_map"):
         inverses = [cv2.invert(each)[1] for each in stack]  # zeros for a singular matrix, as in warpPerspective
         stack = np.array(inverses).reshape(stack.shape)

@@ -94,7 +94,9 @@ class MixUp(_Mix):
     """
 
     def mix(self, images: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
-        return torch.lerp(images.roll(1, 0).float(), images.float(), share).to(images.dtype), share
+        exact = images.to(torch.promote_types(images.dtype, torch.float32))
+        blended = torch.lerp(exact.roll(1, 0), exact, share)
+        return (blended if images.is_floating_point() else blended.round()).to(images.dtype), share
 
 
 class CutMix(_Mix):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
+import os
+import sys
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -145,11 +149,33 @@ class SampleRNG(RNG):
 
 class _Default(threading.local):
     def __init__(self) -> None:
-        self.rng = RNG()
         self.before: list[RNG] = []  # of the `with` blocks around
 
+    @cached_property
+    def rng(self) -> RNG:
+        return RNG(_worker_seed())
 
+
+def _worker_seed() -> int | None:
+    """Return a seed that follows from that of a worker of torch's `DataLoader`; None in other processes."""
+    torch = sys.modules.get("torch")
+    worker = None if torch is None else torch.utils.data.get_worker_info()
+    if worker is None:
+        return None
+    return int(np.random.SeedSequence([worker.seed, next(_numbers)]).generate_state(1, np.uint64)[0])
+
+
+_numbers = itertools.count()  # of the threads of a worker
 _DEFAULT = _Default()
+
+
+def _begin_in_child() -> None:
+    """Forget the generators of the parent: otherwise all workers would draw the same numbers, in each epoch."""
+    global _DEFAULT, _numbers
+    _DEFAULT, _numbers = _Default(), itertools.count()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def get_default_rng() -> RNG:

@@ -47,9 +47,10 @@ class Constants:
                 (constants[Edge(node.index)],) = self._operators[node.index].run(batch, inputs)
         return constants
 
-    def own(self, outputs: Sequence[TensorList]) -> tuple[TensorList, ...]:
-        """Return outputs of a pipeline; other objects for those that operators passed on from constants."""
+    def own(self, batch: Batch, outputs: Sequence[TensorList]) -> tuple[TensorList, ...]:
+        """Return outputs of a batch; other objects for those that operators passed on from constants."""
         if not self._nodes:
             return tuple(outputs)
-        kept = {id(value) for constants in self._kept.values() for value in constants.values()}
+        constants = [self._kept.get((on_gpu, batch.size), {}) for on_gpu in (False, True)]
+        kept = {id(value) for each in constants for value in each.values()}
         return tuple([type(output)(output) if id(output) in kept else output for output in outputs])

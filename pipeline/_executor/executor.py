@@ -590,7 +590,7 @@ class Executor:
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = self._constants.own([batch.outputs[edge] for edge in self.graph.outputs])
+        outputs = self._constants.own(batch, [batch.outputs[edge] for edge in self.graph.outputs])
         if batch.reads.by_reader:
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 output.sources = batch.reads.sources(edge) or output.sources

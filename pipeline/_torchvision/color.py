@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,19 @@ def shift(name: str, value: Any) -> float:
     return float(value)
 
 
+def _of_colors(function: Callable[..., Image]) -> Callable[..., Image]:
+    """Return a function that changes the colors of images, and keeps an alpha channel, as PIL does."""
+
+    @wraps(function)
+    def changed(inpt: Image, *args: Any, **kwargs: Any) -> Image:
+        if inpt.channels != 4:
+            return function(inpt, *args, **kwargs)
+        colors = function(inpt.replaced(inpt.channel(0, 3), channels=3), *args, **kwargs)
+        return inpt.replaced(ops.cat(colors.data, inpt.channel(3), axis=inpt.layout.index("C")))
+
+    return changed
+
+
 def _blended(image: Image, other: Any, ratio: Any) -> Image:
     """Return ``image * ratio + other * (1 - ratio)``; the ratio may exceed 1."""
     ratio = image.beside(ratio)
@@ -60,6 +75,7 @@ def _luminance(image: Image) -> Any:
 
 
 @functional(brightness_factor=factor)
+@_of_colors
 def adjust_brightness(inpt: Image, brightness_factor: float) -> Image:
     """Multiply the values of images by a factor.
 
@@ -73,6 +89,7 @@ def adjust_brightness(inpt: Image, brightness_factor: float) -> Image:
 
 
 @functional(contrast_factor=factor)
+@_of_colors
 def adjust_contrast(inpt: Image, contrast_factor: float) -> Image:
     """Blend images with their mean luminance.
 
@@ -89,6 +106,7 @@ def adjust_contrast(inpt: Image, contrast_factor: float) -> Image:
 
 
 @functional(saturation_factor=factor)
+@_of_colors
 def adjust_saturation(inpt: Image, saturation_factor: float) -> Image:
     """Blend images with their gray versions.
 
@@ -105,6 +123,7 @@ def adjust_saturation(inpt: Image, saturation_factor: float) -> Image:
 
 
 @functional(hue_factor=shift)
+@_of_colors
 def adjust_hue(inpt: Image, hue_factor: float) -> Image:
     """Rotate the hues of images, in the HSV color space.
 
@@ -144,6 +163,7 @@ _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 
 @functional(sharpness_factor=factor)
+@_of_colors
 def adjust_sharpness(inpt: Image, sharpness_factor: float) -> Image:
     """Blend images with smoothed versions. Border pixels stay unchanged.
 

@@ -39,7 +39,9 @@ def run(image: Image, step: Step) -> Any:
     return of_operator(result, image)
 
 
-def _steps(transforms: Any) -> list[Step]:
+def _steps(op_list: Any, transforms: Any = None) -> list[Step]:
+    """Return the steps, which torchvision names `transforms`."""
+    transforms = op_list if transforms is None else transforms
     if not isinstance(transforms, Sequence) or not all(map(callable, transforms)):
         raise ArgumentTypeError("Argument transforms should be a sequence of callables")
     return list(transforms)
@@ -54,6 +56,7 @@ class Compose:
         num_threads: accepted for compatibility: `dynamic.set_num_threads` sets the number of threads.
         layout: layout of images in a trace that aren't encoded: "HWC", or "CHW" for those of torch tensors.
         seed: seed of the random numbers. Without it, they come from the generator of the thread.
+        transforms: torchvision's name of `op_list`.
         **pipeline_arguments: accepted for compatibility.
 
     Example:
@@ -67,14 +70,15 @@ class Compose:
 
     def __init__(
         self,
-        op_list: Sequence[Step],
+        op_list: Sequence[Step] | None = None,
         batch_size: int = 16,
         num_threads: int = 1,
         layout: str = "HWC",
         seed: int | None = None,
+        transforms: Sequence[Step] | None = None,
         **pipeline_arguments: Any,
     ) -> None:
-        self.transforms = _steps(op_list)
+        self.transforms = _steps(op_list, transforms)
         self._layout = layout
         self._rng = None if seed is None or seed < 0 else RNG(seed)
 
@@ -128,10 +132,17 @@ class RandomApply(Transform):
         op_list: transforms.
         p: probability.
         device: accepted for compatibility.
+        transforms: torchvision's name of `op_list`.
     """
 
-    def __init__(self, op_list: Sequence[Step], p: float = 0.5, device: Any = "cpu") -> None:
-        self.transforms = _steps(op_list)
+    def __init__(
+        self,
+        op_list: Sequence[Step] | None = None,
+        p: float = 0.5,
+        device: Any = "cpu",
+        transforms: Sequence[Step] | None = None,
+    ) -> None:
+        self.transforms = _steps(op_list, transforms)
         self.p = probability("p", p)
 
     def _transformed(self, image: Image) -> Any:

@@ -64,10 +64,10 @@ class Image:
         row = self.layout.index("H")
         return subscript(shape, row), subscript(shape, row + 1)
 
-    def channel(self, number: int) -> Any:
-        """Return the data of one channel; the dimension remains."""
+    def channel(self, number: int, count: int = 1) -> Any:
+        """Return the data of one channel, or several; the dimension remains."""
         key = [slice(None)] * 3
-        key[self.layout.index("C")] = slice(number, number + 1)
+        key[self.layout.index("C")] = slice(number, number + count)
         return subscript(self.data, tuple(key))
 
     def per_channel(self, values: Any) -> Any:
@@ -159,11 +159,9 @@ def _accepted(value: Any) -> tuple[Image, Callable[[Image], Any]]:
         return _from_torch(value)
     if isinstance(value, list) and value and all(isinstance(each, pil.Image) for each in value):
         images = ops.as_batch([_pixels(each) for each in value], layout="HWC")
-        return _described(images, "HWC"), _given_back
+        return _described(images, "HWC"), _list_given_back
     if isinstance(value, list) and value and all(map(is_torch, value)):
-        return _described(ops.as_batch(value, layout="CHW"), "CHW"), lambda image: [
-            each.torch() for each in image.data.tensors
-        ]
+        return _described(ops.as_batch(value, layout="CHW"), "CHW"), _list_given_back
     raise ArgumentTypeError(
         f"inpt should be Tensor or PIL Image. Got {type(value)}. Data type: {type(value)} is not supported; pass an "
         'array as dynamic.as_tensor(array, layout="HWC")'
@@ -176,6 +174,8 @@ def _from_torch(value: Any) -> tuple[Image, Callable[[Image], Any]]:
     if value.ndim == 3:
         return _described(ops.as_tensor(value, layout="CHW"), "CHW"), _given_back
     outer = value.shape[:-3]
+    if 0 in outer:
+        raise ArgumentValueError(f"a batch needs at least one image, but the tensor has the shape {tuple(value.shape)}")
     data = ops.as_batch(value.reshape(-1, *value.shape[-3:]), layout="CHW")
 
     def restore(image: Image) -> Any:
@@ -254,6 +254,11 @@ def _given_back(image: Image, mode: str | None = None) -> Any:
     if isinstance(image.data, ops.Batch):
         return [to_pil(each.cpu().numpy(), mode) for each in image.data.tensors]
     return to_pil(image.data.cpu().numpy(), mode)
+
+
+def _list_given_back(image: Image) -> Any:
+    """Return a list of PIL images or torch tensors, which may differ in size."""
+    return [each.torch() for each in image.data.tensors] if image.layout == "CHW" else _given_back(image)
 
 
 def to_pil(array: np.ndarray[Any, Any], mode: str | None = None) -> pil.Image:

@@ -105,6 +105,12 @@ def test_images_are_mixed_as_their_labels(mix: Any) -> None:
     assert torch.allclose(mixed["image"].mean((1, 2, 3)), (shares * torch.arange(5)).sum(1), atol=1e-4)
 
 
+def test_mixed_bytes_are_rounded() -> None:
+    torch.manual_seed(2)
+    mixed, rows = MixUp()((torch.tensor([0, 255]).byte()[:, None, None, None], torch.eye(2)))
+    assert mixed[:, 0, 0, 0].tolist() == (rows[:, 1] * 255).round().tolist()
+
+
 def test_batches_keep_their_type() -> None:
     images, rows = torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.eye(2)
     assert isinstance(MixUp()([images, rows]), list)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline import dynamic, fn, pipeline_def
 from pipeline._executor.executor import Executor
@@ -151,6 +152,26 @@ def test_default_generator_is_seeded_per_thread() -> None:
     thread.start()
     thread.join()
     assert np.array_equal(found[0], expected)
+
+
+class Drawn(torch.utils.data.Dataset[float]):
+    """The next number of the default generator for each sample."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> float:
+        return float(dynamic.random.uniform(range=(0, 1)))
+
+
+def test_forked_workers_of_torch_draw_numbers_of_their_seeds() -> None:
+    assert 0 <= Drawn()[0] < 1  # with the generator that the workers would inherit
+    torch.manual_seed(3)
+    loader = torch.utils.data.DataLoader(Drawn(), num_workers=2, multiprocessing_context="fork")
+    numbers = [float(number) for _ in range(2) for number in loader]
+    assert len(set(numbers)) == 8
+    torch.manual_seed(3)
+    assert [float(number) for number in loader] == numbers[:4]
 
 
 def test_context_is_active_in_one_thread_only() -> None:

@@ -114,6 +114,19 @@ def test_enhancements_have_the_values_of_pil(factor: float) -> None:
     assert torch.allclose(floats, F.adjust_contrast(TENSOR, factor) / 255, atol=2 / 255)
 
 
+def test_colors_change_and_alpha_stays() -> None:
+    image = Image.fromarray(np.dstack([PIXELS, PIXELS[..., 0]]))
+    for function, enhancer in (
+        (F.adjust_brightness, ImageEnhance.Brightness),
+        (F.adjust_contrast, ImageEnhance.Contrast),
+        (F.adjust_sharpness, ImageEnhance.Sharpness),
+        (F.adjust_saturation, ImageEnhance.Color),
+    ):
+        expected = array(enhancer(image).enhance(0.4)).astype(int)
+        assert np.abs(array(function(image, 0.4)) - expected).max() <= 1, function
+    assert np.array_equal(array(F.adjust_hue(image, 0.2))[..., :3], array(F.adjust_hue(PIL, 0.2)))
+
+
 @pytest.mark.parametrize("shift", [-0.4, 0.1, 0.5])
 def test_hues_rotate_in_hsv(shift: float) -> None:
     for result in both(F.adjust_hue, shift):
@@ -228,6 +241,7 @@ def test_results_have_the_kind_of_their_inputs() -> None:
         (F.resize, (PIXELS, 8), TypeError),
         (F.resize, (TENSOR[0], 8), TypeError),
         (F.resize, (None, 8), TypeError),
+        (F.resize, (TENSOR[None][:0], 8), ValueError),
         (F.resize, (PIL.convert("P"), 8), ValueError),
         (F.resize, (PIL, 8, InterpolationMode.BOX), NotImplementedError),
         (F.resize, (PIL, [8, 9], InterpolationMode.BILINEAR, 10), ValueError),

@@ -147,6 +147,8 @@ def test_pil_images_and_tensors_are_converted() -> None:
     assert torch.equal(T.ToTensor()(PIL), TENSOR / 255)
     assert np.array_equal(np.asarray(T.Compose([T.Pad(0), T.ToPILImage()])(TENSOR)), IMAGES[0])
     assert [each.size for each in T.ToPILImage()(TENSOR.expand(2, *TENSOR.shape))] == [PIL.size] * 2
+    assert [each.size for each in T.ToPILImage()([TENSOR, TENSOR[:, :9]])] == [PIL.size, (PIL.width, 9)]
+    assert [each.shape for each in T.ToImage()([PIL, PIL.crop((0, 0, 7, 9))])] == [TENSOR.shape, (3, 9, 7)]
     with pytest.raises(TypeError, match="tensor"):
         T.Normalize([0.5], [0.5])(PIL)
     with pytest.raises(TypeError, match="ToTensor"):
@@ -210,7 +212,7 @@ def test_transforms_can_be_pickled() -> None:
 
 
 def test_transforms_show_their_arguments() -> None:
-    assert repr(T.Compose([T.CenterCrop(3), T.RandomApply([T.RGB()])])) == (
+    assert repr(T.Compose(transforms=[T.CenterCrop(3), T.RandomApply(transforms=[T.RGB()], p=0.2)])) == (
         "Compose(\n    CenterCrop(size=3)\n    RandomApply([RGB()])\n)"
     )
     assert T.ColorJitter(0.4).brightness == 0.4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -76,8 +76,9 @@ class _Frames(Batch):
     def __init__(
         self, sequences: Batch, node: GraphNode, names: frozenset[str], lengths: Sequence[int] | None = None
     ) -> None:
+        request = replace(sequences.request, branch=None)
         super().__init__(
-            sequences.request, sequences.seed, sequences.pool, sequences.allocate, sequences.reads, sequences.branches
+            request, sequences.seed, sequences.pool, sequences.allocate, sequences.reads, sequences.branches
         )
         self.stream, self.keep_alive, self.trace = sequences.stream, sequences.keep_alive, sequences.trace
         values = {name: sequences.values[edge] for name, edge in node.argument_inputs.items()}

@@ -153,7 +153,8 @@ class DebugBuilder(GraphBuilder):
         if not len(positions):
             return None
         inputs = [self._local(node, call.branch) for node in (*call.inputs, *call.argument_inputs.values())]
-        return kept.run(inputs, len(positions), self._key)
+        branch = (len(self._positions_of(())), positions) if call.branch else None
+        return kept.run(inputs, len(positions), self._key, branch)
 
     def _keep(self, call: OperatorCall, number: int) -> KeptCall:
         """Return the operator at this position of the graph function, which the first batch created."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._executor.executor import Executor
 from pipeline._executor.shared import SharedResources
@@ -126,19 +127,26 @@ class KeptCall:
                 f"Debug mode doesn't support arguments that change from batch to batch\n  at {call.location}"
             )
 
-    def run(self, inputs: Sequence[TensorList], size: int, key: BatchKey) -> tuple[TensorList, ...]:
+    def run(
+        self,
+        inputs: Sequence[TensorList],
+        size: int,
+        key: BatchKey,
+        branch: tuple[int, npt.NDArray[np.int64]] | None = None,
+    ) -> tuple[TensorList, ...]:
         """Run the operator for one batch and wait for it.
 
         Args:
             inputs: the batches of its inputs and argument inputs; for an `external_source`, the data.
             size: number of samples.
             key: identity of the batch, for random numbers.
+            branch: the size of the whole batch and the positions of the samples in it, if they belong to a branch.
 
         Raises:
             PipelineError: the operator failed.
         """
         names = [self.node.name] if self.node.schema.fed else self._names
-        outputs = self.executor.run(BatchRequest(size, dict(zip(names, inputs, strict=True)), key))
+        outputs = self.executor.run(BatchRequest(size, dict(zip(names, inputs, strict=True)), key, branch=branch))
         for output in outputs:
             if isinstance(output, TensorListGPU) and output.ready is not None:
                 output.ready.synchronize()

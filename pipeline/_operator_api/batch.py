@@ -136,14 +136,25 @@ class Batch:
 
     def uniform(self, node: GraphNode, count: int) -> Array:
         """Return numbers from [0, 1) for each sample, (size, count)."""
-        return self.generator(node).random((self.size, count))
+        size, positions = self._whole(node)
+        return self.generator(node).random((size, count))[positions]
 
     def sample_seeds(self, node: GraphNode) -> Array:
         """Return a seed for the generator of each sample, uint64.
 
         The numbers of a sample then depend neither on threads nor on the size of the batch.
         """
-        return self.generator(node).integers(0, 1 << 64, self.size, np.uint64)
+        size, positions = self._whole(node)
+        return self.generator(node).integers(0, 1 << 64, size, np.uint64)[positions]
+
+    def _whole(self, node: GraphNode) -> tuple[int, Array | slice]:
+        """Return how many samples a node draws numbers for, and which of these samples are this batch.
+
+        The numbers of a sample don't depend on the branches of other samples, unless a state for each sample is passed.
+        """
+        if self.request.branch is None or RANDOM_STATE.name in node.argument_inputs:
+            return self.size, slice(None)
+        return self.request.branch
 
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
         """Return the origin of an operator's first failed sample in its data set, such as a file name; may be empty."""

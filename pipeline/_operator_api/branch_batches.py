@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import RANDOM_STATE
-from pipeline._graph.graph import BranchPath, Edge, GraphNode
+from pipeline._graph.graph import BranchPath, Edge
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
@@ -33,7 +33,8 @@ class _BranchBatch(Batch):
 
     def __init__(self, full_batch: Batch, positions: Array) -> None:
         full = full_batch
-        super().__init__(full.request, full.seed, full.pool, full.allocate, full.reads, full.branches)
+        request = replace(full.request, branch=(full.size, positions))
+        super().__init__(request, full.seed, full.pool, full.allocate, full.reads, full.branches)
         self._full_batch = full
         self.size = len(positions)
         self.outputs = full.outputs
@@ -70,18 +71,6 @@ class _BranchBatch(Batch):
     @property
     def full_batch(self) -> Batch:
         return self._full_batch
-
-    # The numbers of a sample don't depend on the branches of other samples, unless a state for each sample is passed.
-
-    def uniform(self, node: GraphNode, count: int) -> Array:
-        if RANDOM_STATE.name in node.argument_inputs:
-            return super().uniform(node, count)
-        return self._full_batch.uniform(node, count)[self.positions]
-
-    def sample_seeds(self, node: GraphNode) -> Array:
-        if RANDOM_STATE.name in node.argument_inputs:
-            return super().sample_seeds(node)
-        return self._full_batch.sample_seeds(node)[self.positions]
 
 
 class _SelectedValues(Mapping[Edge, TensorList]):

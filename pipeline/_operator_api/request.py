@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline._rng import BatchKey, RandomState
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
@@ -63,6 +66,8 @@ class BatchRequest:
         key: identity of the batch, for random numbers.
         on_inputs_read: function that is called once the memory of the inputs is no longer read, even after an error.
         random_states: random states of nodes that don't use the seed of the graph and the key, by their index.
+        branch: if these are the samples of a branch: the size of the whole batch, and their positions in it. Their
+            random numbers are then the same as without the branch.
     """
 
     batch_size: int
@@ -70,6 +75,7 @@ class BatchRequest:
     key: BatchKey = BatchKey()
     on_inputs_read: Callable[[], None] | None = None
     random_states: Mapping[int, RandomState] = field(default_factory=dict)
+    branch: tuple[int, npt.NDArray[np.int64]] | None = None
 
 
 @dataclass(frozen=True)

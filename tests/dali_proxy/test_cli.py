@@ -91,8 +91,7 @@ def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     demo.stdout.readline()
     os.killpg(demo.pid, signal.SIGINT)
     _, errors = demo.communicate(timeout=60)
-    assert demo.returncode == 130
-    assert errors.strip() == "dali-proxy: interrupted"
+    assert (demo.returncode, errors.strip()) == (130, "dali-proxy: interrupted")
 
 
 def test_checks_are_named_once() -> None:

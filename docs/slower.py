@@ -54,7 +54,6 @@ ON_CPU: dict[str, str] = {
     "mel_filter_bank": _FEW,
     "multi_paste": _FEW,
     "nonsilent_region": _FEW,
-    "normalize": ("Planes: sums, squares of differences and the result take one pass over memory each."),
     "one_hot": _FEW,
     "peek_image_shape": _FEW,
     "preemphasis_filter": _FEW,
@@ -65,17 +64,15 @@ ON_CPU: dict[str, str] = {
     "readers.numpy": _READERS,
     "readers.sequence": _READERS,
     "readers.webdataset": _READERS,
-    **dict.fromkeys(
-        ("reductions.mean_square", "reductions.rms", "reductions.std_dev", "reductions.variance"),
-        "NumPy subtracts and squares, and OpenCV sums in float64: a pass over memory each, and one in DALI.",
-    ),
     "resize": (
         "Only nearest neighbour: NumPy selects rows in 0.02 ms per image, and then copies pixels of three bytes one by "
         "one, in 0.2 ms. All filters are faster than DALI's."
     ),
     "roi_random_crop": _FEW,
     "segmentation.select_masks": _FEW,
-    "sequence_rearrange": "NumPy copies frame by frame (`numpy.take`), on one thread per sample.",
+    "sequence_rearrange": (
+        "The copies take 2 of 2.8 ms of processor time per batch, as much as all of DALI's work. The rest is Python."
+    ),
     "shapes": _FEW,
     "spectrogram": (
         "OpenCV transforms the windows. NumPy multiplies them by their factors before, and squares, adds and "

@@ -17,7 +17,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
 
-__all__ = ["MemoryRanges", "gather", "gathered"]
+__all__ = ["MemoryRanges", "copy_ranges", "gather", "gathered"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -93,7 +93,7 @@ class MemoryRanges:
 
     def copy_to(self, buffer: Array, pool: ThreadPool | None = None) -> None:
         """Copy all ranges to a uint8 buffer, on the threads of a pool if one is given."""
-        _copy(buffer, self.starts, self.sizes, self.offsets, pool, None)
+        copy_ranges(buffer, self.starts, self.sizes, self.offsets, pool, None)
 
 
 def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPool | None = None) -> None:
@@ -107,7 +107,7 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPoo
         for sample, offset in zip(batch.samples, offsets.tolist(), strict=True):
             np.ndarray(sample.shape, sample.dtype, buffer=buffer, offset=offset)[...] = sample
         return
-    _copy(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool, batch)
+    copy_ranges(buffer, np.ascontiguousarray(table.pointers), table.sizes, offsets, pool, batch)
 
 
 def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
@@ -136,12 +136,22 @@ def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: Thre
     return result
 
 
-def _copy(
+def copy_ranges(
     buffer: Array, pointers: Int64s, sizes: Int64s, offsets: Int64s, pool: ThreadPool | None, source: object
 ) -> None:
-    """Copy `sizes` bytes at `pointers` to their offsets in the buffer.
+    """Copy ranges of memory to a uint8 buffer.
 
-    The threads keep `source` alive, because a signal may interrupt the caller while it waits for them.
+    Args:
+        buffer: target.
+        pointers: address of each range, contiguous like the other arrays.
+        sizes: size of each range in bytes.
+        offsets: offset of each range in the buffer.
+        pool: threads that copy; None for the calling thread.
+        source: owner of the ranges. The threads keep it alive, because a signal may interrupt the caller while it waits
+            for them.
+
+    Raises:
+        ValueError: a range doesn't fit.
     """
     nbytes = int(sizes.sum())
     if nbytes > _CHUNK:

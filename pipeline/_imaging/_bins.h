@@ -1,7 +1,8 @@
 /* Banks of filters, each of which covers a few neighbouring bins of a spectrogram. */
 
-/* Compute the sums of n columns: filter i covers the bins from bounds[i] to bounds[i + 2]. Without FOR_EACH_CPU, so
-   that the sums are the same on all processors. */
+/* Compute the sums of n columns: filter i covers the bins from bounds[i] to bounds[i + 2]. The
+   sums are the same on all processors. */
+FOR_EACH_CPU_UNFUSED
 static void weigh_bins(const float *from, Py_ssize_t bins, Py_ssize_t n, const float *weights, const int32_t *bounds,
                        Py_ssize_t filters, float *to) {
     for (Py_ssize_t filter = 0; filter < filters; filter++) {

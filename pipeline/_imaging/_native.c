@@ -334,6 +334,7 @@ release_values:
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
+#include "_sums.h"
 #include "_windows.h"
 
 static PyMethodDef functions[] = {
@@ -345,6 +346,8 @@ static PyMethodDef functions[] = {
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
+    {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},
+    {"standardize", standardize_call, METH_VARARGS, standardize_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
     {"find_sound", find_sound_call, METH_VARARGS, find_sound_doc},
     {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},

@@ -1,8 +1,8 @@
-/* Filters and windows of signals. Without FOR_EACH_CPU, because fused multiply-add would round differently than
-   NumPy. */
+/* Filters and windows of signals. */
 
 /* Subtract from each of n elements its predecessor times a coefficient. `before` is the predecessor of the first one,
    which has none if that is negative. */
+FOR_EACH_CPU_UNFUSED
 static void preemphasize(const float *restrict from, Py_ssize_t n, float coefficient, Py_ssize_t before,
                          float *restrict to) {
     if (n > 0) to[0] = before < 0 ? from[0] : from[0] - coefficient * from[before];

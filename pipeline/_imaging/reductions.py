@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
-from pipeline._imaging.rows import combine, reduce_leading
+from pipeline._imaging.rows import combine, reduce_leading, sum_trailing
 from pipeline._imaging.scratch import scratch
 
 __all__ = ["REDUCTIONS", "Reduction", "reduce", "result_dtype"]
@@ -117,6 +117,9 @@ def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dt
         total = reduce_leading(np.add, terms, axes, dtype=wide)
         return total.astype(dtype).astype(wide)  # the same as wrapping every partial sum
     precise = np.dtype(np.float64 if np.float64 in (array.dtype, dtype) else np.float32)
+    sums = sum_trailing(array, axes, mean, squared=reduction.term != "value", wide=precise == np.float64)
+    if sums is not None:
+        return sums
     if reduction.term == "difference":
         assert mean is not None
         terms = combine(np.subtract, array, mean, _terms(array, axes, precise))

@@ -14,7 +14,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["combine", "reduce_leading"]
+from pipeline._imaging.native import compiled
+
+__all__ = ["combine", "reduce_leading", "standardize_rows", "sum_trailing"]
 
 Array = npt.NDArray[Any]
 
@@ -22,6 +24,7 @@ Array = npt.NDArray[Any]
 _LONG, _MANY = 256, 8
 #: Dtypes that OpenCV sums in float64.
 _SUMMED = {np.dtype(name) for name in ("float32", "float64")}
+_ZERO = np.zeros(1, np.float32)
 
 
 def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
@@ -86,3 +89,57 @@ def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options
     if complete < count:
         result = ufunc(result, ufunc.reduce(rows[complete:], axis=0, **options))
     return np.asarray(result).reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])
+
+
+def sum_trailing(array: Array, axes: Sequence[int], mean: Array | None, *, squared: bool, wide: bool) -> Array | None:
+    """Return the sums of ``array - mean``, or of its square, along the last axes, in float64.
+
+    Args:
+        array: array of any shape and dtype.
+        axes: axes to reduce; distinct and not negative.
+        mean: array that broadcasts to `array`; None for 0.
+        squared: whether to square the terms.
+        wide: whether to compute squares in float64 instead of float32.
+
+    Returns:
+        The sums, of the shape of `array` with extents of 1; None if the compiled loop doesn't support the arrays.
+    """
+    kept = array.ndim - len(axes)
+    if compiled is None or min(axes, default=-1) != kept or not _is_plain(array):
+        return None
+    sums = np.empty(array.shape[:kept] + (1,) * len(axes), np.float64)
+    means = _ZERO if mean is None else mean
+    if means.dtype != np.float32 or not (means.size == 1 or means.shape == sums.shape):
+        return None
+    compiled.sum_rows(array, np.ascontiguousarray(means), squared, wide, sums)
+    return sums
+
+
+def standardize_rows(array: Array, mean: Array, factor: Array, out: Array) -> None:
+    """Compute ``(array - mean) * factor`` in float32.
+
+    Args:
+        array: array of any shape and dtype.
+        mean: array that broadcasts to `array`.
+        factor: array that broadcasts to `array`.
+        out: output array: float32, of the shape of `array`.
+    """
+    values = mean if mean.size > 1 else factor
+    first = max((axis for axis, extent in enumerate(values.shape) if extent != 1), default=-1) + 1
+    by_row = values.shape[:first] == array.shape[:first] and values.ndim in (0, array.ndim)
+    if (
+        compiled is not None
+        and by_row
+        and (1 in (mean.size, factor.size) or mean.shape == factor.shape)
+        and mean.dtype == factor.dtype == np.float32
+        and _is_plain(array)
+        and out.flags.c_contiguous
+    ):
+        compiled.standardize(array, values.size, np.ascontiguousarray(mean), np.ascontiguousarray(factor), out)
+        return
+    combine(np.subtract, array, mean, out)
+    combine(np.multiply, out, factor, out)
+
+
+def _is_plain(array: Array) -> bool:
+    return array.dtype == np.float32 and array.flags.c_contiguous and array.size > 0

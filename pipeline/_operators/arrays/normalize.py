@@ -16,7 +16,7 @@ from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.normalize import scale_bytes
 from pipeline._imaging.reductions import REDUCTIONS, Reduction, reduce
-from pipeline._imaging.rows import combine
+from pipeline._imaging.rows import standardize_rows
 from pipeline._kernels import Samples, Spread, reduce_axes, standardize
 from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
@@ -225,8 +225,7 @@ class NormalizeCpu(BatchOperator):
         factors = settings.factors(squares / degrees if degrees > 0 else np.zeros_like(squares))
         work = np.empty(data.shape, np.float32)
         with np.errstate(invalid="ignore"):
-            combine(np.subtract, data, mean, work)
-            combine(np.multiply, work, factors, work)
+            standardize_rows(data, mean, factors, work)
             if settings.shift:
                 work += np.float32(settings.shift)
         return convert(work, settings.dtype)
@@ -266,8 +265,7 @@ class NormalizeCpu(BatchOperator):
                     return result
             work = np.atleast_1d(made[sample, ...] if plain else np.empty(shape, np.float32))
             with np.errstate(invalid="ignore"):
-                combine(np.subtract, np.atleast_1d(data), means[sample], work)
-                combine(np.multiply, work, factors[sample], work)
+                standardize_rows(np.atleast_1d(data), means[sample], factors[sample], work)
                 if settings.shift:
                     work += np.float32(settings.shift)
             if plain:

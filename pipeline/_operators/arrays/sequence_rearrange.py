@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from pipeline._bulk.gather import copy_ranges
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
-from pipeline._graph.graph import GraphNode
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples, strided_copy
 from pipeline._operator_api.arguments import map_once
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
-from pipeline._operator_api.operator import OutputSpec, SampleOperator
-from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["SEQUENCE_REARRANGE"]
+
+Int64s = npt.NDArray[np.int64]
 
 SEQUENCE_REARRANGE = register(
     OperatorSchema(
@@ -40,8 +45,8 @@ SEQUENCE_REARRANGE = register(
 )
 
 
-def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> list[Array]:
-    """Return the order of each sample."""
+def _orders(node: GraphNode, batch: Batch, layout: str, ndim: int | None) -> Sequence[Array]:
+    """Return the order of each sample; the same array for all samples if the argument is constant."""
     if layout[:1] not in ("", "F") or (ndim is not None and ndim < 2):
         raise ArgumentValueError(
             "Expected sequence as the input, where outermost dimension represents frames dimension `F`, got data with "
@@ -67,23 +72,53 @@ def _check(order: Array, count: int, sample: int) -> None:
         )
 
 
+def _pick(source: Samples, orders: Sequence[Array]) -> tuple[Samples, Int64s]:
+    """Return the selected frames of all samples, and the shapes of the results.
+
+    Raises:
+        OperatorError: an order is wrong.
+    """
+    counts, sizes = source.shapes[:, 0], np.array([order.size for order in orders])
+    numbers = np.concatenate(orders, axis=None)
+    regular = 0 not in sizes and all(order.ndim == 1 for order in orders)
+    if not regular or numbers.min() < 0 or (numbers >= np.repeat(counts, sizes)).any():
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (order, count) in enumerate(zip(orders, counts.tolist(), strict=True)):
+            try:
+                _check(order, count, sample)
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+    shapes = source.shapes.copy()
+    shapes[:, 0] = sizes
+    images, _ = frames(source, 1)
+    chosen = numbers + np.repeat(np.cumsum(counts) - counts, sizes)
+    return Samples(images.pointers[chosen], images.shapes[chosen], images.strides[chosen], images.dtype), shapes
+
+
 @implements(SEQUENCE_REARRANGE, "cpu")
-class SequenceRearrangeCpu(SampleOperator[list[Array]]):
-    """Copies the frames."""
+class SequenceRearrangeCpu(BatchOperator):
+    """Copies the frames of all samples."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[Array], Sequence[OutputSpec]]:
-        (data,) = inputs
-        known = known_extents(batch, self.node, inputs)
-        orders = _orders(self.node, batch, data.layout, None if known is None else len(known))
-        lengths = {order.size for order in orders}
-        extents = None if known is None else (lengths.pop() if len(lengths) == 1 else None, *known[1:])
-        return orders, [describe(data.layout, extents, data.dtype)]
+    any_thread = True
 
-    def run(self, state: list[Array], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        order = state[sample]
-        _check(order, len(data), sample)
-        return np.take(data, order, axis=0, out=out, mode="clip")
+        orders = _orders(self.node, batch, data.layout(), data.ndim)
+        if not data.table().is_contiguous():
+            data = TensorListCPU([np.ascontiguousarray(sample) for sample in data.samples], data.layout())
+        images, shapes = _pick(data.table(), orders)
+        target, nbytes = Samples.packed(0, shapes, images.dtype, alignment=1)
+        buffer, owner = batch.allocate(Edge(self.node.index), (nbytes,), np.dtype(np.uint8))
+        sizes = images.sizes
+        copy_ranges(buffer, images.pointers, sizes, np.cumsum(sizes) - sizes, batch.pool, data)
+        if (shapes == shapes[0]).all():
+            output = TensorListCPU(buffer.view(images.dtype).reshape(len(shapes), *shapes[0]), data.layout())
+        else:
+            packed = replace(target, pointers=buffer.ctypes.data + target.pointers)
+            output = TensorListCPU.from_table(packed, [buffer], layout=data.layout())
+        output.owner = owner
+        return [output]
 
 
 @implements(SEQUENCE_REARRANGE, "gpu")
@@ -94,35 +129,8 @@ class SequenceRearrangeGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        source = samples_of(data)
-        orders = _orders(self.node, batch, data.layout(), data.ndim)
-        sizes = np.array([order.size for order in orders])
-        owners = np.repeat(np.arange(len(orders)), sizes)
-        chosen = np.concatenate([order.ravel() for order in orders])
-        wrong = (chosen < 0) | (chosen >= source.shapes[owners, 0])
-        if wrong.any() or not sizes.all() or any(order.ndim != 1 for order in orders):
-            self._fail(orders, source.shapes[:, 0].tolist())
-        shapes = source.shapes.copy()
-        shapes[:, 0] = sizes
-        output, target = allocate(shapes, source.dtype, data.layout())
-        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        picked, written = _frames(source, owners, chosen), _frames(target, owners, numbers)
-        strided_copy(self.kernels, batch.stream, picked, written)
+        images, shapes = _pick(samples_of(data), _orders(self.node, batch, data.layout(), data.ndim))
+        output, target = allocate(shapes, images.dtype, data.layout())
+        targets, _ = frames(target, 1)
+        strided_copy(self.kernels, batch.stream, images, targets)
         return [output]
-
-    @staticmethod
-    def _fail(orders: Sequence[Array], counts: Sequence[int]) -> None:
-        """Raise the error of orders of which at least one is wrong."""
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (order, count) in enumerate(zip(orders, counts, strict=True)):
-            try:
-                _check(order, count, sample)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-
-
-def _frames(samples: Samples, owners: Array, numbers: Array) -> Samples:
-    """Return frames, given the samples that they belong to and their numbers there."""
-    pointers = samples.pointers[owners] + numbers * samples.strides[owners, 0]
-    return Samples(pointers, samples.shapes[owners, 1:], samples.strides[owners, 1:], samples.dtype)

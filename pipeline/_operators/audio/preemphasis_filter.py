@@ -49,14 +49,14 @@ Samples of more dimensions are filtered as one signal, in the order of their ele
 
 
 def _filter(data: Array, coefficient: np.floating[Any], border: str, result: Array) -> None:
-    """Compute the filtered elements, 1-D, in the dtype of the data."""
-    flat = data.reshape(-1)
-    if not flat.size:
+    """Compute the filtered elements, in the dtype of the data. The result is contiguous."""
+    if not data.size:
         return
-    before = -1 if border == "zero" else 1 if border == "reflect" and flat.size > 1 else 0
-    if compiled is not None and flat.dtype == np.float32 and flat.flags.c_contiguous:
-        compiled.preemphasize(flat, coefficient, before, result)
+    before = -1 if border == "zero" else 1 if border == "reflect" and data.size > 1 else 0
+    if compiled is not None and data.dtype == np.float32 and data.flags.c_contiguous:
+        compiled.preemphasize(data, coefficient, before, result)
         return
+    flat, result = data.reshape(-1), result.reshape(-1)
     np.multiply(flat[:-1], -coefficient, out=result[1:])
     result[1:] += flat[1:]
     result[0] = flat[0]
@@ -81,7 +81,7 @@ class PreemphasisFilter(SampleOperator[Array]):
         data = inputs[0] if inputs[0].dtype == np.float64 else as_floats(inputs[0])
         fits = out is not None and out.dtype == data.dtype and out.flags.c_contiguous
         result: Array = out if fits else np.empty(data.shape, data.dtype)  # type: ignore[assignment]
-        _filter(data, state[sample], self._border, result.reshape(-1))
+        _filter(data, state[sample], self._border, result)
         return result if fits else convert(result, self._dtype, out)
 
 

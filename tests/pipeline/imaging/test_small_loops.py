@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline._audio import mel, silence
-from pipeline._imaging import blobs
+from pipeline._imaging import blobs, rows
 from pipeline._imaging.native import compiled
 from pipeline._imaging.points import map_points
+from pipeline._imaging.reductions import REDUCTIONS, reduce
 from pipeline._operators.audio import preemphasis_filter
 from pipeline._operators.boxes import bbox_windows, box_encoder, select_masks
 from pipeline.tensors import TensorListCPU
@@ -74,6 +75,32 @@ def test_boxes_of_blobs_equal_those_of_opencv(
     monkeypatch.setattr(blobs, "compiled", None)
     expected = blobs.blob_boxes(mask)
     assert (boxes.tolist(), boxes.shape) == (expected.tolist(), expected.shape)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean_square", "variance"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 1), (2,)])
+def test_sums_of_rows_equal_those_of_numpy(
+    name: str, dtype: str, axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, mean = normal(3, 7, 45), normal(3, 7, 45).mean(axes, keepdims=True)
+    means = mean if name == "variance" else None
+    sums = reduce(array, REDUCTIONS[name], axes, np.dtype(dtype), mean=means)
+    monkeypatch.setattr(rows, "compiled", None)
+    expected = reduce(array, REDUCTIONS[name], axes, np.dtype(dtype), mean=means)
+    np.testing.assert_allclose(sums, expected, rtol=1e-7 if dtype == "float32" else 1e-13, atol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [((3, 1, 1), (3, 1, 1)), ((1, 1, 1), (3, 1, 1)), ((3, 7, 1), ()), ((1, 7, 1),) * 2])
+def test_standardized_rows_equal_those_of_numpy(
+    shapes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array, results = normal(3, 7, 45), np.zeros((2, 3, 7, 45), np.float32)
+    mean, factor = (np.asarray(normal(*shape)) for shape in shapes)
+    rows.standardize_rows(array, mean, factor, results[0])
+    monkeypatch.setattr(rows, "compiled", None)
+    rows.standardize_rows(array, mean, factor, results[1])
+    assert results[0].tolist() == results[1].tolist()
 
 
 @pytest.mark.parametrize("reference", [None, 0.1])

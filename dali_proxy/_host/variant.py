@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy._host.planning import Planning
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
@@ -95,6 +95,22 @@ class Variant:
     def operators(self) -> list[StepTimes]:
         """Return the times of all operators."""
         return [*self.executor.statistics.operators(), *(self._planning.times() if self._planning else ())]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the operators of the graph, and those that each of them reads."""
+        graph, labels = self.executor.graph, self.executor.statistics.labels
+        nodes = [
+            {
+                "id": node.index,
+                "name": node.display,
+                "label": labels[node.index],
+                "device": node.device,
+                "line": str(node.location) if node.location.line else "",
+                "inputs": sorted({edge.node for edge in (*node.inputs, *node.argument_inputs.values())}),
+            }
+            for node in graph.nodes
+        ]
+        return {"nodes": nodes, "outputs": [edge.node for edge in graph.outputs], "host_stage_only": self.sends_origin}
 
     def close(self) -> None:
         """Finish all batches that were started, and free all resources."""

@@ -7,9 +7,10 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,9 @@ from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
+from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
+from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DALIServer", "serve"]
 
+_REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
 
@@ -195,6 +199,7 @@ class DALIServer:
         self._placing = Placing(placement, pipeline, self._split)
         self.stops = 0  # number of calls of `stop`
         self.loop_times, self.losses = LoopTimes(), Losses()
+        self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
         self._earlier_shapes = EarlierShapes()  # for `produce_data`
         endpoint = Endpoint(
@@ -347,14 +352,37 @@ class DALIServer:
 
     def note_batch(self, variant: int) -> None:
         """Record that a loop of this process takes a batch that was computed by a form of the pipeline."""
+        if time.monotonic() > self._report_at:
+            self._report_loops()
         if self._placing.trial is not None:
             self._placing.trial.take(variant)
 
     def note_pause(self) -> None:
         """Record that a loop of this process begins or ends."""
         self.loop_times.pause()
+        self._report_loops()
         if self._placing.trial is not None:
             self._placing.trial.pause()
+
+    def _report_loops(self) -> None:
+        """Send the counters of this process's loops to the server, for monitors in other processes."""
+        self._report_at = time.monotonic() + _REPORT_INTERVAL
+        consumer = self._life.consumers.get(os.getpid())
+        if consumer is None or consumer.ended:
+            return
+        times, losses = self.loop_times, self.losses
+        consumer.report_loops(
+            LoopReport(
+                training=times.training,
+                worker_wait=times.worker_wait,
+                result_wait=times.result_wait,
+                start_wait=times.start_wait,
+                **vars(losses),
+                placement=self.placement,
+                placement_reason=self._placing.reason,
+                in_flight=tuple((name, each.batches, each.reason) for name, each in times.in_flight.items()),
+            )
+        )
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
@@ -452,6 +480,26 @@ class DALIServer:
             training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
+
+    def trace(self, path: str | Path) -> AbstractContextManager[None]:
+        """Record what all processes do while a block runs, and write it to a file for Perfetto.
+
+        The file has the training loop, the dataset's workers, and the server with its threads and CUDA streams, on one
+        clock. Arrows follow a batch through the processes. Open it on https://ui.perfetto.dev or in chrome://tracing.
+
+        Args:
+            path: file to write, for example "trace.json".
+
+        Raises:
+            OSError: the file can't be written.
+            ServerClosedError: the server isn't running.
+
+        Example:
+            >>> with server.trace("trace.json"):  # doctest: +SKIP
+            ...     for images, labels in itertools.islice(loader, 50):
+            ...         train(images, labels)
+        """
+        return traced(self, path)
 
     @property
     def _owned(self) -> bool:

@@ -238,8 +238,10 @@ class ConsumerClient:
         return answer
 
     def report_loops(self, report: LoopReport) -> None:
-        """Send the counters of this process's loops to the server, for monitors. This doesn't wait."""
-        with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
+        """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
+        if getattr(self._in_channel, "now", False) or sys.is_finalizing():
+            return
+        with deferred_signals, ChannelGuard(self._in_channel), suppress(IPCError):  # the next request raises that
             self._channel.post(report)
 
     def trace(self, trace: Trace | None) -> None:

@@ -34,14 +34,8 @@ class HostTrace:
         worker = request.worker
         known = self._workers.setdefault((worker.pid, worker.name), Trace())
         if message.begun_ns:
-            known.add(
-                "read samples",
-                message.batch,
-                message.begun_ns / 1e9,
-                message.sent_ns / 1e9,
-                key_text(request.key),
-                "main",
-            )
+            begun, sent = message.begun_ns / 1e9, message.sent_ns / 1e9
+            known.add("read samples", message.batch, begun, sent, key_text(request.key), "dataset")
         request.since = time.perf_counter()
 
     def ended(self, request: Request, stage: str) -> None:

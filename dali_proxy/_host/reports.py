@@ -68,7 +68,7 @@ class Reports:
             return
         if message.subject == "stats":
             report = self.stats()
-            if isinstance(client, Monitor):
+            if not isinstance(client, Consumer):
                 report["loops"] = [_fields(each) for each in self._loops.values()]
         elif message.subject == "graph":
             report = self._runner.variant.describe()

@@ -53,7 +53,7 @@ def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> d
                 drawn.add(other)
                 overlays[wanted] = samples[other]
         sheets.append({"output": number, "png": _sheet(arrays, overlays, captions), **_described(arrays[0])})
-    for number, (arrays, kind) in enumerate(zip(samples, kinds, strict=True)):
+    for number, arrays in enumerate(samples):
         if number not in drawn and all(sheet["output"] != number for sheet in sheets):
             text = _described(arrays[0]) if arrays else {"shape": "()", "dtype": ""}
             others.append({"output": number, **text})
@@ -94,18 +94,18 @@ def _fit(images: list[Array], masks: list[Array]) -> bool:
 
 def _sheet(arrays: list[Array], overlays: dict[str, list[Array]], captions: Sequence[str]) -> str:
     scales = [min(1.0, _SIDE / max(_height_width(array) or (1, 1))) for array in arrays]
-    given = dict(overlays)
-    if "boxes" in given:
-        given["boxes"] = [
-            boxes if not boxes.size or boxes.max() <= 1 else boxes * scale
-            for boxes, scale in zip(given["boxes"], scales, strict=True)
+    boxes, masks = overlays.get("boxes"), overlays.get("masks")
+    if boxes is not None:
+        boxes = [
+            each if not each.size or each.max() <= 1 else each * scale
+            for each, scale in zip(boxes, scales, strict=True)
         ]
-    if "masks" in given:
-        given["masks"] = [_smaller(mask, scale) for mask, scale in zip(given["masks"], scales, strict=True)]
+    if masks is not None:
+        masks = [_smaller(mask, scale) for mask, scale in zip(masks, scales, strict=True)]
     images = [_smaller(array, scale) for array, scale in zip(arrays, scales, strict=True)]
     labels = [f"#{caption}" for caption in captions[: len(images)]] if any(captions) else None
     buffer = io.BytesIO()
-    show(images, labels=labels, **given).save(buffer, "png", compress_level=1)
+    show(images, labels=labels, boxes=boxes, masks=masks).save(buffer, "png", compress_level=1)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

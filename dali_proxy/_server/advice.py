@@ -39,8 +39,8 @@ def _training(stats: ServerStats) -> str:
 
 def _workers(stats: ServerStats) -> str:
     text = (
-        f"The dataset limits the speed: the loop waits {_waiting(stats):.0%} of the time, and the pipeline is busy only "
-        f"{_busy(stats):.0%}. "
+        f"The dataset limits the speed: the loop waits {_waiting(stats):.0%} of the time, and the pipeline is busy "
+        f"only {_busy(stats):.0%}. "
     )
     if stats.arena_wait > _LARGE * stats.seconds * max(stats.workers, 1):
         return (

@@ -77,10 +77,8 @@ class LoopTimes:
         now = self._handed_over = time.perf_counter()
         self._batch = batch
         if self.trace is not None:
-            for name, end, seconds in (
-                ("wait for workers", now - result_wait, worker_wait),
-                ("wait for results", now, result_wait),
-            ):
+            waits = ("wait for workers", now - result_wait, worker_wait), ("wait for results", now, result_wait)
+            for name, end, seconds in waits:
                 if seconds > _SHOWN:
                     self.trace.add(name, batch[1], end - seconds, end, self._key)
             self._end_range()

@@ -46,6 +46,5 @@ def traced(server: DALIServer, path: str | Path) -> Iterator[None]:
                 ]
         save_spans(file, processes)
         if dropped:
-            warnings.warn(
-                f"the trace is full: {dropped:,} spans at its end were left out", RuntimeWarning, stacklevel=3
-            )
+            text = f"the trace is full: {dropped:,} spans at its end were left out; trace fewer batches"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -98,7 +98,8 @@ class Trace:
         self._on_gpu: list[tuple[Span, Any, Any]] = []
         self._origin: tuple[Any, float] | None = None
         self.dropped = 0
-        self.push, self.pop = profiler or (None, None)
+        self.push = None if profiler is None else profiler[0]
+        self.pop = None if profiler is None else profiler[1]
 
     def range(self, name: str, batch: int, key: str = "") -> _Range:
         """Return a context manager that records its block as an activity of the calling thread."""

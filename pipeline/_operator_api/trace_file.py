@@ -42,7 +42,7 @@ def save_spans(path: str | Path, processes: Sequence[ProcessSpans]) -> None:
             names[process.pid].append(process.name)
         for span in process.spans:
             thread = lanes.setdefault((process.pid, span.lane), len(lanes) + 1)
-            event = {
+            event: dict[str, Any] = {
                 "ph": "X",
                 "name": span.name,
                 "cat": "batch",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["advise"]
 
 _LARGE = 0.2  # share of the workers' time that waiting for shared memory may take
+_OVERLOADED = 1.5  # processes per core
 _WAITS = 2.0  # elapsed time over processor time of an operator that mostly waits
 
 
@@ -17,7 +18,15 @@ def advise(stats: ServerStats) -> str:
     """Return a sentence or two for users: what limits the speed, and the remedy."""
     limits = {"training": _training, "workers": _workers, "pipeline": _pipeline}
     limit = stats.limited_by
-    return limits[limit](stats) if limit else "Nothing is measured yet: take a few batches from a loader."
+    if not limit:
+        return "Nothing is measured yet: take a few batches from a loader."
+    text = limits[limit](stats)
+    if stats.cores and stats.load > _OVERLOADED * stats.cores and limit != "training":
+        text += (
+            f" The machine is overloaded, so times are unreliable: {stats.load:.0f} processes share "
+            f"{_counted(stats.cores, 'core')}."
+        )
+    return text
 
 
 def _waiting(stats: ServerStats) -> float:

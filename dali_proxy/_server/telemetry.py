@@ -185,6 +185,7 @@ class ServerStats:
         memory: memory of that process in bytes, with the shared memory that it has touched.
         threads: number of threads of the pipeline (`num_threads`).
         cores: number of cores that the server may use.
+        load: mean number of processes on the machine that ran or waited for a core in the last minute.
     """
 
     seconds: float = 0.0
@@ -220,6 +221,7 @@ class ServerStats:
     memory: int = 0
     threads: int = 0
     cores: int = 0
+    load: float = 0.0
 
     @property
     def ring_wait(self) -> float:
@@ -282,7 +284,7 @@ class ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
         now = (
             *("workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
-            *("operators", "placement", "placement_reason", "last_error", "pid", "memory", "threads", "cores"),
+            *("operators", "placement", "placement_reason", "last_error", "pid", "memory", "threads", "cores", "load"),
         )
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()

@@ -8,9 +8,22 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Command", "find_commands"]
+__all__ = ["Command", "CommandError", "find_commands"]
 
 _COMMANDS = "dali_proxy._cli.commands"
+
+
+class CommandError(Exception):
+    """An error that ends the command with one message.
+
+    Args:
+        message: what is wrong, and what to do.
+        status: the exit status: 1 for a failure, 2 for wrong arguments.
+    """
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:

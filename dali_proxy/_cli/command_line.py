@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 import dali_proxy
-from dali_proxy._cli.command import Command, find_commands
+from dali_proxy._cli.command import Command, CommandError, find_commands
+from pipeline.errors import PipelineError
 
 __all__ = ["main", "parser"]
 
@@ -31,6 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         return 130
+    except CommandError as error:
+        print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
+        return error.status
+    except PipelineError as error:
+        print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
+        return 1
     except ImportError as error:
         if error.name != "pipeline":
             raise

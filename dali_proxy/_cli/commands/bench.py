@@ -8,7 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from dali_proxy._cli.command import Command
+from dali_proxy._cli.command import Command, CommandError
 
 __all__ = ["COMMAND"]
 
@@ -27,8 +27,7 @@ def _execute(options: argparse.Namespace) -> int:
     """Run the benchmarks, which only the repository has, not the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     if importlib.util.find_spec("benchmarks") is None:
-        print("dali-proxy bench: needs a checkout of the repository, which has the benchmarks", file=sys.stderr)
-        return 1
+        raise CommandError("--repository needs a checkout of the repository, which has the benchmarks")
     sys.argv = ["dali-proxy bench", *options.repository]
     runpy.run_module("benchmarks", run_name="__main__", alter_sys=False)
     return 0

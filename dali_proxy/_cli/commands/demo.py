@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from dali_proxy._cli.command import Command
+from dali_proxy._cli.command import Command, CommandError
 
 __all__ = ["COMMAND"]
 
@@ -35,8 +34,7 @@ def _execute(options: argparse.Namespace) -> int:
     try:
         run_demo(Settings(**{name: value for name, value in options_by_name.items() if value is not None}))
     except (FileNotFoundError, ValueError) as error:
-        print(f"dali-proxy demo: {error}", file=sys.stderr)
-        return 1
+        raise CommandError(str(error)) from error
     return 0
 
 

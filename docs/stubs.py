@@ -32,11 +32,7 @@ from pipeline._dynamic.functions import is_function
 
 ROOT = Path(__file__).resolve().parent.parent
 _WIDTH = 120
-_HEAD = """\
-# Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
-"""
+_HEAD = "# Written by `python -m docs.stubs`.\n"
 _TYPES = {
     Kind.BOOL: "_bool",
     Kind.INT: "Int",
@@ -55,7 +51,8 @@ _IMPORTS = """\
 from builtins import bool as _bool
 from typing import Any, Literal, overload
 
-from pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints, Nodes, Str, Strs
+from pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints, Nodes
+from pipeline._annotations import Str, Strs
 from pipeline._dynamic.devices import Device
 from pipeline._dynamic.dtypes import DType
 from pipeline._dynamic.randomness import RNG

@@ -1,6 +1,4 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Dynamic mode: the operators as functions that run when they are called, on tensors and batches.
 
@@ -13,7 +11,8 @@ Example:
 
 from builtins import bool as _bool
 from typing import Any, Literal, overload
-from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints, Str, Strs
+from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
+from pipeline._annotations import Str, Strs
 from pipeline._dynamic.devices import Device
 from pipeline._dynamic.dtypes import DType
 from pipeline._dynamic.randomness import RNG

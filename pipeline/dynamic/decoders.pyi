@@ -1,12 +1,11 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.dynamic.decoders`."""
 
 from builtins import bool as _bool
 from typing import Literal
-from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints, Str
+from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
+from pipeline._annotations import Str
 from pipeline._dynamic.devices import Device
 from pipeline._dynamic.randomness import RNG
 from pipeline.types import DALIDataType, DALIImageType

@@ -1,6 +1,4 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.dynamic.noise`."""
 

@@ -1,12 +1,11 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.dynamic.readers`."""
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from pipeline._annotations import Array, Float, Floats, Int, Ints, Str, Strs
+from pipeline._annotations import Array, Float, Floats, Int, Ints
+from pipeline._annotations import Str, Strs
 from pipeline._dynamic.readers import Reader
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 

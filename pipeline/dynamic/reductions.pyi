@@ -1,11 +1,10 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.dynamic.reductions`."""
 
 from builtins import bool as _bool
-from pipeline._annotations import Array, Arrays, Data, Dtype, Int, Ints, Str
+from pipeline._annotations import Array, Arrays, Data, Dtype, Int, Ints
+from pipeline._annotations import Str
 from pipeline._dynamic.devices import Device
 
 

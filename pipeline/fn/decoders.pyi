@@ -1,12 +1,11 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.fn.decoders`."""
 
 from builtins import bool as _bool
 from typing import Literal
-from pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints, Nodes, Str
+from pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints, Nodes
+from pipeline._annotations import Str
 from pipeline._graph.nodes import DataNode
 from pipeline.types import DALIDataType, DALIImageType
 

@@ -1,11 +1,10 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.fn.reductions`."""
 
 from builtins import bool as _bool
-from pipeline._annotations import ConstantLike, Input, Int, Ints, Nodes, Str
+from pipeline._annotations import ConstantLike, Input, Int, Ints, Nodes
+from pipeline._annotations import Str
 from pipeline.types import DALIDataType
 
 

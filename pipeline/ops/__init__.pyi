@@ -1,6 +1,4 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators as classes: created with constant arguments, called with inputs.
 
@@ -12,7 +10,8 @@ Example:
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints, Nodes, Str, Strs
+from pipeline._annotations import ConstantLike, Float, Floats, Input, Int, Ints, Nodes
+from pipeline._annotations import Str, Strs
 from pipeline._graph.nodes import DataNode
 from pipeline._operator_api.operator_class import OperatorClass
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType

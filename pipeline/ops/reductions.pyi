@@ -1,12 +1,11 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.ops.reductions`."""
 
 from builtins import bool as _bool
 from typing import Any
-from pipeline._annotations import ConstantLike, Input, Int, Ints, Nodes, Str
+from pipeline._annotations import ConstantLike, Input, Int, Ints, Nodes
+from pipeline._annotations import Str
 from pipeline._operator_api.operator_class import OperatorClass
 from pipeline.types import DALIDataType
 

@@ -1,12 +1,11 @@
 # Written by `python -m docs.stubs`.
-# fmt: off
-# ruff: noqa
 
 """Operators of `pipeline.ops.experimental.readers`."""
 
 from builtins import bool as _bool
 from typing import Any, Literal
-from pipeline._annotations import Int, Ints, Str, Strs
+from pipeline._annotations import Int, Ints
+from pipeline._annotations import Str, Strs
 from pipeline._graph.nodes import DataNode
 from pipeline._operator_api.operator_class import OperatorClass
 from pipeline.types import DALIImageType

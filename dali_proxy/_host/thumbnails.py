@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy._sheet import show
 from pipeline._operator_api.request import TensorList
+from pipeline._sheet import show
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["draw_thumbnails"]

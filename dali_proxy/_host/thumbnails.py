@@ -18,7 +18,8 @@ __all__ = ["draw_thumbnails"]
 
 Array = npt.NDArray[Any]
 
-_MOST = 16  # samples
+_MOST = 15  # samples
+_COLUMNS = 5
 _SIDE = 160  # pixels
 _LEAST = 8  # pixels; smaller arrays aren't images
 
@@ -34,7 +35,8 @@ def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> d
         captions: text below each sample; may be empty.
 
     Returns:
-        ``{"sheets": [{"output": number, "png": base64, "shape": text, "dtype": text}, ...], "others": [text, ...]}``
+        ``sheets``, each with the number of the output, a PNG as base64, the first sample's shape and dtype, and what is
+        drawn on it; and ``others``: number, shape and dtype of the outputs that aren't drawn.
     """
     samples = [_samples(output) for output in outputs]
     kinds = [_kind(arrays[0]) if arrays else "" for arrays in samples]
@@ -45,14 +47,18 @@ def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> d
         if kind != "image" and not (kind == "plane" and not any(_fit(each, arrays) for each in colored)):
             continue
         overlays: dict[str, list[Array]] = {}
+        notes: list[str] = []
         for other, name in enumerate(kinds):
             wanted = {"boxes": "boxes", "plane": "masks"}.get(name)
             if kind == "image" and wanted and other not in drawn and wanted not in overlays:
                 if wanted == "masks" and not _fit(arrays, samples[other]):
                     continue
                 drawn.add(other)
+                notes.append(f"{wanted} of output {other}")
                 overlays[wanted] = samples[other]
-        sheets.append({"output": number, "png": _sheet(arrays, overlays, captions), **_described(arrays[0])})
+        sheets.append(
+            {"output": number, "png": _sheet(arrays, overlays, captions), **_described(arrays[0]), "drawn": notes}
+        )
     for number, arrays in enumerate(samples):
         if number not in drawn and all(sheet["output"] != number for sheet in sheets):
             text = _described(arrays[0]) if arrays else {"shape": "()", "dtype": ""}
@@ -105,7 +111,7 @@ def _sheet(arrays: list[Array], overlays: dict[str, list[Array]], captions: Sequ
     images = [_smaller(array, scale) for array, scale in zip(arrays, scales, strict=True)]
     labels = [f"#{caption}" for caption in captions[: len(images)]] if any(captions) else None
     buffer = io.BytesIO()
-    show(images, labels=labels, boxes=boxes, masks=masks).save(buffer, "png", compress_level=1)
+    show(images, labels=labels, boxes=boxes, masks=masks, columns=_COLUMNS).save(buffer, "png", compress_level=1)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

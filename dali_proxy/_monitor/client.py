@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.telemetry import ServerStats
 from dali_proxy._transport.endpoint import open_monitor, server_errors
 from dali_proxy._transport.protocol import Stats, StatsRequest
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ChannelTimeoutError
 
 __all__ = ["MonitorClient"]
@@ -36,7 +36,7 @@ class MonitorClient:
     def __init__(self, path: str) -> None:
         self._channel = open_monitor(path)
         self.pid = self._channel.peer_pid
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.MONITOR_CLIENT, "monitor client")
         self._tokens = itertools.count(1)
 
     @property
@@ -84,5 +84,3 @@ class MonitorClient:
     def close(self) -> None:
         """Disconnect."""
         self._channel.close()
-
-

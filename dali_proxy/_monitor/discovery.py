@@ -8,10 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from dali_proxy._common.folders import server_sockets
-from dali_proxy._monitor.client import MonitorClient
-from dali_proxy.errors import ProxyError
 
-__all__ = ["connect_all", "find_sockets"]
+__all__ = ["find_sockets"]
 
 #: A server's socket, as the kernel lists it: under the name that it was bound to, before it was renamed.
 _BOUND = re.compile(r"(/\S*/dali-proxy-[0-9a-f]{16})/socket\.new$")
@@ -30,21 +28,6 @@ def find_sockets() -> list[str]:
             if match is not None:
                 found.add(os.path.join(match[1], "socket"))
     return sorted(path for path in found if _is_own(path))
-
-
-def connect_all(known: dict[str, MonitorClient]) -> None:
-    """Connect to all running servers, and close the connections to those that have ended.
-
-    Args:
-        known: connections by the path of the server's socket; the call changes it.
-    """
-    paths = find_sockets()
-    for path in [path for path, client in known.items() if path not in paths or client.ended]:
-        known.pop(path).close()
-    for path in paths:
-        if path not in known:
-            with suppress(ProxyError):  # it has ended, or it belongs to another version
-                known[path] = MonitorClient(path)
 
 
 def _is_own(path: str) -> bool:

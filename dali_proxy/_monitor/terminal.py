@@ -9,7 +9,9 @@ from dali_proxy._monitor.observation import Observation
 
 __all__ = ["render"]
 
-_COLUMNS = "    PID      UP  SAMPLES/S  BATCHES/S  IN FLIGHT  BUSY  TRAIN  WAIT WORKERS/RESULTS   CPU    MEMORY  ERRORS  LIMIT"
+_COLUMNS = (
+    "    PID      UP  SAMPLES/S  BATCHES/S  IN FLIGHT  BUSY  TRAIN  WAIT WORKERS/RESULTS   CPU    MEMORY  ERRORS  LIMIT"
+)
 _OPERATORS = 3  # the most expensive ones
 
 

@@ -20,19 +20,23 @@ def advise(stats: ServerStats) -> str:
     limit = stats.limited_by
     if not limit:
         return "Nothing is measured yet: take a few batches from a loader."
-    text = limits[limit](stats)
-    if stats.cores and stats.load > _OVERLOADED * stats.cores and limit != "training":
-        text += (
-            f" The machine is overloaded, so times are unreliable: {stats.load:.0f} processes share "
-            f"{_counted(stats.cores, 'core')}."
-        )
-    return text
+    return limits[limit](stats)
 
 
 def _waiting(stats: ServerStats) -> float:
     """Return the share of the loops' time that they wait."""
     waited = stats.worker_wait + stats.result_wait
     return waited / max(waited + stats.training, 1e-9)
+
+
+def _overload(stats: ServerStats) -> str:
+    """Return advice for a machine with more processes than cores, else an empty string."""
+    if not stats.cores or stats.load <= _OVERLOADED * stats.cores:
+        return ""
+    return (
+        f"The machine is overloaded: {stats.load:.0f} processes share {_counted(stats.cores, 'core')}. Use fewer workers "
+        f"and threads, or end other programs."
+    )
 
 
 def _busy(stats: ServerStats) -> float:
@@ -55,6 +59,9 @@ def _workers(stats: ServerStats) -> str:
         return (
             f"{text}The workers wait for shared memory: raise arena_bytes_limit of DALIServer, or shrink the batches."
         )
+    overload = _overload(stats)
+    if overload:
+        return text + overload
     if not stats.cores or stats.workers < stats.cores:
         return f"{text}Raise num_workers ({_counted(stats.workers, 'process')} now, {_counted(stats.cores, 'core')})."
     return (
@@ -71,6 +78,9 @@ def _pipeline(stats: ServerStats) -> str:
         text = f"{text[:-2]}, and {name} takes {share:.0%} of its time. "
         if times.device != "cpu":
             return f"{text}That is the host's time to issue GPU work: use larger batches, or fewer operators."
+        overload = _overload(stats)
+        if overload:
+            return text + overload
         if times.wall > _WAITS * times.seconds:
             return (
                 f"{text}It mostly waits for a disk, a core or the GIL: give the server more cores, or move Python code "

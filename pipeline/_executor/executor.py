@@ -396,9 +396,8 @@ class Executor:
                 self._run_steps(run, phase)
                 run.batch.outputs.compute(phase.results)
             if trace is not None:
-                trace.add_on_gpu(
-                    name, run.batch.number, run.stream.name, begin, trace.mark(stream), run.batch.request.key
-                )
+                number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
+                trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.

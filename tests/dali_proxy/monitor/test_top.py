@@ -95,4 +95,4 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "Operators: fn.resize 75%, fn.crop 25%" in text
     assert "Last error: Bad sample" in text
     assert "python train.py  (process 99, 4 workers)" in text
-    assert "No server" in render([])
+    assert "no running server" in render([])

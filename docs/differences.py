@@ -1,4 +1,4 @@
-"""Intended and unavoidable differences from NVIDIA DALI. docs/operators.md and docs/migrating.md have the tables."""
+"""Intended and unavoidable differences from NVIDIA DALI, for docs/operators.md and docs/howto/from-dali.md."""
 
 from __future__ import annotations
 

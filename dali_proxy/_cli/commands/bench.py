@@ -99,8 +99,8 @@ def _as_text(report: Report, files: int, batch_size: int) -> str:
         label = f"{name}, {results[0].configuration}"
         lines.append(f"{label:48}{_median(results, 'rate'):10,.0f}{_median(results, 'cpu'):15.2f}")
     lines.append(
-        f"dali-proxy: {report.speedup:.2f} times as many samples/s, and {report.cpu_ratio:.2f} times as many per second "
-        "of processor time"
+        f"dali-proxy: {report.speedup:.2f} times as many samples/s, and {report.cpu_ratio:.2f} times as many for the "
+        "same processor time"
     )
     return "\n".join([*lines, f"(torch: {report.plain_work})", "", *report.advice])
 

@@ -208,6 +208,7 @@ FLOORS = (
     "dali_proxy._loader",
     "dali_proxy",
     "dali_proxy._demo dali_proxy._nvidia.startup",
+    "dali_proxy._benchmark",
     "dali_proxy._cli",
     "dali_proxy._cli.commands",
     "dali_proxy.__main__",

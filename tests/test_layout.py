@@ -205,6 +205,7 @@ FLOORS = (
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
     "dali_proxy._iterators dali_proxy._server",
+    "dali_proxy._monitor",
     "dali_proxy._loader",
     "dali_proxy",
     "dali_proxy._demo dali_proxy._nvidia.startup",

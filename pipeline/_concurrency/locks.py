@@ -23,6 +23,8 @@ class Level(IntEnum):
     """
 
     SERVER = auto()
+    MONITOR = auto()
+    MONITOR_CLIENT = auto()
     CONNECTION = auto()
     FORKS = auto()
     PICKLING = auto()

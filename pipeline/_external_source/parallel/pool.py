@@ -41,8 +41,9 @@ __all__ = ["Chunk", "RemoteFailure", "WorkerPool"]
 _IN_FLIGHT = 2  # tasks of a worker at once: the current one and the next, so that it never waits for the pool
 _PATIENCE = 3.0  # seconds until workers that don't end are killed
 _RELEASED_AT_ONCE = 1000
+_CALLER = os.path.join("pipeline", "_user_functions", "seeding.py")  # calls all code of the user
 _UNSEEDED: Seeds = np.empty(0, np.uint64)
-_STOPPED_PATIENCE = 2.0  # seconds between checks whether a process is stopped; twice in a row means that it hangs
+_STOPPED_PATIENCE = 1.0  # seconds between checks whether a process is stopped; twice in a row means that it hangs
 _MOST_BYTES = 1 << 40  # the tasks in flight bound the memory of the inputs
 _ATTEMPTS = 2  # processes that may die during a task before it fails: most deaths aren't the task's fault
 
@@ -142,8 +143,15 @@ class _Member:
             os.close(report)
 
     def last_words(self) -> str:
-        """Return the stack that the process wrote when it crashed or hung; empty if it wrote none."""
-        return os.pread(self.report, 1 << 16, 0).decode(errors="replace").rstrip() if self.report >= 0 else ""
+        """Return what the process wrote when it crashed or hung: the reason, and the user's part of the stack."""
+        text = os.pread(self.report, 1 << 16, 0).decode(errors="replace") if self.report >= 0 else ""
+        reason, _, stacks = text.partition("\n")
+        for stack in stacks.split("hread 0x")[1:]:
+            lines = stack.splitlines()[1:]
+            ours = [number for number, line in enumerate(lines) if _CALLER in line]
+            if ours:
+                return "\n".join([reason, *lines[: ours[0]]])
+        return reason
 
     def take_released(self) -> tuple[int, ...]:
         count = min(len(self.released), _RELEASED_AT_ONCE)

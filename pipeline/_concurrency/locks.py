@@ -22,6 +22,7 @@ class Level(IntEnum):
     reentrant lock that it takes again.
     """
 
+    USER_CODE = auto()
     SERVER = auto()
     MONITOR = auto()
     MONITOR_CLIENT = auto()

@@ -42,7 +42,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
-from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
+from pipeline._operator_api.operator import BatchOperator, FunctionProcesses, SampleOperator, Setup
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.request import (
     BatchRequest,
@@ -55,6 +55,7 @@ from pipeline._operator_api.request import (
 from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
+from pipeline._user_functions.seeding import in_user_function
 from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -87,12 +88,19 @@ class Executor:
         config: sizes, threads and devices.
         shared: threads and a GPU that it shares with other executors; None for its own. With shared ones, all phases
             run on the thread that calls `submit`.
+        functions: processes for functions of the user; None for none. The caller closes them.
 
     Raises:
         DeviceError: the graph needs a GPU or a library that is missing.
     """
 
-    def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        config: ExecutorConfig,
+        shared: SharedResources | None = None,
+        functions: FunctionProcesses | None = None,
+    ) -> None:
         self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
         self.statistics = Statistics(graph)
@@ -117,17 +125,25 @@ class Executor:
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
-            self._make_operators()
+            self._make_operators(functions)
             self._prepare_steps(fuse)
             self._start_threads()
         except BaseException:
             self._end()  # otherwise threads would keep the decoders' GPU memory forever
             raise
 
-    def _make_operators(self) -> None:
+    def _make_operators(self, functions: FunctionProcesses | None) -> None:
         graph, config = self.graph, self.config
         kernels = None if self._device is None else self._device.kernels
-        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
+        setup = Setup(
+            config.max_batch_size,
+            config.num_threads,
+            config.device_id,
+            config.seed,
+            kernels,
+            config.seeded,
+            functions,
+        )
         for node in graph.nodes:
             operator = make_operator(node, graph, setup)
             closing = getattr(operator, "close", None)
@@ -238,6 +254,7 @@ class Executor:
         reads = self.readers.begin(request.batch_size)
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
+        batch.nested = in_user_function()
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)

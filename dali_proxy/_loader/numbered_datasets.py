@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
+from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
 
 __all__ = [
@@ -198,6 +199,9 @@ class WrapsDataset:
 
     dataset: Any
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "dataset": for_spawned(self.dataset)}
+
 
 class NumberedDataset(WrapsDataset, Dataset[Any]):
     """Wraps a map-style dataset. Its indices are `NumberedIndices`, so it requires a `NumberedSampler`.
@@ -270,6 +274,9 @@ class WorkerInit:
     def __init__(self, user_init: Callable[[int], None] | None, own: OwnWorker) -> None:
         self.user_init = user_init
         self.own = own
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "user_init": for_spawned(self.user_init)}
 
     def __call__(self, worker_id: int) -> None:
         gc.freeze()

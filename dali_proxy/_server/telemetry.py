@@ -223,6 +223,11 @@ class ServerStats:
             lines += _table(self.operators)
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from dali_proxy._server.notebook import as_html
+
+        return as_html(self)
+
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
         now = (

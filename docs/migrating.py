@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from docs.differences import BEHAVIOUR
+from dali_proxy._nvidia.differences import BEHAVIOUR
 from docs.operators import NAMES
 from pipeline._catalog import all_schemas
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 import dali_proxy
 from dali_proxy._cli.command import Command, CommandError, find_commands
-from pipeline.errors import PipelineError
 
 __all__ = ["main", "parser"]
+
+_STATUSES = """\
+exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong arguments,
+130 after Ctrl-C"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Command-line arguments, by default those of this process.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments, 130 after Ctrl-C.
+        The exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong
+        arguments, 130 after Ctrl-C.
     """
     commands = find_commands()
     options = parser(commands).parse_args(arguments)
@@ -32,10 +37,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+        return 1
     except CommandError as error:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return error.status
-    except PipelineError as error:
+    except RuntimeError as error:
+        from pipeline.errors import PipelineError  # not before `run`, whose script may have a module `pipeline`
+
+        if not isinstance(error, PipelineError):
+            raise
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return 1
     except ImportError as error:
@@ -51,7 +63,12 @@ def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
     Args:
         commands: The subcommands by name.
     """
-    top = argparse.ArgumentParser(prog="dali-proxy", description="GPU and CPU data loading for PyTorch.")
+    top = argparse.ArgumentParser(
+        prog="dali-proxy",
+        description="GPU and CPU data loading for PyTorch.",
+        epilog=_STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
     choices = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in commands.items():

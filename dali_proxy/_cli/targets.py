@@ -24,9 +24,9 @@ __all__ = ["add_inputs", "add_target", "input_values", "load_callable", "load_pi
 _HELP = "FILE.py:NAME or MODULE:NAME: a Pipeline, or a function that returns one; without :NAME, the only one in there"
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a pipeline."""
-    parser.add_argument("pipeline", metavar="PIPELINE", help=_HELP)
+def add_target(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the arguments that name a pipeline; with `nargs` "?", it may be missing."""
+    parser.add_argument("pipeline", metavar="PIPELINE", nargs=nargs, help=_HELP)
     parser.add_argument(
         "--set",
         action="append",
@@ -77,7 +77,7 @@ def load_pipeline(options: argparse.Namespace, folder: Path | None = None) -> Pi
         return _create(found, _named_values(options.set), folder, options.pipeline)
     except CommandError:
         raise
-    except Exception as error:  # noqa: BLE001: it comes from the user's code
+    except Exception as error:  # it comes from the user's code
         raise CommandError(f"{options.pipeline}: {type(error).__name__}: {error}") from error
 
 
@@ -145,8 +145,10 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
 
 def _import(place: str) -> ModuleType:
     """Import a module, or a file as a module; scripts for NVIDIA DALI get dali-proxy's modules."""
+    import pipeline  # so that `import pipeline` means this package, even with NVIDIA's names
     from dali_proxy._nvidia.install import install_as_nvidia_dali
 
+    assert pipeline
     if "nvidia.dali" not in sys.modules:
         install_as_nvidia_dali()
     path = Path(place)
@@ -160,7 +162,7 @@ def _import(place: str) -> ModuleType:
         if error.name == place:
             raise CommandError(f"there is no module {place!r}", status=2) from error
         raise CommandError(f"{place}: {error}") from error
-    except Exception as error:  # noqa: BLE001: it comes from the user's code
+    except Exception as error:  # it comes from the user's code
         raise CommandError(f"{place}: {type(error).__name__}: {error}") from error
 
 

@@ -24,6 +24,8 @@ class Level(IntEnum):
 
     USER_CODE = auto()
     SERVER = auto()
+    MONITOR = auto()
+    MONITOR_CLIENT = auto()
     CONNECTION = auto()
     FORKS = auto()
     PICKLING = auto()

@@ -10,8 +10,8 @@ from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result
 
 __all__ = ["Report", "recommend"]
 
+_TICK = 1e-3  # milliseconds; the operating system may count none in a short time
 _CLOSE = 0.95  # a configuration that is this fast, and uses fewer processes and threads, is preferred
-_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,19 @@ class Report:
     @property
     def cpu_ratio(self) -> float:
         """Median of the ratios of the processor times of neighbours."""
-        return statistics.median(b.cpu / a.cpu for a, b in zip(self.ours, self.plain, strict=True))
+        return statistics.median(b.cpu / max(a.cpu, _TICK) for a, b in zip(self.ours, self.plain, strict=True))
 
 
-def recommend(bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] = ()) -> Iterator[Report | str]:
+def recommend(
+    bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] = (), rounds: int = 3
+) -> Iterator[Report | str]:
     """Measure several configurations, then the best one in turn with torch's loader.
 
     Args:
         bench: measures.
         workers: numbers of workers to try; empty for a choice.
         threads: numbers of threads to try; empty for a choice.
+        rounds: measurements of the best configuration and of torch's loader.
 
     Yields:
         What is measured next, in words, and at the end the report.
@@ -75,8 +78,8 @@ def recommend(bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] 
     best = _choose(results).configuration
     plain_workers = max(best.workers, count)
     ours, plain = [], []
-    for number in range(1, _ROUNDS + 1):
-        yield f"round {number} of {_ROUNDS} beside torch"
+    for number in range(1, rounds + 1):
+        yield f"round {number} of {rounds} beside torch"
         ours.append(bench.measure(best))
         plain.append(bench.measure_torch(plain_workers))
     advice = tuple(_advice(best, ours[-1], max(results, key=lambda each: each.rate), count))

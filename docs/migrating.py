@@ -1,4 +1,4 @@
-"""Writes the table of differences in docs/migrating.md: `python -m docs.migrating`."""
+"""Writes the table of differences in docs/howto/from-dali.md: `python -m docs.migrating`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline._catalog import all_schemas
 
 __all__ = ["PAGE", "with_table"]
 
-PAGE = Path(__file__).resolve().parent / "migrating.md"
+PAGE = Path(__file__).resolve().parent / "howto" / "from-dali.md"
 BEGIN, END = "<!-- differences: python -m docs.migrating -->", "<!-- end of differences -->"
 
 

@@ -59,7 +59,7 @@ def page() -> str:
         (
             "# Names that exist only in NVIDIA DALI",
             "",
-            "`python -m docs.names` writes this page. [Migrating](migrating.md#differences) and "
+            "`python -m docs.names` writes this page. [Migrating](howto/from-dali.md#differences) and "
             "[Operators](operators.md) have the",
             "other differences.",
             "",

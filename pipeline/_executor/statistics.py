@@ -91,11 +91,12 @@ class Statistics:
     Attributes:
         batches: number of finished batches, including failed ones.
         failed: number of failed batches.
+        labels: label of each operator in reports, by index.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._lock = new_lock(Level.LEAF, "executor statistics")
-        self._labels = node_labels(graph)
+        self.labels = node_labels(graph)
         self._steps: dict[int, _Step] = {}  # by the index of the first node, which is in no other
         self.batches = 0
         self.failed = 0
@@ -147,7 +148,7 @@ class Statistics:
                     continue
                 step.divide()
                 for node, (processor, elapsed) in zip(step.nodes, step.divided.tolist(), strict=True):
-                    label = self._labels[node.index]
+                    label = self.labels[node.index]
                     found.setdefault(label, StepTimes(label, device=node.device)).add(step.ended, processor, elapsed)
         return list(found.values())
 

@@ -70,6 +70,8 @@ class Batch:
         #: Number of the batch in its executor, and the record of its spans (or None).
         self.number = 0
         self.trace: Trace | None = None
+        #: Whether a function of the user waits for it: it then must not wait for the global generators.
+        self.nested = False
         #: Statistics of the sizes of outputs, or None.
         self.memory: MemoryStatistics | None = None
         #: Costs of each operator of the current step, or None.

@@ -109,4 +109,4 @@ def _advice(best: Configuration, result: Result, fastest: Result, count: int) ->
             "cores are idle, or make that operator cheaper (`dali-proxy graph` shows all)."
         )
     if best.workers + best.threads >= 2 * count:
-        yield f"All {count} cores are busy: a training on this CPU will slow the loader down."
+        yield f"All {count} cores are busy: training on this CPU will slow the loader down."

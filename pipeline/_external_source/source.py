@@ -75,7 +75,9 @@ class SerialSource(Source):
         seeds: seeds of its calls; None to leave the generators alone.
     """
 
-    def __init__(self, spec: SourceSpec, node: GraphNode, max_batch_size: int, seeds: SourceSeeds | None = None) -> None:
+    def __init__(
+        self, spec: SourceSpec, node: GraphNode, max_batch_size: int, seeds: SourceSeeds | None = None
+    ) -> None:
         self._node = node
         self._spec = spec
         self._seeds = seeds or SourceSeeds(None, 0)

@@ -44,10 +44,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _counts(text: str) -> list[int]:
-    counts = [int(word) for word in text.split(",")]
-    if min(counts) < 0:
-        raise ValueError
-    return counts
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be numbers such as 1,2,4, not {text!r}")
+    return [int(word) for word in words]
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def colors(sheet: Image.Image, row: int, column: int, height: int = 24 + 14 + 4)
 
 
 def test_row_has_the_draws_of_a_file_without_normalization(folder: Path, tmp_path: Path) -> None:
-    with Pipeline(batch_size=64, num_threads=1, device_id=None) as pipe:
+    with Pipeline(batch_size=64, num_threads=1, device_id=None, seed=2) as pipe:
         images = fn.decoders.image(fn.external_source(name="images")) * fn.random.uniform(range=(0.5, 1.0))
         images = fn.crop_mirror_normalize(
             images, dtype=types.FLOAT, output_layout="CHW", mean=[100.0, 50.0, 20.0], std=[2.0, 3.0, 4.0]
@@ -54,6 +54,19 @@ def test_row_has_the_draws_of_a_file_without_normalization(folder: Path, tmp_pat
     assert (blue[:, 0] < blue[:, 2]).all()
     assert len(set(map(tuple, red))) == 3
     assert np.abs(red / red[:, :1] - np.array(RED) / RED[0]).max() < 0.02
+
+
+@pytest.mark.parametrize("by_graph", [True, False])
+def test_pixels_of_0_to_1_are_restored(by_graph: bool, folder: Path) -> None:
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    with Pipeline(batch_size=64, num_threads=1, device_id=None) as pipe:
+        images = fn.decoders.image(fn.external_source(name="images")) / np.float32(255)
+        if by_graph:
+            pipe.set_outputs(fn.crop_mirror_normalize(images, dtype=types.FLOAT, mean=mean, std=std))
+        else:
+            pipe.set_outputs((images - np.float32(mean)) / np.float32(std))
+    sheet = pipe.preview(folder) if by_graph else pipe.preview(folder, mean=mean, std=std)
+    assert [colors(sheet, row, 0) for row in range(2)] == [list(RED), list(BLUE)]
 
 
 def test_boxes_masks_and_labels_lie_on_their_image(folder: Path, tmp_path: Path) -> None:

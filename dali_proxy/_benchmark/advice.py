@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
+from pipeline.errors import GraphError
 
 __all__ = ["Report", "recommend"]
 
@@ -74,7 +76,9 @@ def recommend(
     if bench.pipeline._internals.graph.uses_gpu:
         fastest = _choose(results).configuration
         others: tuple[Placement, ...] = ("cores", "consumer")
-        yield from measure([Configuration(fastest.workers, fastest.threads, each) for each in others])
+        for each in others:
+            with suppress(GraphError):  # not all operators can run there
+                yield from measure([Configuration(fastest.workers, fastest.threads, each)])
     best = _choose(results).configuration
     plain_workers = max(best.workers, count)
     ours, plain = [], []

@@ -152,6 +152,7 @@ class Submit(Message, frozen=True):
         names: name of each sample as the proxy got it, for errors; may be empty.
         inputs: one for each input of the pipeline.
         waited_ns: total time that this worker has waited for free space in its arena.
+        global_batch: see `BatchKey`.
     """
 
     seq: U64
@@ -164,6 +165,7 @@ class Submit(Message, frozen=True):
     inputs: Annotated[tuple[InputBatch, ...], MANY]
     waited_ns: U64 = 0
     names: Labels = ""
+    global_batch: U64 | None = None
 
 
 class Fetch(Message, frozen=True):

@@ -183,6 +183,7 @@ FLOORS = (
     "pipeline.types pipeline.tfrecord pipeline._imaging pipeline._concurrency",
     "pipeline._declaration pipeline._kernels",
     "pipeline._graph pipeline.tensors pipeline._codecs pipeline._optional pipeline._kernels.audio",
+    "pipeline._remote",
     "pipeline._ipc pipeline._bulk pipeline._video pipeline._audio pipeline.math",
     "pipeline._operator_api",
     "pipeline._external_source",

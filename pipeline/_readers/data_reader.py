@@ -22,6 +22,7 @@ from pipeline._readers.loader import Column, Loader
 from pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
 from pipeline._readers.reading_ahead import ReadAhead, Reading
 from pipeline._readers.sharding import Cursor, Sharding
+from pipeline._remote.reading import REMOTE_THREADS
 from pipeline.errors import SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -135,7 +136,7 @@ class DataReader(Reader):
                     self._order(sharding),
                     self._loader,
                     arguments.prefetch_queue_depth,
-                    min(max(2, self.setup.num_threads), _MOST_THREADS),
+                    REMOTE_THREADS if self._loader.remote else min(max(2, self.setup.num_threads), _MOST_THREADS),
                     f"{THREAD_PREFIX}{self.node.name}",
                 )
                 self._seek(sharding, ahead)

@@ -30,7 +30,7 @@ def test_ranks_come_from_the_launcher(environ: dict[str, str], expected: Ranks) 
 
 @pytest.mark.parametrize("environ", [{"RANK": "4", "WORLD_SIZE": "4"}, {"RANK": "x", "WORLD_SIZE": "4"}])
 def test_impossible_ranks_are_errors(environ: dict[str, str]) -> None:
-    with pytest.raises(ArgumentValueError, match="torchrun: a rank|RANK must be a number"):
+    with pytest.raises(ArgumentValueError, match=r"torchrun: a rank|RANK must be a number"):
         current_ranks(environ)
 
 

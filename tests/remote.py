@@ -28,7 +28,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self._answer(head=False)
 
     def _answer(self, head: bool) -> None:
-        time.sleep(self.server.latency)
+        self.server.enter()
         with self.server.lock:
             self.server.requests[self.path] += 1
             fault = self.server.faults.get(self.path, [])
@@ -62,6 +62,8 @@ class WebServer(ThreadingHTTPServer):
 
     Attributes:
         latency: seconds that each answer takes.
+        gate: number of requests that must have arrived before the first one is answered.
+        most_at_once: largest number of requests at once so far, while there was a gate.
         faults: answers in place of the next ones, by path: statuses of HTTP, or "truncate".
         requests: number of requests, by path.
         ranges: whether it knows ranges.
@@ -74,9 +76,20 @@ class WebServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
         self.lock = threading.Lock()
         self.latency = 0.0
+        self.gate = 0
+        self.most_at_once = 0
+        self._arrived = threading.Condition(self.lock)
         self.faults: dict[str, list[int | str]] = {}
         self.requests: Counter[str] = Counter()
         self.ranges = True
+
+    def enter(self) -> None:
+        """Wait as long as an answer takes."""
+        time.sleep(self.latency)
+        with self._arrived:
+            self.most_at_once += 1
+            self._arrived.notify_all()
+            assert self._arrived.wait_for(lambda: self.most_at_once >= self.gate, timeout=60)
 
     @property
     def url(self) -> str:

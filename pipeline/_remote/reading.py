@@ -123,7 +123,11 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _may_pass(error: Exception) -> bool:
+def _may_pass(error: BaseException) -> bool:
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and type(cause).__module__.startswith("aiohttp"):
+        assert cause is not None
+        return _may_pass(cause)  # fsspec says "not found" whatever a server answers to a request for the size
     status = getattr(error, "status", None)
     if isinstance(status, int) and 400 <= status < 500:
         return status in _PASSING_STATUS

@@ -1,6 +1,6 @@
 """Measure a machine's ranks: throughput, memory and the time to the first batch: ``python -m benchmarks.scale``.
 
-Each rank is a process with the variables that torchrun sets, with a server and workers of its own. The ranks share the
+Each rank is a process with the variables that torchrun sets, with its own server and workers. The ranks share the
 cores: `dali_proxy.distributed` gives each its part.
 """
 
@@ -152,9 +152,7 @@ def run_rank(options: argparse.Namespace) -> None:
         dataset = Files(options.as_rank, server.proxy)
         batches = distributed.DistributedBatchSampler(dataset, options.batch_size)
         loop_begin = time.perf_counter()
-        loop = iter(
-            dali_proxy.DataLoader(server, dataset, batch_sampler=batches, num_workers=here.num_workers)
-        )
+        loop = iter(dali_proxy.DataLoader(server, dataset, batch_sampler=batches, num_workers=here.num_workers))
         next(loop)
         now = time.perf_counter()
         print("ready", flush=True)

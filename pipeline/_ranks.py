@@ -12,6 +12,7 @@ from pipeline.errors import ArgumentValueError
 
 __all__ = ["Ranks", "current_ranks", "set_ranks"]
 
+_VARIABLE = "DALI_PROXY_RANKS"
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")  # SLURM's "4(x2),3": two nodes with 4 tasks, one with 3
 
 
@@ -45,14 +46,17 @@ class Ranks:
                     f"they are {rank} and {size}"
                 )
 
-
-_chosen: Ranks | None = None
+    @property
+    def variable(self) -> dict[str, str]:
+        """The environment variable that passes these ranks to a child."""
+        return {_VARIABLE: f"{self.rank},{self.world_size},{self.local_rank},{self.local_world_size},{self.source}"}
 
 
 def set_ranks(ranks: Ranks | None) -> None:
-    """Use these ranks in this process instead of those of the environment; None for the environment's again."""
-    global _chosen
-    _chosen = ranks
+    """Use these ranks in this process and its children instead of the launcher's; None for the launcher's again."""
+    os.environ.pop(_VARIABLE, None)
+    if ranks is not None:
+        os.environ.update(ranks.variable)
 
 
 def current_ranks(environ: Mapping[str, str] = os.environ) -> Ranks:
@@ -65,8 +69,9 @@ def current_ranks(environ: Mapping[str, str] = os.environ) -> Ranks:
         >>> current_ranks({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"})
         Ranks(rank=5, world_size=8, local_rank=1, local_world_size=4, source='torchrun')
     """
-    if _chosen is not None:
-        return _chosen
+    if _VARIABLE in environ:
+        rank, size, local_rank, local_size, source = environ[_VARIABLE].split(",")
+        return Ranks(int(rank), int(size), int(local_rank), int(local_size), source)
     distributed = sys.modules.get("torch.distributed")  # never imported here: servers run without torch
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return _ranks(distributed.get_rank(), distributed.get_world_size(), environ, "torch.distributed")

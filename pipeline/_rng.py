@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed", "global_batch", "philox"]
+__all__ = [
+    "MOST_NUMBERS",
+    "NUMBERS_PER_COUNT",
+    "BatchKey",
+    "RandomState",
+    "batch_generator",
+    "fresh_seed",
+    "global_batch",
+    "philox",
+]
 
 _MASK = (1 << 64) - 1
 _RANK_SHIFT = 44  # batches of one rank in an epoch: 17 trillion
@@ -56,6 +65,12 @@ class RandomState(NamedTuple):
     seed: int
     stream: int
     key: BatchKey
+
+
+#: Philox draws so many numbers at a time, for each value of its counter.
+NUMBERS_PER_COUNT = 4
+#: Numbers that are reserved for each sample if samples need different counts.
+MOST_NUMBERS = 1 << 40
 
 
 def fresh_seed() -> int:

@@ -126,7 +126,7 @@ class DataFile:
         """Return a stream over the file, which stays valid while the file is open.
 
         Args:
-            blocks: blocks through which a remote file is read, in place of its own.
+            blocks: blocks through which a remote file is read, in place of those of the file.
         """
         pread = self.pread if blocks is None else partial(_swapped, blocks.read, self.path, self.size)
         return io.BufferedReader(_Stream(pread, self.size), 1 << 16)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["BatchKey", "RandomState", "batch_generator", "fresh_seed", "philox"]
+__all__ = ["MOST_NUMBERS", "NUMBERS_PER_COUNT", "BatchKey", "RandomState", "batch_generator", "fresh_seed", "philox"]
 
 _MASK = (1 << 64) - 1
 
@@ -47,6 +47,12 @@ class RandomState(NamedTuple):
     seed: int
     stream: int
     key: BatchKey
+
+
+#: Philox draws so many numbers at a time, for each value of its counter.
+NUMBERS_PER_COUNT = 4
+#: Numbers that are reserved for each sample if samples need different counts.
+MOST_NUMBERS = 1 << 40
 
 
 def fresh_seed() -> int:

@@ -347,7 +347,8 @@ class LoaderIterator(Iterator[Any]):
                 raise self._explained(error)  # noqa: B904  # `error` is its context
             self._arrived = None
             result_wait += consumer.waited - waited
-            self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
+            numbered = arrived.numbered
+            self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
             self._server.note_batch(consumer.variant)
             self._loop.result_size = consumer.result_size(self._session)
             self._is_first = False

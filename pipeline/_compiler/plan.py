@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
+__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class", "step_name"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ Step = BatchStep | SampleStep
 _KINDS = ("cpu", "mixed", "gpu")
 # Operators that other passes of the compiler may leave without readers.
 _PURE = ("copy_to_gpu", "table_row")
+# Largest number of operators in the name of a step.
+_MOST_NAMED = 6
 # Largest constant, in bytes, whose copies for all samples of a batch are kept.
 _SMALL = 1024
 
@@ -92,6 +94,13 @@ class Plan:
     @property
     def uses_gpu(self) -> bool:
         return any(phase.on_gpu for phase in self.phases)
+
+
+def step_name(nodes: Sequence[GraphNode]) -> str:
+    """Return the name of operators that run one after another, for traces."""
+    names = [node.schema.display for node in nodes]
+    shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names)} operators"]
+    return " → ".join(shown)
 
 
 def make_plan(graph: Graph) -> Plan:

@@ -129,7 +129,7 @@ class Runner:
         self._declared = arguments.output_declarations
         self._declared.check_count(len(graph.outputs))
         self.output_stream: Any = None
-        self.executor = Executor(graph, arguments.executor_config())
+        self.executor = Executor(graph, arguments.executor_config(), functions=sources.functions)
         self.inputs = FedInputs(graph.fed_inputs)
         self._sources = sources
         self._submitter = Submitter(self.executor, sources)

@@ -258,9 +258,8 @@ class _ChainOfBatch:
         """Call `run_sample`, and record its time and thread in the trace."""
         trace = self._batch.trace
         assert trace is not None
-        begin = time.perf_counter()
-        self.run_sample(sample)
-        trace.add(f"sample {sample}", self._batch.number, begin, time.perf_counter())
+        with trace.range(f"sample {sample}", self._batch.number):
+            self.run_sample(sample)
 
     def run_sample(self, sample: int) -> None:
         # This runs once per sample, under the GIL that all threads share: all decisions per batch are in the links.

@@ -252,8 +252,9 @@ def debayer(
 
 def dl_tensor_python_function(
     *data: Arrays | Data, batch_processing: _bool = True, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, synchronize_stream: _bool = True, device: Device | str | None = None,
-    batch_size: int | None = None,
+    output_layouts: Strs | None = None, parallel: _bool | None = None, synchronize_stream: _bool = True,
+    timeout: Float | None = None, device: Device | str | None = None, batch_size: int | None = None,
+    rng: RNG | None = None,
 ) -> Any:
     """Runs a Python function on DLPack capsules. `fn.dl_tensor_python_function` describes the arguments."""
 
@@ -497,7 +498,8 @@ def preemphasis_filter(
 
 def python_function(
     *data: Arrays | Data, batch_processing: _bool = False, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, device: Device | str | None = None, batch_size: int | None = None,
+    output_layouts: Strs | None = None, parallel: _bool | None = None, timeout: Float | None = None,
+    device: Device | str | None = None, batch_size: int | None = None, rng: RNG | None = None,
 ) -> Any:
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays. `fn.python_function` describes the arguments."""
 

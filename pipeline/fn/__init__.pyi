@@ -523,15 +523,19 @@ def debayer(
 
 def dl_tensor_python_function(
     *data: Nodes | ConstantLike, batch_processing: _bool = True, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, synchronize_stream: _bool = True, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    output_layouts: Strs | None = None, parallel: _bool | None = None, synchronize_stream: _bool = True,
+    timeout: Float | None = None, device: str | None = None, name: str | None = None,
+    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
 ) -> Any:
     """Runs a Python function on DLPack capsules.
 
     The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
-    output, or a tuple or list of `num_outputs` outputs. It runs in one thread, in the order of batches and samples. It must
-    not modify its arguments. It runs even if no output of the pipeline depends on it.
+    output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
+    runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+
+    If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
+    torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
+    numbers are.
 
     Devices: cpu, gpu.
 
@@ -541,8 +545,11 @@ def dl_tensor_python_function(
         function (object): The function.
         num_outputs (int, default 1): Number of outputs that the function returns, or 0.
         output_layouts (str or list of str, default None): Layouts of the outputs, or of the first ones.
+        parallel (bool, default None): Run the function in worker processes of the pipeline, as many as `py_num_workers` or `num_threads`, whichever is more. By default, a server measures whether functions of samples are faster there, and other pipelines call functions in their own process.
         synchronize_stream (bool, default True): On the GPU, wait for the inputs before the call.
+        timeout (float, default None): Seconds that a call may take in a worker process. Then the process is killed, and the error shows its stack. No limit by default.
         device (str): device of the operator; by default that of its inputs.
+        seed (int, default -1): Seed of the operator's random numbers; by default derived from the pipeline's.
     """
 
 def dump_image(
@@ -1324,14 +1331,19 @@ def preemphasis_filter(
 
 def python_function(
     *data: Nodes | ConstantLike, batch_processing: _bool = False, function: Any, num_outputs: Int = 1,
-    output_layouts: Strs | None = None, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    output_layouts: Strs | None = None, parallel: _bool | None = None, timeout: Float | None = None,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
 ) -> Any:
     """Runs a Python function on NumPy arrays, on the GPU on CuPy arrays.
 
     The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
-    output, or a tuple or list of `num_outputs` outputs. It runs in one thread, in the order of batches and samples. It must
-    not modify its arguments. It runs even if no output of the pipeline depends on it.
+    output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
+    runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+
+    If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
+    torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
+    numbers are.
 
     Devices: cpu, gpu.
 
@@ -1341,7 +1353,10 @@ def python_function(
         function (object): The function.
         num_outputs (int, default 1): Number of outputs that the function returns, or 0.
         output_layouts (str or list of str, default None): Layouts of the outputs, or of the first ones.
+        parallel (bool, default None): Run the function in worker processes of the pipeline, as many as `py_num_workers` or `num_threads`, whichever is more. By default, a server measures whether functions of samples are faster there, and other pipelines call functions in their own process.
+        timeout (float, default None): Seconds that a call may take in a worker process. Then the process is killed, and the error shows its stack. No limit by default.
         device (str): device of the operator; by default that of its inputs.
+        seed (int, default -1): Seed of the operator's random numbers; by default derived from the pipeline's.
     """
 
 def random_bbox_crop(

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["show"]
+__all__ = ["as_array", "show"]
 
 Array = npt.NDArray[Any]
 
@@ -32,6 +32,7 @@ def show(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     columns: int = 8,
+    size: int | None = None,
     path: str | Path | None = None,
 ) -> Image.Image:
     """Draw the images of a batch side by side.
@@ -48,6 +49,7 @@ def show(
         mean: what the pipeline subtracted: one number, or one per channel.
         std: what the pipeline divided by.
         columns: number of images in a row.
+        size: longest side of an image in the drawing, in pixels: larger images are reduced, with what is drawn in them.
         path: file to save the drawing to.
 
     Returns:
@@ -61,16 +63,21 @@ def show(
         >>> show(np.zeros((3, 20, 30, 3), np.uint8), labels=["a", "b", "c"], columns=2).size
         (72, 80)
     """
-    pixels = _pixels([_array(image) for image in images], mean, std)
+    pixels = _pixels([as_array(image) for image in images], mean, std)
     if not pixels:
         raise ArgumentValueError("there are no images to show")
     for name, values in (("labels", labels), ("boxes", boxes), ("masks", masks)):
         if values is not None and len(values) != len(pixels):
             raise ArgumentValueError(f"there are {len(pixels)} images, but {len(values)} {name}")
     tiles = [
-        _tile(image, None if masks is None else _array(masks[index]), None if boxes is None else _array(boxes[index]))
+        _tile(
+            image, None if masks is None else as_array(masks[index]), None if boxes is None else as_array(boxes[index])
+        )
         for index, image in enumerate(pixels)
     ]
+    if size is not None:
+        for tile in tiles:
+            tile.thumbnail((size, size))
     captions = None if labels is None else [_text(label) for label in labels]
     sheet = _arrange(tiles, captions, min(columns, len(tiles)))
     if path is not None:
@@ -78,7 +85,7 @@ def show(
     return sheet
 
 
-def _array(value: Any) -> Array:
+def as_array(value: Any) -> Array:
     """Return a tensor of any library as an array on the CPU."""
     for convert in ("detach", "cpu", "as_cpu", "get"):
         if hasattr(value, convert) and not isinstance(value, np.ndarray):
@@ -141,7 +148,7 @@ def _tile(image: Array, mask: Array | None, boxes: Array | None) -> Image.Image:
 
 
 def _text(label: Any) -> str:
-    array = _array(label) if not isinstance(label, str) else None
+    array = as_array(label) if not isinstance(label, str) else None
     if array is None or array.dtype.kind not in "biuf":
         return str(label)
     values = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.ravel().tolist()]
@@ -150,13 +157,13 @@ def _text(label: Any) -> str:
 
 def _arrange(tiles: list[Image.Image], captions: list[str] | None, columns: int) -> Image.Image:
     width = max(tile.width for tile in tiles)
-    height = max(tile.height for tile in tiles) + (0 if captions is None else _CAPTION)
-    rows = -(-len(tiles) // columns)
-    sheet = Image.new("RGB", (columns * (width + _GAP) + _GAP, rows * (height + _GAP) + _GAP), "white")
+    rows = [tiles[first : first + columns] for first in range(0, len(tiles), columns)]
+    heights = [max(tile.height for tile in row) + (0 if captions is None else _CAPTION) + _GAP for row in rows]
+    sheet = Image.new("RGB", (columns * (width + _GAP) + _GAP, sum(heights) + _GAP), "white")
     pen = ImageDraw.Draw(sheet)
     for index, tile in enumerate(tiles):
         row, column = divmod(index, columns)
-        x, y = _GAP + column * (width + _GAP), _GAP + row * (height + _GAP)
+        x, y = _GAP + column * (width + _GAP), _GAP + sum(heights[:row])
         sheet.paste(tile, (x, y))
         if captions is not None:
             pen.text((x + 1, y + tile.height + 1), captions[index][: width // 6], fill="black")

@@ -1,6 +1,8 @@
-"""Intended and unavoidable differences from NVIDIA DALI. docs/operators.md and docs/migrating.md have the tables."""
+"""Differences from NVIDIA DALI, for ``dali-proxy check`` and for tables of the documentation."""
 
 from __future__ import annotations
+
+__all__ = ["ARGUMENTS", "BEHAVIOUR", "DIFFERENCES", "MISSING"]
 
 #: By operator, or by a group of operators.
 DIFFERENCES = {
@@ -199,3 +201,41 @@ BEHAVIOUR = (
     ),
     ("a script without a GPU", "needs other arguments", "`--device cpu` or `DALI_PROXY_DEVICE=cpu`"),
 )
+
+#: Public names that are missing or don't work, by module, and the reasons.
+MISSING = {
+    "backend": {
+        "ExternalContextCheckpoint": "an internal part of checkpoints: use `Pipeline.checkpoint`",
+        "OpSchema.AppendKwargsSection, CalculateOutputDType, CalculateOutputLayout, CalculateOutputNDim, "
+        "CanUseAutoInputDox, DeprecatedArgInfo, GetCallDox, GetCallSignatureInputs, GetSupportedLayouts, HasCallDox, "
+        "SupportsInPlace, SupportsVolumetric": "operators don't declare this",
+        "OpSpec.AddArgEmptyList, InferOutputMetadata, InputDesc, OutputDesc": "operators don't declare this",
+        "Pipeline, PipelineDebug": "the executor in C++: use `nvidia.dali.Pipeline`",
+        "SharedMem": "an internal part of parallel external sources",
+    },
+    "experimental.dynamic": {
+        "DeviceLike": "a type for annotations in DALI's own code",
+        "EvalContext.cache_results, cached_results": "reserved for future use in DALI",
+        "ExternalSource.captured": "an internal part of `capture`",
+        "ThreadPool.device_id": "threads belong to no GPU",
+        "capture": "`dynamic.trace` compiles a function instead, and readers read ahead in any case",
+    },
+    "experimental.torchvision": {
+        "*.adjust_fill, adjust_padding, adjust_size, arg_rules, input_rules, preprocess_data, verify_args, verify_data":
+        "internal steps of transforms",
+        "Resize.calculate_target_size_dynamic_mode, calculate_target_size_pipeline_mode, infer_effective_size, "
+        "int_to_interpolation_mode, interpolation_modes, normalize_interpolation, not_supported_interpolation_modes, "
+        "validate_interpolation": "internal steps of the transform",
+    },
+    "ops": {
+        "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
+        "steps of the operator",
+        "Reload, register_cpu_op, register_gpu_op, python_op_factory": "for plugins in C++: declare operators as in "
+        "[A new operator](new-operator.md)",
+    },
+    "plugin.pytorch": {"TorchPythonFunction.torch_wrapper": "an internal step of the operator"},
+    "plugin_manager": {"load_library, load_directory": "exist, but raise an error: a plugin needs DALI's executor"},
+    "sysconfig": {"get_compile_flags, get_include_dir, get_include_flags, get_link_flags": "exist, but raise an "
+        "error: there is no C++ interface"},
+    "tensors": {"PipelineBatchAdapter, PipelineTensorAdapter": "internal parts of `format_batch` and `format_tensor`"},
+}  # fmt: skip

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
@@ -42,6 +42,9 @@ from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
 
 __all__ = ["DataLoader", "LoaderIterator"]
 
@@ -252,7 +255,7 @@ class LoaderIterator(Iterator[Any]):
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
-        self._consumer: ConsumerClient | None = None
+        self._consumer: ConsumerClient | ClusterConsumer | None = None
         self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
@@ -353,7 +356,7 @@ class LoaderIterator(Iterator[Any]):
             self._is_first = False
             return batch, arrived.numbered.batch, arrived.position
 
-    def _note_in_flight(self, consumer: ConsumerClient) -> None:
+    def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
         noted = self._loop.chunk, consumer.depth(self._session)
         if self._noted != noted:
             self._noted = noted

@@ -73,7 +73,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def __init__(self, file: io.BytesIO, fetch: Fetcher) -> None:
         self.buffers: list[Buffer] = []
         own = {Ticket: partial(_reduce_ticket, fetch), torch.Tensor: _reduce_tensor}
-        self.dispatch_table = ChainMap(own, self.dispatch_table)  # before __init__, which reads it
+        self.dispatch_table = ChainMap(own, cloudpickle.Pickler.dispatch_table)  # before __init__, which reads it
         super().__init__(file, protocol=5, buffer_callback=self._includes)
 
     def _includes(self, buffer: pickle.PickleBuffer) -> bool:

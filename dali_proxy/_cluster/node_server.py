@@ -16,6 +16,9 @@ from dali_proxy._common.folders import make_folder, new_folder, remove_dead_fold
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._host import HOSTS, HostOptions
 from dali_proxy._transport.endpoint import Endpoint, serve_here
+from dali_proxy._worker.tickets import Ticket
+from dali_proxy.errors import BatchError
+from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._ipc import pickling
 
 __all__ = ["BatchRequest", "NodeServer", "Reader", "RemoteHost"]
@@ -26,8 +29,8 @@ _READERS = 4  # readers that a server keeps: two loaders, and two epochs of each
 class Reader(Protocol):
     """Reads and collates batches of one loader. It is pickled in the training process."""
 
-    def begin(self) -> None:
-        """Prepare this process."""
+    def begin(self, node: str) -> None:
+        """Prepare this process, on the given node."""
 
     def session(self, numbered: Any) -> int:
         """Return the session of a batch."""
@@ -75,8 +78,11 @@ class NodeServer:
     """
 
     def __init__(self) -> None:
+        import ray
+
+        self._node = f"node {ray.util.get_node_ip_address()}"
         torch.set_num_threads(1)  # as in torch's workers
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="dali-reading")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_PREFIX}reading")
         self._readers: OrderedDict[bytes, Reader] = OrderedDict()
         self._sessions: set[int] = set()
 
@@ -107,7 +113,7 @@ class NodeServer:
             ServerDiedError: the pipeline's host is gone.
         """
         batch = self._reading.submit(self._read, request).result()
-        return dumps(batch, self._consumer.outputs)
+        return dumps(batch, self._outputs)
 
     def close_sessions(self, sessions: tuple[int, ...]) -> None:
         """Close the sessions of iterators that have ended."""
@@ -121,6 +127,14 @@ class NodeServer:
         """Stop the host in an orderly way."""
         self._consumer.close()
         self._host.stop("it was stopped")
+
+    def _outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+        try:
+            return self._consumer.outputs(ticket)
+        except BatchError as error:
+            if hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(f"on {self._node}")
+            raise
 
     def _read(self, request: BatchRequest) -> Any:
         reader = self._readers.get(request.reader)
@@ -137,7 +151,7 @@ class NodeServer:
         import ray
 
         reader: Reader = pickling.loads(ray.get(request.data[0]))
-        reader.begin()
+        reader.begin(self._node)
         self._readers[request.reader] = reader
         while len(self._readers) > _READERS:
             self._readers.popitem(last=False)

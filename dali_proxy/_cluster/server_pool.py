@@ -45,12 +45,15 @@ class _Server:
         actor: handle of the Ray actor.
         ready: whether it takes requests.
         load: number of its unfinished requests.
+        is_trying: whether it has a batch that was lost with another server, and gets no other meanwhile. If it is lost,
+            too, that batch is the likely cause.
     """
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.ready = False
         self.load = 0
+        self.is_trying = False
 
 
 class PendingBatch:
@@ -120,7 +123,7 @@ class ServerPool:
         self._cluster = cluster
         self._needs = {"CPU": num_cpus, "GPU": cluster.num_gpus, **cluster.resources}
         self._ray = optional_package("ray", "DALIServer(cluster=...)", "ray")
-        self._lock = new_rlock(Level.SOURCE_POOL, "cluster servers")
+        self._lock = new_rlock(Level.CLUSTER_SERVERS, "cluster servers")
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._arrived = threading.Event()
         self._servers: list[_Server] = []
@@ -172,7 +175,10 @@ class ServerPool:
     def request(self, request: BatchRequest) -> PendingBatch:
         """Request a batch from the server with the fewest requests."""
         batch = PendingBatch(request)
-        self._send(batch)
+        with self._lock:
+            self._close_sessions()
+            if self._waiting or not self._send(batch):
+                self._waiting.append(batch)
         return batch
 
     def end_session(self, session: int) -> None:
@@ -204,10 +210,10 @@ class ServerPool:
                 except Empty:
                     break
                 event()
+            while self._waiting and self._send(self._waiting[0]):
+                self._waiting.popleft()
             if self.ready:
                 self._had_server = time.monotonic()
-                while self._waiting and self.ready:
-                    self._send(self._waiting.popleft())
                 return
             self._check_start()
 
@@ -236,21 +242,28 @@ class ServerPool:
         for server in servers:
             self._kill(server)
 
-    def _send(self, batch: PendingBatch) -> None:
-        with self._lock:
-            if self._ended_sessions:
-                sessions, self._ended_sessions = tuple(self._ended_sessions), []
-                for each in self._servers:
-                    if each.ready:
-                        each.actor.close_sessions.remote(sessions)
-            ready = [server for server in self._servers if server.ready]
-            if not ready:
-                self._waiting.append(batch)
-                return
-            turn = next(self._turns)
-            server = min(ready[turn % len(ready) :] + ready[: turn % len(ready)], key=lambda each: each.load)
-            server.load += 1
-            self._call(server.actor.make.remote(batch.request), lambda done: self._receive(server, batch, done))
+    def _send(self, batch: PendingBatch) -> bool:
+        """Send a request. Return False if there is no server for it now."""
+        ready = [
+            server
+            for server in self._servers
+            if server.ready and not server.is_trying and not (batch.losses and server.load)
+        ]
+        if not ready:
+            return False
+        first = next(self._turns) % len(ready)
+        server = min(ready[first:] + ready[:first], key=lambda each: each.load)
+        server.load += 1
+        server.is_trying = batch.losses > 0
+        self._call(server.actor.make.remote(batch.request), lambda done: self._receive(server, batch, done))
+        return True
+
+    def _close_sessions(self) -> None:
+        if self._ended_sessions:
+            sessions, self._ended_sessions = tuple(self._ended_sessions), []
+            for server in self._servers:
+                if server.ready:
+                    server.actor.close_sessions.remote(sessions)
 
     def _call(self, ref: Any, handle: Callable[[Future[Any]], None]) -> None:
         """Let `handle` run with the finished future, in `handle` of this object."""
@@ -263,6 +276,7 @@ class ServerPool:
 
     def _receive(self, server: _Server, batch: PendingBatch, done: Future[Any]) -> None:
         server.load -= 1
+        server.is_trying = False
         error = done.exception()
         if error is None:
             batch.answer(done.result())

@@ -51,8 +51,9 @@ class BatchReader:
     has_batches: bool
     worker_init_fn: Any
 
-    def begin(self) -> None:
-        """Let this process look like a worker to the user's code."""
+    def begin(self, node: str) -> None:
+        """Let this process look like a worker to the user's code, on the given node."""
+        self._node = node
         own = self.dataset.own
         own.id, own.count = 0, 1
         self.collate.packs = False  # the server pickles batches together with their results
@@ -83,6 +84,8 @@ class BatchReader:
                 return batch
             if issubclass(batch.error.exc_type, LOST):
                 raise ServerDiedError(batch.traceback)
+            batch.worker += f" on {self._node}"
+            batch.error.where += f", on {self._node}"
         return batch
 
 

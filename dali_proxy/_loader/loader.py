@@ -87,6 +87,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
+        ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -111,6 +112,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             )
         if dataset is None:
             raise ArgumentTypeError("DataLoader needs a dataset, as in DataLoader(server, dataset, ...)")
+        if dali_server.cluster is not None and kind_of(dataset) != "map":
+            raise ArgumentTypeError(
+                f"the servers in a cluster read datasets with indices, but {type(dataset).__name__} is an iterable "
+                "dataset or a datapipe: use a map-style dataset, or a DALIServer without cluster="
+            )
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
@@ -126,8 +132,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
-        super().__init__(**options)
         self.dali_server = dali_server
+        super().__init__(**options)
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
@@ -150,6 +156,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._epoch += 1
         self._progress = iterator.progress
         return iterator
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than cores, as torch does. In a cluster, no workers are started here."""
+        if self.dali_server.cluster is None:
+            super().check_worker_number_rationality()
 
     def ensure_server_listening(self) -> None:
         """Start the server if it isn't running. Iterating over the loader does the same."""

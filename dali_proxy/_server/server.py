@@ -35,6 +35,7 @@ from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class DALIServer:
             arena_bytes_limit=arena_bytes_limit,
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
+            rank=current_ranks().rank,
         )
         self._live(_Life(endpoint, os.getpid()))
 

@@ -62,6 +62,7 @@ class Endpoint:
         arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
         unused: declared inputs that no output depends on.
+        rank: rank of the process that created the server, so that ranks draw different random numbers.
     """
 
     path: str
@@ -73,6 +74,7 @@ class Endpoint:
     arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
+    rank: int = 0
 
 
 def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:

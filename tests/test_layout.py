@@ -207,6 +207,7 @@ FLOORS = (
     "dali_proxy._transport dali_proxy._nvidia dali_proxy.fn dali_proxy._doctor",
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
+    "dali_proxy._cluster",
     "dali_proxy._iterators dali_proxy._server",
     "dali_proxy._monitor",
     "dali_proxy._loader",

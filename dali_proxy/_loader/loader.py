@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
@@ -46,6 +46,9 @@ from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedErro
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
 
 __all__ = ["DataLoader", "LoaderIterator"]
 
@@ -88,6 +91,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
+        ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -112,6 +116,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             )
         if dataset is None:
             raise ArgumentTypeError("DataLoader needs a dataset, as in DataLoader(server, dataset, ...)")
+        if dali_server.cluster is not None and kind_of(dataset) != "map":
+            raise ArgumentTypeError(
+                f"the servers in a cluster read datasets with indices, but {type(dataset).__name__} is an iterable "
+                "dataset or a datapipe: use a map-style dataset, or a DALIServer without cluster="
+            )
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
@@ -127,8 +136,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
-        super().__init__(**options)
         self.dali_server = dali_server
+        super().__init__(**options)
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
@@ -154,6 +163,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than cores; torch calls this. The ranks of a machine share its cores."""
+        if self.dali_server.cluster is not None:
+            return  # no workers are started here
         ranks, cores = current_ranks(), len(allowed_cores())
         sharing = processes_sharing(ranks, cores)
         share = core_budget(cores, cgroup_cores(), sharing)
@@ -271,7 +282,7 @@ class LoaderIterator(Iterator[Any]):
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
-        self._consumer: ConsumerClient | None = None
+        self._consumer: ConsumerClient | ClusterConsumer | None = None
         self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
@@ -376,7 +387,7 @@ class LoaderIterator(Iterator[Any]):
             self._is_first = False
             return batch, arrived.numbered, arrived.position
 
-    def _note_in_flight(self, consumer: ConsumerClient) -> None:
+    def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
         noted = self._loop.chunk, consumer.depth(self._session)
         if self._noted != noted:
             self._noted = noted

@@ -12,7 +12,7 @@ import torch
 
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["BatchTransform", "check_batch_transform"]
+__all__ = ["BatchTransform", "check_batch_transform", "seeded"]
 
 
 class BatchTransform:
@@ -32,12 +32,12 @@ class BatchTransform:
 
     def __call__(self, batch: Any, number: int) -> Any:
         """Return the result for the batch `number` of the epoch."""
-        with _seeded(np.random.SeedSequence([*self._seed, number])):
+        with seeded(np.random.SeedSequence([*self._seed, number])):
             return self._function(batch)
 
 
 @contextmanager
-def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
+def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch, on the CPU and the current GPU. Reset them at the end."""
     state = int(seed.generate_state(1, np.uint64)[0])
     generators = [torch.default_generator]

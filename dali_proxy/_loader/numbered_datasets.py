@@ -51,27 +51,30 @@ class SamplerStart:
         batches: number of items to skip at the beginning.
         done: numbers of later items to skip.
         load: function that restores the sampler's state before the last skipped item; if None, all skipped items are
-            drawn and dropped. The last skipped item is always drawn again, because samplers differ in their behaviour
-            and state at the end of an epoch.
+            drawn and dropped. Unless `exact`, the last skipped item is drawn again, because samplers differ in their
+            behaviour and state at the end of an epoch.
+        exact: whether `load` restores the state after the last skipped item.
     """
 
     batches: int = 0
     done: frozenset[int] = frozenset()
     load: Callable[[], None] | None = None
+    exact: bool = False
 
     @property
     def first_drawn(self) -> int:
         """Number of the first item to draw."""
-        return 0 if self.load is None else last_drawn(self.batches)
+        return 0 if self.load is None else last_drawn(self.batches, self.exact)
 
 
-def last_drawn(batches: int) -> int:
+def last_drawn(batches: int, exact: bool = False) -> int:
     """Return the number of the first item to draw from a sampler's restored state after `batches` items are done.
 
     It is the last item that is done, unless that is the epoch's first one: before the first item, a sampler's state may
-    be the state at the end of the previous epoch.
+    be the state at the end of the previous epoch. A `DistributedBatchSampler` is restored exactly after that item: the
+    next number of ranks may differ, and the item with it.
     """
-    return batches if batches <= 1 else batches - 1
+    return batches if exact or batches <= 1 else batches - 1
 
 
 class NumberedSampler:
@@ -234,7 +237,9 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         if isinstance(numbered.indices, Pause):
             return Pause()
         session = session_of(self.first_session, numbered.epoch)
-        context = BatchContext(session, numbered.epoch, numbered.batch, numbered.indices)
+        indices = numbered.indices
+        context = BatchContext(session, numbered.epoch, numbered.batch, indices)
+        context.global_batch = getattr(indices, "global_batch", None)
         set_context(context)
         try:
             return make(numbered.indices, context)

@@ -90,8 +90,8 @@ class PipelineViews(PipelineProperties):
             images: number of files, or of batches.
             draws: results for each file, by default 4 if the pipeline draws random numbers or reads its own data,
                 otherwise 1.
-            mean: mean that the pipeline subtracted, in units of a pixel of 0 to 255, if it did so in another way.
-            std: standard deviation by which it divided.
+            mean: mean that the pipeline subtracted, if it normalizes in another way.
+            std: standard deviation by which it divided; below 1, for pixels of 0 to 1.
             size: longest side of an image in the drawing, in pixels.
             path: file to save the drawing to.
             **inputs: for pipelines with several inputs, data for an input by its name: a folder with files of the same

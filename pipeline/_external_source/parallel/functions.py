@@ -32,9 +32,7 @@ class FunctionPool:
         WorkerError: the processes couldn't be started.
     """
 
-    def __init__(
-        self, nodes: Sequence[GraphNode], max_batch_size: int, num_workers: int, start_method: str
-    ) -> None:
+    def __init__(self, nodes: Sequence[GraphNode], max_batch_size: int, num_workers: int, start_method: str) -> None:
         self._calls = [FunctionCall.from_node(node, None) for node in nodes]
         self._numbers = {_identity(node): number for number, node in enumerate(nodes)}
         self._pool = WorkerPool(

@@ -282,7 +282,9 @@ class WorkerPool:
         """
         job = _Job(next(self._numbers), function, info, first, count, None, 0, seeds.tobytes(), timeout)
         try:
-            job.block, job.inputs = pack(self._arena, inputs, self._lock)  # so that no worker starts meanwhile without the segment
+            job.block, job.inputs = pack(
+                self._arena, inputs, self._lock
+            )  # so that no worker starts meanwhile without the segment
         except ChannelClosedError:
             job.fail(self._ended())
             return job.future

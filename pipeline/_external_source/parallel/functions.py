@@ -97,7 +97,7 @@ class FunctionPool:
             failed = failure.failed
             cause = RemoteTraceback(failure.worker, failed.traceback)
             kind = OperatorError.type_for(find_type(failed.type_name))
-            failures = () if failed.sample is None else (SampleFailure(failed.sample, cause),)
+            failures = tuple(SampleFailure(each, cause) for each in (failed.sample,) if each is not None)
             raise kind(failed.reason, failures=failures) from cause
         except WorkerError as error:
             samples = () if call.batch_processing else range(*bounds[len(results)])

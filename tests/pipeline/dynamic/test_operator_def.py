@@ -21,6 +21,8 @@ def test_dynamic_mode_runs_and_seeds_operators() -> None:
         dynamic.random.set_seed(9)
         results.append(noisy(dynamic.as_batch(IMAGES, layout="HWC"), 2.0))
     assert [each.layout for each in results] == ["HWC", "HWC"]
-    assert all(np.array_equal(one.numpy(), two.numpy()) for one, two in zip(*(each.tensors for each in results), strict=True))
+    assert all(
+        np.array_equal(one.numpy(), two.numpy()) for one, two in zip(*(each.tensors for each in results), strict=True)
+    )
     again = noisy(dynamic.as_batch(IMAGES), 2.0)
     assert not np.array_equal(again.tensors[0].numpy(), results[0].tensors[0].numpy())

@@ -122,7 +122,9 @@ def test_transform_of_torchvision() -> None:
 @pytest.mark.parametrize("batch_processing", [False, True])
 def test_transform_of_kornia(batch_processing: bool) -> None:
     augmentation = pytest.importorskip("kornia.augmentation", reason="Kornia isn't installed")
-    transform = augmentation.AugmentationSequential(augmentation.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask"])
+    transform = augmentation.AugmentationSequential(
+        augmentation.RandomHorizontalFlip(p=1.0), data_keys=["input", "mask"]
+    )
     flipped = operator_def(transform, batch_processing=batch_processing)
 
     def describe(images: Any, masks: Any) -> Any:

@@ -81,7 +81,9 @@ def test_errors_are_the_same_in_processes() -> None:
 
     messages = []
     for parallel in (False, True):
-        with pytest.raises(OperatorError, match=r"sample 2: KeyError: 'img'\n  raised at .* in fails: return x") as caught:
+        with pytest.raises(
+            OperatorError, match=r"sample 2: KeyError: 'img'\n  raised at .* in fails: return x"
+        ) as caught:
             run(fails, parallel=parallel)
         assert [failure.sample for failure in caught.value.failures] == [2]
         messages.append(str(caught.value))

@@ -5,11 +5,10 @@ Names are loaded when they are first used, so that the server's own process neve
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy._shadowing import guard_name
+from dali_proxy._shadowing import guard_name, import_ours
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.ray_cluster import RayCluster
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from dali_proxy._nvidia.install import install_as_nvidia_dali
     from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import OperatorTimes, ServerStats
-    from dali_proxy._sheet import show
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
         StaleReferenceError,
         WorkerDiedError,
     )
+    from pipeline._sheet import show
 
 __all__ = [
     "BatchError",
@@ -100,7 +99,7 @@ _MODULES = {
     "feed_ndarray": "_consumer.interop",
     "install_as_nvidia_dali": "_nvidia.install",
     "serve": "_server.server",
-    "show": "_sheet",
+    "show": "pipeline._sheet",
     "to_torch_tensor": "_consumer.interop",
     "to_torch_type": "_consumer.interop",
 }
@@ -112,7 +111,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    full = module if module.startswith("pipeline.") else f"{__name__}.{module}"
+    value = getattr(import_ours(full), name)
     globals()[name] = value
     return value
 

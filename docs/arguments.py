@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from docs.differences import ARGUMENTS
+from dali_proxy._nvidia.differences import ARGUMENTS
 from pipeline._catalog import all_schemas
 from pipeline._declaration.schema import REQUIRED, Argument
 

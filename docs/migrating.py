@@ -1,4 +1,4 @@
-"""Writes the table of differences in docs/migrating.md: `python -m docs.migrating`."""
+"""Writes the table of differences in docs/howto/from-dali.md: `python -m docs.migrating`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import re
 from pathlib import Path
 
-from docs.differences import BEHAVIOUR
+from dali_proxy._nvidia.differences import BEHAVIOUR
 from docs.operators import NAMES
 from pipeline._catalog import all_schemas
 
 __all__ = ["PAGE", "with_table"]
 
-PAGE = Path(__file__).resolve().parent / "migrating.md"
+PAGE = Path(__file__).resolve().parent / "howto" / "from-dali.md"
 BEGIN, END = "<!-- differences: python -m docs.migrating -->", "<!-- end of differences -->"
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from dali_proxy._nvidia.differences import MISSING
 from docs.operators import NAMES
 from pipeline._catalog import all_schemas
 
-__all__ = ["HELPERS", "MISSING", "MODULES", "PAGE", "page"]
+__all__ = ["HELPERS", "MODULES", "PAGE", "page"]
 
 PAGE = Path(__file__).resolve().parent / "differences.md"
 
@@ -25,44 +26,6 @@ MODULES = (
     *("plugin.base_iterator", "plugin.pytorch", "plugin.pytorch.fn", "plugin.pytorch.loader_evaluator"),
     *("plugin.pytorch.torch_utils", "plugin_manager", "sysconfig", "tensors", "tfrecord", "types"),
 )
-
-#: Public names that are missing or don't work, by module, and the reasons.
-MISSING = {
-    "backend": {
-        "ExternalContextCheckpoint": "an internal part of checkpoints: use `Pipeline.checkpoint`",
-        "OpSchema.AppendKwargsSection, CalculateOutputDType, CalculateOutputLayout, CalculateOutputNDim, "
-        "CanUseAutoInputDox, DeprecatedArgInfo, GetCallDox, GetCallSignatureInputs, GetSupportedLayouts, HasCallDox, "
-        "SupportsInPlace, SupportsVolumetric": "operators don't declare this",
-        "OpSpec.AddArgEmptyList, InferOutputMetadata, InputDesc, OutputDesc": "operators don't declare this",
-        "Pipeline, PipelineDebug": "the executor in C++: use `nvidia.dali.Pipeline`",
-        "SharedMem": "an internal part of parallel external sources",
-    },
-    "experimental.dynamic": {
-        "DeviceLike": "a type for annotations in DALI's own code",
-        "EvalContext.cache_results, cached_results": "reserved for future use in DALI",
-        "ExternalSource.captured": "an internal part of `capture`",
-        "ThreadPool.device_id": "threads belong to no GPU",
-        "capture": "`dynamic.trace` compiles a function instead, and readers read ahead in any case",
-    },
-    "experimental.torchvision": {
-        "*.adjust_fill, adjust_padding, adjust_size, arg_rules, input_rules, preprocess_data, verify_args, verify_data":
-        "internal steps of transforms",
-        "Resize.calculate_target_size_dynamic_mode, calculate_target_size_pipeline_mode, infer_effective_size, "
-        "int_to_interpolation_mode, interpolation_modes, normalize_interpolation, not_supported_interpolation_modes, "
-        "validate_interpolation": "internal steps of the transform",
-    },
-    "ops": {
-        "PythonFunction.check_outputs, current_stream, function_wrapper_batch, function_wrapper_per_sample": "internal "
-        "steps of the operator",
-        "Reload, register_cpu_op, register_gpu_op, python_op_factory": "for plugins in C++: declare operators as in "
-        "[A new operator](new-operator.md)",
-    },
-    "plugin.pytorch": {"TorchPythonFunction.torch_wrapper": "an internal step of the operator"},
-    "plugin_manager": {"load_library, load_directory": "exist, but raise an error: a plugin needs DALI's executor"},
-    "sysconfig": {"get_compile_flags, get_include_dir, get_include_flags, get_link_flags": "exist, but raise an "
-        "error: there is no C++ interface"},
-    "tensors": {"PipelineBatchAdapter, PipelineTensorAdapter": "internal parts of `format_batch` and `format_tensor`"},
-}  # fmt: skip
 
 #: Names without a meaning for users: modules and helpers that DALI's modules happen to import.
 HELPERS = frozenset(
@@ -96,7 +59,7 @@ def page() -> str:
         (
             "# Names that exist only in NVIDIA DALI",
             "",
-            "`python -m docs.names` writes this page. [Migrating](migrating.md#differences) and "
+            "`python -m docs.names` writes this page. [Migrating](howto/from-dali.md#differences) and "
             "[Operators](operators.md) have the",
             "other differences.",
             "",

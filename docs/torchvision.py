@@ -18,12 +18,14 @@ _RANDOM = f"{_SAME}; other random numbers"
 
 #: Each transform: the difference of its results from those of torchvision, for the same random numbers.
 DIFFERENCES = {
+    "AugMix": "as `AutoAugment`",
     "AutoAugment": "as its operations; equalization differs as in `RandomEqualize`",
     "CenterCrop": _SAME,
     "ColorJitter": f"{_ONE} (hues of PIL images by up to 10, because PIL rounds HSV to bytes). The order is "
     "brightness, contrast, saturation, hue, and not random",
     "Compose": "other functions get a dynamic tensor, and neither a PIL image nor a torch tensor",
     "ConvertImageDtype": _SAME,
+    "ElasticTransform": f"{_ONE}, at the border by more, as in `RandomAffine`; other random numbers",
     "FiveCrop": _SAME,
     "GaussianBlur": _ONE,
     "GaussianNoise": _RANDOM,
@@ -40,6 +42,7 @@ DIFFERENCES = {
     "border by more, because it is blended with `fill`; PIL doesn't blend",
     "RandomApply": "chosen for each image of a batch",
     "RandomAutocontrast": _ONE,
+    "RandomChannelPermutation": f"{_RANDOM}; up to 6 channels",
     "RandomChoice": "chosen for each image of a batch",
     "RandomCrop": _RANDOM,
     "RandomEqualize": "only uint8; the histogram is equalized as in OpenCV: a few levels differ",
@@ -49,7 +52,7 @@ DIFFERENCES = {
     "RandomInvert": _SAME,
     "RandomOrder": "chosen for each image of a batch",
     "RandomPerspective": "as `RandomAffine`",
-    "RandomPhotometricDistort": "as `ColorJitter`; channels aren't permuted",
+    "RandomPhotometricDistort": "as `ColorJitter`",
     "RandomPosterize": f"{_SAME}; only uint8",
     "RandomResize": "as `Resize`",
     "RandomResizedCrop": "as `Resize`; filters read pixels beyond the window if the image continues there",

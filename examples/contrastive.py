@@ -77,7 +77,8 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
         for first, second in meter.follow(loader):
             # One pass for both views, so that batch normalisation can't tell them apart.
             features = network(torch.cat([first, second]).to(options.device))
-            loss = nt_xent(*features.chunk(2), options.temperature)
+            left, right = features.chunk(2)
+            loss = nt_xent(left, right, options.temperature)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -26,7 +26,7 @@ import common
 import dali_proxy
 import scenes
 from networks import encoder
-from pipeline import fn, pipeline_def, types
+from pipeline import DataNode, fn, pipeline_def, types
 
 STRIDE = 8
 BOXES = 5  # guesses per image
@@ -68,7 +68,7 @@ def detection_pipe(decoder: str, size: int, augment: bool):
     image = fn.decoders.image(fn.external_source(name="image", no_copy=True), device=decoder)
     objects = fn.external_source(name="objects", dtype=types.FLOAT, ndim=2)
     image = fn.resize(image, size=(size, size), interp_type=types.INTERP_LINEAR)
-    mirror = 0
+    mirror: int | DataNode = 0
     if augment:
         mirror = fn.random.coin_flip()
         # x becomes 1 - x if the image is mirrored: x + mirror * (1 - 2 * x). The other columns don't change.
@@ -88,7 +88,8 @@ class Detector(nn.Module):
         self.features = encoder((24, 48, 96))
         self.context = nn.Sequential(nn.Conv2d(96, 96, 3, padding=2, dilation=2), nn.ReLU())
         self.head = nn.Conv2d(96, classes + 4, kernel_size=3, padding=1)
-        nn.init.constant_(self.head.bias[:classes], -3.0)  # most cells are empty
+        _, bias = self.head.parameters()
+        nn.init.constant_(bias[:classes], -3.0)  # most cells are empty
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features = self.features(images)
@@ -142,7 +143,8 @@ def main() -> None:
         meter = common.Meter(options.epochs, len(loader))
         for _ in range(options.epochs):
             for images, objects in meter.follow(loader):
-                loss = loss_of(*network(images.to(options.device)), objects)
+                logits, guesses = network(images.to(options.device))
+                loss = loss_of(logits, guesses, objects)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -80,26 +80,27 @@ class Classifier(lightning.LightningModule):
         self.right.clear()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=self.hparams.learning_rate)
+        return torch.optim.AdamW(self.parameters(), lr=self.hparams["learning_rate"])
 
 
 class Measure(Callback):
     """Records losses, speed and, before the training's server stops, its statistics."""
 
-    def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        self.meter = common.Meter(trainer.max_epochs, steps=None, bar=False)  # Lightning has its own bar
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.meter = common.Meter(trainer.max_epochs or 0, steps=None, bar=False)  # Lightning has its own bar
 
     def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any, batch: Any, _: int
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self.meter.start()
         self.meter.add(outputs["loss"], len(batch[0]))
 
-    def on_train_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.meter.close()
-        self.stats = trainer.datamodule.servers[0].stats()
-        if path := trainer.datamodule.options.picture:
-            images, _ = next(iter(trainer.train_dataloader))
+        data: Images = trainer.datamodule  # type: ignore[attr-defined]
+        self.stats = data.servers[0].stats()
+        if path := data.options.picture:
+            images, _ = next(iter(data.train_dataloader()))
             common.save_picture(path, images)
 
 

@@ -61,10 +61,11 @@ class SuperResolution(nn.Module):
             )
             for _ in range(blocks)
         )
-        self.last = nn.Conv2d(width, 3 * scale**2, kernel_size=3, padding=1)
+        last = nn.Conv2d(width, 3 * scale**2, kernel_size=3, padding=1)
         self.enlarge = nn.PixelShuffle(scale)
-        nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)
+        for parameter in last.parameters():
+            nn.init.zeros_(parameter)
+        self.last = last
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
         seen = self.first(4 * (frames - frames.mean((2, 3), keepdim=True)))  # only the differences of pixels matter

@@ -33,8 +33,8 @@ class Checkpoint:
     def save(self, losses: list[torch.Tensor]) -> None:
         if self.path is None:
             return
-        state = {name: part.state_dict() for name, part in self.parts.items()}
-        state.update(losses=losses, random=torch.get_rng_state())
+        parts = {name: part.state_dict() for name, part in self.parts.items()}
+        state = {**parts, "losses": losses, "random": torch.get_rng_state()}
         beside = self.path.with_suffix(".new")
         torch.save(state, beside)
         os.replace(beside, self.path)  # so there is always a complete file

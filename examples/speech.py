@@ -26,7 +26,7 @@ from tqdm import tqdm
 import common
 import dali_proxy
 from networks import convolution
-from pipeline import fn, pipeline_def, types
+from pipeline import DataNode, fn, pipeline_def, types
 
 RATE = 16_000  # samples per second, to which all sounds are resampled
 STEP = RATE // 100  # columns of a spectrogram are 10 ms apart
@@ -62,7 +62,7 @@ def speech_pipe(seconds: float, augment: bool):
     """Return spectrograms, float [1, MEL_BANDS, 100 per second], with mean 0 and standard deviation 1."""
     encoded = fn.external_source(name="sounds", no_copy=True)
     sound, _ = fn.decoders.audio(encoded, dtype=types.FLOAT, sample_rate=RATE, downmix=True)
-    start = 0.0
+    start: float | DataNode = 0.0
     if augment:
         sound += fn.random.uniform(range=(0.0, 0.02)) * fn.random.normal(sound)
         start = fn.random.uniform(range=(-0.1, 0.1)) * RATE

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import boxes
 import torch
@@ -95,15 +96,14 @@ class SSD(nn.Module):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.levels = nn.ModuleList([encoder((24, 48, 96)), *(convolution(96, 96, stride=2) for _ in STRIDES[1:])])
-        self.heads = nn.ModuleList(nn.Conv2d(96, PER_CELL * (1 + classes + 4), 3, padding=1) for _ in STRIDES)
+        self.per_box = 1 + classes + 4
+        self.heads = nn.ModuleList(nn.Conv2d(96, PER_CELL * self.per_box, 3, padding=1) for _ in STRIDES)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features, outputs = images, []
         for level, head in zip(self.levels, self.heads, strict=True):
             features = level(features)
-            outputs.append(
-                head(features).permute(0, 2, 3, 1).flatten(1).unflatten(1, (-1, head.out_channels // PER_CELL))
-            )
+            outputs.append(head(features).permute(0, 2, 3, 1).flatten(1).unflatten(1, (-1, self.per_box)))
         output = torch.cat(outputs, dim=1)
         return output[..., :-4], output[..., -4:]
 
@@ -127,7 +127,7 @@ def detect(network: nn.Module, images: torch.Tensor, anchors: torch.Tensor, chan
     chances, classes = logits.softmax(dim=2)[..., 1:].max(dim=2)
     guesses = []
     for scores, rows in zip(chances, torch.cat([found, classes[..., None]], dim=2), strict=True):
-        best = []
+        best: list[torch.Tensor] = []
         while len(best) < BOXES and scores.max() > chance:
             best.append(rows[scores.argmax()])
             scores[boxes.iou(best[-1], rows) > 0.45] = 0
@@ -140,7 +140,11 @@ def main() -> None:
     pipe_options = common.pipeline_options(options)
     anchors = default_boxes(options.image_size)
     corners = torch.cat([anchors[:, :2] - anchors[:, 2:] / 2, anchors[:, :2] + anchors[:, 2:] / 2], dim=1)
-    iterate = {"reader_name": "Reader", "last_batch_policy": dali_proxy.LastBatchPolicy.PARTIAL, "auto_reset": True}
+    iterate: dict[str, Any] = {
+        "reader_name": "Reader",
+        "last_batch_policy": dali_proxy.LastBatchPolicy.PARTIAL,
+        "auto_reset": True,
+    }
     with ExitStack() as stack:
         folder = options.data or stack.enter_context(common.temporary_folder())
         if options.data is None:
@@ -155,7 +159,8 @@ def main() -> None:
         for _ in range(options.epochs):
             for (batch,) in meter.follow(loader):
                 images, truth, labels = (batch[name].to(options.device) for name in ("images", "boxes", "labels"))
-                loss = loss_of(*network(images), truth, labels)
+                logits, offsets = network(images)
+                loss = loss_of(logits, offsets, truth, labels)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -166,7 +171,9 @@ def main() -> None:
         stack.callback(val_pipe.close)
         val_loader = dali_proxy.DALIGenericIterator(val_pipe, ["images", "boxes", "labels"], **iterate)
         network.eval()
-        pairs, shown, found = [], [], []
+        pairs: list[Any] = []
+        shown: list[torch.Tensor] = []
+        found: list[torch.Tensor] = []
         for (batch,) in val_loader:
             images = batch["images"].to(options.device)
             if len(shown) < 32:

@@ -16,6 +16,7 @@ import random
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -174,7 +175,8 @@ def main() -> None:
         "num_threads": options.num_threads,
         "seed": options.seed,
     }
-    iterate = {"reader_name": "Reader", "last_batch_policy": dali_proxy.LastBatchPolicy.PARTIAL, "auto_reset": True}
+    policy = dali_proxy.LastBatchPolicy.PARTIAL
+    iterate: dict[str, Any] = {"reader_name": "Reader", "last_batch_policy": policy, "auto_reset": True}
     with ExitStack() as stack:
         folder = options.data or stack.enter_context(common.temporary_folder())
         if options.data is None:

@@ -9,6 +9,8 @@ number of the class). Without it, the example writes shards from a few photograp
 Needs the package webdataset.
 """
 
+# webdataset loads its names when they are used.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import argparse

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipeline import dynamic, errors, fn, math, ops, tensors, types
     from pipeline._definition import OperatorConcurrency, Pipeline, StreamPolicy, do_not_convert, pipeline_def
     from pipeline._graph import DataNode, newaxis
+    from pipeline._operator_def import operator_def
 
 __all__ = [
     "DataNode",
@@ -26,6 +27,7 @@ __all__ = [
     "fn",
     "math",
     "newaxis",
+    "operator_def",
     "ops",
     "pipeline_def",
     "tensors",
@@ -39,6 +41,7 @@ _PACKAGES = {
     "StreamPolicy": "_definition",
     "do_not_convert": "_definition",
     "newaxis": "_graph",
+    "operator_def": "_operator_def",
     "pipeline_def": "_definition",
 }
 

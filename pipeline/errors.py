@@ -130,7 +130,7 @@ class UnknownInputError(InputError, KeyError):
 
 
 class WorkerError(PipelineError):
-    """A worker process of a parallel external source ended, or couldn't be started."""
+    """A worker process of parallel external sources or Python functions ended, or couldn't be started."""
 
 
 class DecodeError(PipelineError):
@@ -187,11 +187,12 @@ class OperatorError(PipelineError):
         return error
 
     @staticmethod
-    def type_for(cause: BaseException) -> type[OperatorError]:
-        """Return the class of the error for a cause: the error for a `ValueError` is also a `ValueError`."""
-        if not isinstance(cause, ValueError):
+    def type_for(cause: BaseException | type[BaseException]) -> type[OperatorError]:
+        """Return the class of the error for a cause or its type: that for a `ValueError` is also a `ValueError`."""
+        kind = cause if isinstance(cause, type) else type(cause)
+        if not issubclass(kind, ValueError):
             return OperatorError
-        return OperatorIndexError if isinstance(cause, IndexError) else OperatorValueError
+        return OperatorIndexError if issubclass(kind, IndexError) else OperatorValueError
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_operator_error, (type(self), str(self), self.operator, self.location, self.failures))

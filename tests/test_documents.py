@@ -12,25 +12,44 @@ from tests.clips import Clips
 from tests.environment import ROOT, with_project
 from tests.preloaded import run_python
 
-
-@pytest.mark.timeout(300)  # the guide starts several servers
-@pytest.mark.parametrize(
-    "document",
-    ["README.md", *(f"docs/{name}.md" for name in ("guide", "dynamic", "torchvision", "migrating", "new-operator"))],
+#: A Python block, with the name of its file if it is one.
+BLOCK = re.compile(r'^```python(?: title="([\w.]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if BLOCK.search(path.read_text(encoding="utf-8"))
 )
+
+
+def blocks(document: str) -> list[tuple[str, str]]:
+    """Return the Python blocks of a document with their titles."""
+    return BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))
+
+
+@pytest.mark.timeout(300)  # pages start several servers
+@pytest.mark.parametrize("document", PAGES)
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
-    """The Python blocks of a document form a script that runs."""
-    text = (ROOT / document).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert blocks
-    (tmp_path / "photos").symlink_to(jpeg_folder)
+    """The Python blocks of a document form a script that runs, beside the file of the tutorial."""
+    for title, code in blocks("docs/tutorial.md"):
+        if title == "photos.py":
+            (tmp_path / title).write_text(code, encoding="utf-8")
+    if document != "docs/tutorial.md":  # it draws images
+        (tmp_path / "photos").symlink_to(jpeg_folder)
     for folder in ("a", "b"):
         (tmp_path / "clips" / folder).mkdir(parents=True)
         (tmp_path / "clips" / folder / "0.mp4").symlink_to(clips.path("h264.mp4"))
-    (tmp_path / "script.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    script = "\n\n".join(code for title, code in blocks(document) if title != "photos.py")
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
     run = run_python("script.py", cwd=tmp_path, env=with_project())
     assert run.returncode == 0, run.stderr
     assert not run.stderr
+
+
+def test_python_blocks_run_or_have_a_reason() -> None:
+    """A fence that isn't run, or isn't recognized as Python, gives its reason."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for fence in re.findall(r"^ *(```+ *[pP]y.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert re.fullmatch(r'```python( title="[\w.]+"| notest="[^"]+")?', fence), f"{path}: {fence}"
 
 
 def test_map_of_the_code_is_current() -> None:

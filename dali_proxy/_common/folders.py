@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline._ipc.connecting import short_path
 
-__all__ = ["is_refused", "make_folder", "new_folder", "remove_dead_folders", "remove_folder"]
+__all__ = ["is_refused", "make_folder", "new_folder", "remove_dead_folders", "remove_folder", "server_sockets"]
 
 _PREFIX = "dali-proxy-"
 _OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a user's folder may begin with the same name
@@ -45,11 +45,19 @@ def remove_dead_folders() -> None:
     The socket shows this: the system refuses connections to a socket without a listener. This also works for processes
     of other containers.
     """
-    with os.scandir(_parent_folder()) as entries:
-        found = [Path(entry.path) for entry in entries if _OURS.fullmatch(entry.name)]
-    for folder in found:
+    for folder in _folders():
         if _is_dead(folder):
             remove_folder(folder)
+
+
+def server_sockets() -> list[str]:
+    """Return the paths of the sockets of servers in the temporary folder."""
+    return [str(folder / "socket") for folder in _folders()]
+
+
+def _folders() -> list[Path]:
+    with os.scandir(_parent_folder()) as entries:
+        return [Path(entry.path) for entry in entries if _OURS.fullmatch(entry.name)]
 
 
 def is_refused(path: str | Path) -> bool:

@@ -32,6 +32,7 @@ from dali_proxy._transport.protocol import (
     Failure,
     Fetch,
     Goodbye,
+    LoopReport,
     NotPlaced,
     OpenSession,
     Place,
@@ -48,6 +49,7 @@ from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._operator_api.trace import Trace
 
 __all__ = ["ConsumerClient"]
 
@@ -222,18 +224,30 @@ class ConsumerClient:
         self._releases.add_session(session)
         self._flush_if_safe()
 
-    def statistics(self) -> dict[str, Any]:
-        """Request the server's counters and return them."""
+    def statistics(self, subject: str = "stats") -> dict[str, Any]:
+        """Request a report of the server and return it; see `StatsRequest`."""
         token = next(self._tokens)
         key = ("stats", token)
         with deferred_signals:
             try:
-                answer: dict[str, Any] = self._ask(key, StatsRequest(token))
+                answer: dict[str, Any] = self._ask(key, StatsRequest(token, subject))
             finally:
                 self._requests.forget(key)
-        if self._device_stage is not None:
+        if self._device_stage is not None and subject == "stats":
             self._device_stage.add_times(answer["operators"])
         return answer
+
+    def report_loops(self, report: LoopReport) -> None:
+        """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
+        if getattr(self._in_channel, "now", False) or sys.is_finalizing():
+            return
+        with deferred_signals, ChannelGuard(self._in_channel), suppress(IPCError):  # the next request raises that
+            self._channel.post(report)
+
+    def trace(self, trace: Trace | None) -> None:
+        """Record the device stage in a trace from now on; None to stop."""
+        if self._device_stage is not None:
+            self._device_stage.trace(trace)
 
     @deferred_signals
     def close(self) -> None:

@@ -20,6 +20,7 @@ from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
@@ -60,6 +61,7 @@ class DeviceStage:
         self.device_id = self._internals.arguments.executor_config().device_id if self._on_gpu else None
         self._launcher: Launcher | None = None
         self._runs = False  # whether an executor exists
+        self._trace: Trace | None = None
         try:
             if derivations is not None:
                 self._launcher = Launcher(self.device_id, SideStream)
@@ -80,12 +82,14 @@ class DeviceStage:
         """
         origin, client, seq = result.origin, result.client, result.seq
         assert origin is not None  # the server knows that it runs only the host stage
-        key = BatchKey(origin.epoch, origin.batch, origin.view)
+        key = BatchKey(origin.epoch, origin.batch, origin.view, origin.global_batch)
         names = self._internals.graph.fed_inputs
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:
             self._pipeline.build()
             self._runs = True
+            if self._trace is not None:
+                self._internals.runner.executor.trace = self._trace
             self._internals.runner.submit(request, lambda done: on_done(_outcome(origin, client, seq, done)))
         except PipelineError as error:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
@@ -102,7 +106,10 @@ class DeviceStage:
         assert result.prepared is not None
         assert self._launcher is not None  # the server prepares batches only for graphs with a launcher
         try:
-            return self._launcher.issue(result.prepared, arrays, pinned)
+            if self._trace is None:
+                return self._launcher.issue(result.prepared, arrays, pinned)
+            with self._trace.range("issue GPU work", result.batch):
+                return self._launcher.issue(result.prepared, arrays, pinned)
         except Exception as error:  # noqa: BLE001  # raised for the requesting thread
             failed = describe_failure(self._launching[0], error) if self._launching else PipelineError(str(error))
             failed.__cause__ = error
@@ -117,6 +124,12 @@ class DeviceStage:
         """Release the server's slots that the GPU has read."""
         if self._launcher is not None:
             self._launcher.release_finished()
+
+    def trace(self, trace: Trace | None) -> None:
+        """Record in a trace from now on; None to stop."""
+        self._trace = trace
+        if self._runs:
+            self._internals.runner.executor.trace = trace or profiler_trace()
 
     def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
         """Add the times of the device stage's operators to those that the server reported."""

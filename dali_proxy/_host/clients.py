@@ -16,7 +16,7 @@ from pipeline._ipc.errors import IPCError, ProtocolError
 if TYPE_CHECKING:
     from dali_proxy._host.requests import Request
 
-__all__ = ["Consumer", "Worker", "check_count"]
+__all__ = ["Consumer", "Monitor", "Worker", "check_count"]
 
 _MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 
@@ -92,7 +92,27 @@ class Worker:
         return f"{self.name} (pid {self.pid})"
 
 
-class Consumer:
+class Monitor:
+    """A process that reads reports.
+
+    Args:
+        channel: the connection.
+        server: the channel's server.
+    """
+
+    def __init__(self, channel: Channel, server: ChannelServer) -> None:
+        self._channel = channel
+        self._server = server
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Send a message; end the connection if the client is gone or doesn't read."""
+        try:
+            self._server.post(self._channel, message, fds)
+        except IPCError as error:
+            self._server.end(self._channel, error)
+
+
+class Consumer(Monitor):
     """A process that fetches results.
 
     Args:
@@ -107,14 +127,6 @@ class Consumer:
     """
 
     def __init__(self, channel: Channel, account: Account, server: ChannelServer) -> None:
+        super().__init__(channel, server)
         self.account = account
         self.sessions: dict[int, int] = {}
-        self._channel = channel
-        self._server = server
-
-    def send(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Send a message; end the connection if the consumer is gone or doesn't read."""
-        try:
-            self._server.post(self._channel, message, fds)
-        except IPCError as error:
-            self._server.end(self._channel, error)

@@ -7,17 +7,17 @@ nothing but the sockets: the executor reports through `call_soon`, which wakes i
 from __future__ import annotations
 
 import itertools
-import json
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 
-from dali_proxy._host.clients import Consumer, Worker
+from dali_proxy._host.clients import Consumer, Monitor, Worker
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.pinning import Pinner
+from dali_proxy._host.reports import Reports
 from dali_proxy._host.runner import Runner
 from dali_proxy._host.variant import Variant
+from dali_proxy._transport.endpoint import MONITOR_KEY, monitor_path
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import (
@@ -29,11 +29,11 @@ from dali_proxy._transport.protocol import (
     Fetch,
     Goodbye,
     Hello,
+    LoopReport,
     NotPlaced,
     OpenSession,
     Place,
     Release,
-    Stats,
     StatsRequest,
     Submit,
     Welcome,
@@ -77,8 +77,7 @@ class Host:
         self._publisher = ResultPublisher(device_id, local)
         self._pinner: Pinner | None = None
         self._client_numbers = itertools.count(1)
-        self._clients: dict[Channel, Worker | Consumer | None] = {}
-        self._processor_time = 0.0
+        self._clients: dict[Channel, Worker | Consumer | Monitor | None] = {}
         self.server = ChannelServer(
             options.path,
             options.key,
@@ -87,6 +86,7 @@ class Host:
             on_message=self._receive,
             on_close=self._close_client,
         )
+        self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
         stage = options.device_stage if options.host_stage_only else b""
         first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
         self._variants: dict[int, Variant] = {0: first}
@@ -94,6 +94,7 @@ class Host:
         self._building: threading.Thread | None = None
         runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon)
         self._pin_for(first)
+        reports = self._reports = Reports(runner, lambda: list(self._variants.values()), self.server.call_soon)
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
                 AttachSegment: self._attach_segment,
@@ -108,13 +109,15 @@ class Host:
                 Advance: runner.advance,
                 CloseSession: runner.close_session,
                 Place: self._place,
-                StatsRequest: self._report,
+                StatsRequest: reports.answer,
+                LoopReport: reports.note_loops,
             },
+            Monitor: {StatsRequest: reports.answer},
         }
 
     def run(self) -> None:
         """Serve until `stop` is called."""
-        self._processor_time = time.thread_time()
+        self._reports.begin()
         self.server.run()
 
     def stop(self, reason: str = "it was stopped") -> None:
@@ -198,6 +201,9 @@ class Host:
     def _open(self, channel: Channel) -> None:
         self._clients[channel] = None  # its first message is `Hello`, with its role
 
+    def _open_monitor(self, channel: Channel) -> None:
+        self._clients[channel] = Monitor(channel, self.server)
+
     def _receive(self, channel: Channel, received: Received) -> None:
         client, message = self._clients[channel], received.message
         try:
@@ -240,6 +246,7 @@ class Host:
             self._runner.forget_worker(client)
         elif isinstance(client, Consumer):
             self._runner.forget_consumer(client)
+            self._reports.forget(client)
             client.account.close()
 
     # Messages ---------------------------------------------------------------------------------------------------
@@ -252,8 +259,3 @@ class Host:
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:
         worker.arena.detach(message.segment)
-
-    def _report(self, consumer: Consumer, message: StatsRequest) -> None:
-        report = self._runner.report(times for each in self._variants.values() for times in each.operators())
-        report["host"] = time.thread_time() - self._processor_time
-        consumer.send(Stats(message.token, json.dumps(report)))

@@ -51,6 +51,7 @@ class Request:
         staged: the executor's result, when it is DONE and succeeded.
         failure: description of the error, when it is DONE and failed.
         waiter: the consumer that has already asked for it, or None.
+        since: time when its current stage began, if a trace records it; else 0.
     """
 
     worker: Worker
@@ -68,6 +69,7 @@ class Request:
     staged: StagedResult | None = None
     failure: Failure | None = None
     waiter: Consumer | None = None
+    since: float = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -106,6 +108,7 @@ class Request:
             paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,
+            global_batch=key.global_batch,
         )
 
     @property

@@ -6,12 +6,13 @@ threads, and they touch no state of the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.depth import Depth
+from dali_proxy._host.host_trace import HostTrace
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
@@ -24,7 +25,7 @@ from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._operator_api.request import BatchRequest, BatchResult
+from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
@@ -51,6 +52,8 @@ class Runner:
     Attributes:
         workers: connected workers, by client number; the host adds them.
         variant: form of the pipeline that runs the requests that arrive from now on; the host changes it.
+        trace: the trace that records batches, or None; `Reports` changes it.
+        on_outputs: called with the next batch that succeeds and its outputs, on a thread of the executor, or None.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class Runner:
     ) -> None:
         self.workers: dict[int, Worker] = {}
         self.variant = variant
+        self.trace: HostTrace | None = None
+        self.on_outputs: Callable[[Request, Sequence[TensorList]], None] | None = None
         self._publisher = publisher
         self._call_soon = call_soon
         self._scheduler = Scheduler(variant.executor.concurrency)
@@ -83,7 +88,7 @@ class Runner:
         worker.completions.begin(seq)
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
-        key = BatchKey(message.epoch, message.batch, message.view)
+        key = BatchKey(message.epoch, message.batch, message.view, message.global_batch)
         request = Request(
             worker, self.variant, seq, message.session, key, message.batch_size, message.indices, message.names
         )
@@ -95,6 +100,8 @@ class Runner:
             worker.completions.complete(seq)
             return
         self._store.add(request)
+        if self.trace is not None:
+            self.trace.submitted(request, message)
         try:
             request.inputs = request.variant.read_inputs(message, request)
         except Exception as error:
@@ -114,6 +121,8 @@ class Runner:
         """Give queued requests to the executor until it is full."""
         while (request := self._scheduler.take()) is not None:
             inputs, request.inputs = request.inputs, {}
+            if self.trace is not None:
+                self.trace.ended(request, "queued")
             complete = partial(request.worker.completions.complete, request.seq)
             batch = BatchRequest(request.size, inputs, request.key, complete)
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
@@ -134,6 +143,9 @@ class Runner:
         error: Exception | None = result.error
         if error is None:
             try:
+                on_outputs = self.on_outputs
+                if on_outputs is not None:
+                    on_outputs(request, result.outputs)
                 staged = request.variant.stage(result.outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
@@ -142,6 +154,8 @@ class Runner:
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
         unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued
+        if self.trace is not None:
+            self.trace.ended(request, "in the executor")
         self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
@@ -217,6 +231,8 @@ class Runner:
     def _deliver(self, request: Request, consumer: Consumer) -> None:
         self._store.remove(request)
         request.state = State.GONE
+        if self.trace is not None:
+            self.trace.ended(request, "finished")
         staged, request.staged = request.staged, None
         if staged is None:
             consumer.send(request.failure)

@@ -9,6 +9,7 @@ from typing import Any
 from dali_proxy._host.clients import Worker
 from dali_proxy._host.requests import Request
 from dali_proxy._host.scheduler import Scheduler
+from dali_proxy._transport.labels import clip
 
 __all__ = ["Totals"]
 
@@ -20,6 +21,7 @@ class Totals:
         batches: finished batches, including failed ones.
         samples: samples of these batches.
         errors: failed batches.
+        last_error: the error of the last failed batch; empty if none failed.
         dropped: batches that were cancelled or never fetched.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
@@ -31,6 +33,7 @@ class Totals:
         self.batches = 0
         self.samples = 0
         self.errors = 0
+        self.last_error = ""
         self.dropped = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -40,7 +43,9 @@ class Totals:
         """Count a finished batch."""
         self.batches += 1
         self.samples += request.size
-        self.errors += request.failure is not None
+        if request.failure is not None:
+            self.errors += 1
+            self.last_error = clip(request.failure.message, 500)
         self.bytes_out += request.nbytes
 
     def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
@@ -51,6 +56,7 @@ class Totals:
             "batches": self.batches,
             "samples": self.samples,
             "errors": self.errors,
+            "last_error": self.last_error,
             "dropped": self.dropped,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,

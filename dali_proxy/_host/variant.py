@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy._host.planning import Planning
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
@@ -11,6 +11,7 @@ from pipeline._bulk.gather import gathered
 from pipeline._definition import Pipeline
 from pipeline._executor.statistics import StepTimes
 from pipeline._external_source.data import check_batch, declares_data
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._ipc.errors import ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
@@ -96,6 +97,24 @@ class Variant:
         """Return the times of all operators."""
         return [*self.executor.statistics.operators(), *(self._planning.times() if self._planning else ())]
 
+    def describe(self) -> dict[str, Any]:
+        """Return the operators of the graph, and those that each of them reads."""
+        graph, labels = self.executor.graph, self.executor.statistics.labels
+        shown = {node.index for node in graph.nodes if node.operator != "constant_value"}
+        nodes = [
+            {
+                "id": node.index,
+                "name": node.display,
+                "label": labels[node.index],
+                "device": node.device,
+                "line": str(node.location) if node.location.line else "",
+                "inputs": sorted({edge.node for edge in _read(node)} & shown),
+            }
+            for node in graph.nodes
+            if node.index in shown
+        ]
+        return {"nodes": nodes, "outputs": [edge.node for edge in graph.outputs], "host_stage_only": self.sends_origin}
+
     def close(self) -> None:
         """Finish all batches that were started, and free all resources."""
         self._close()
@@ -104,3 +123,7 @@ class Variant:
         if self._planning is not None and output not in self._planning.forwarded:
             return None  # `stage_planned` puts all data for the GPU into one slot
         return self._publisher.allocate(output, nbytes)
+
+
+def _read(node: GraphNode) -> tuple[Edge, ...]:
+    return *node.inputs, *node.argument_inputs.values()

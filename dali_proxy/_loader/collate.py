@@ -12,6 +12,7 @@ from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
+from pipeline._ipc.pickling import for_spawned
 
 __all__ = ["Collate"]
 
@@ -35,6 +36,9 @@ class Collate:
         self.packs = True
         self._count = 0  # number of collated batches of datapipes
         self._message = 0  # size of the last batch's message
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "collate_fn": for_spawned(self.collate_fn)}
 
     def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause | list[Any]:
         if not isinstance(samples, Chunk):

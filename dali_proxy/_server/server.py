@@ -7,9 +7,10 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,11 +20,15 @@ from dali_proxy._common.signals import blocked_signal
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
+from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes
+from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
+from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
+from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
@@ -32,6 +37,7 @@ from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DALIServer", "serve"]
 
+_REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 
 
@@ -54,20 +61,27 @@ class _Life:
     owner: int  # process that may start and stop the server; 0 for a pickled handle
     host: ProcessHost | ThreadHost | ServerPool | None = None
     failure: str = ""  # error of the last start, if it failed
-    consumers: dict[int, ConsumerClient | ClusterConsumer] = field(
-        default_factory=dict
-    )  # by process; a forked child inherits entries
+    dashboards: list[Dashboard] = field(default_factory=list)
+    #: By process; a forked child inherits entries.
+    consumers: dict[int, ConsumerClient | ClusterConsumer] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
 
-    def stop(self, reason: str) -> None:
-        """Disconnect this process, and stop the server if this process owns it."""
+    def stop(self, reason: str, *, restarts: bool = False) -> None:
+        """Disconnect this process, and stop the server if this process owns it.
+
+        Args:
+            reason: reason for the clients.
+            restarts: whether the server will start again, so that its pages stay.
+        """
         # Signal handlers may raise; all steps must run nevertheless. SIGCHLD is blocked, so torch's handler doesn't
         # see the end of the server's process.
         with deferred_signals, blocked_signal(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
+                while self.dashboards and not restarts:
+                    steps.callback(self.dashboards.pop().close)
                 steps.callback(remove_folder, self.directory)
                 host, self.host = self.host, None
                 if host is not None:
@@ -206,6 +220,7 @@ class DALIServer:
         self._placing = Placing(placement, pipeline, self._split)
         self.stops = 0  # number of calls of `stop`
         self.loop_times, self.losses = LoopTimes(), Losses()
+        self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
         self._earlier_shapes = EarlierShapes()  # for `produce_data`
         endpoint = Endpoint(
@@ -218,6 +233,7 @@ class DALIServer:
             arena_bytes_limit=arena_bytes_limit,
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
+            rank=current_ranks().rank,
             is_remote=cluster is not None,
         )
         self._live(_Life(endpoint, os.getpid()))
@@ -334,7 +350,7 @@ class DALIServer:
                 return
             if not self._owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
-            self._life.stop("it is started again")  # releases the resources of a server that died
+            self._life.stop("it is started again", restarts=True)  # releases the resources of a server that died
             remove_dead_folders()
             pipeline = self._placing.settle()
             options = HostOptions(
@@ -374,14 +390,37 @@ class DALIServer:
 
     def note_batch(self, variant: int) -> None:
         """Record that a loop of this process takes a batch that was computed by a form of the pipeline."""
+        if time.monotonic() > self._report_at:
+            self._report_loops()
         if self._placing.trial is not None:
             self._placing.trial.take(variant)
 
     def note_pause(self) -> None:
         """Record that a loop of this process begins or ends."""
         self.loop_times.pause()
+        self._report_loops()
         if self._placing.trial is not None:
             self._placing.trial.pause()
+
+    def _report_loops(self) -> None:
+        """Send the counters of this process's loops to the server, for monitors in other processes."""
+        self._report_at = time.monotonic() + _REPORT_INTERVAL
+        consumer = self._life.consumers.get(os.getpid())
+        if consumer is None or consumer.ended:
+            return
+        times, losses = self.loop_times, self.losses
+        consumer.report_loops(
+            LoopReport(
+                training=times.training,
+                worker_wait=times.worker_wait,
+                result_wait=times.result_wait,
+                start_wait=times.start_wait,
+                **vars(losses),
+                placement=self.placement,
+                placement_reason=self._placing.reason,
+                in_flight=tuple((name, each.batches, each.reason) for name, each in times.in_flight.items()),
+            )
+        )
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
@@ -424,7 +463,7 @@ class DALIServer:
         while self._owned and self.running and is_refused(self.endpoint.path):
             if time.monotonic() > deadline:
                 self._life.failure = "its process was alive, but no longer listened"
-                self._life.stop("it no longer listens")
+                self._life.stop("it no longer listens", restarts=True)
                 return
             let_through(time.sleep, 0.01)
 
@@ -479,6 +518,68 @@ class DALIServer:
             training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
+
+    def metrics(self, **labels: str) -> MetricsCollector:
+        """Return the counters as a collector for Prometheus. It needs the extra `telemetry`.
+
+        Args:
+            **labels: labels of all metrics; by default ``server`` with the ID of this process.
+
+        Raises:
+            BuildError: `prometheus_client` isn't installed.
+
+        Example:
+            >>> prometheus_client.REGISTRY.register(server.metrics())  # doctest: +SKIP
+            >>> prometheus_client.start_http_server(9400, addr="127.0.0.1")
+        """
+        return MetricsCollector(self.stats, labels or {"server": str(os.getpid())})
+
+    def dashboard(self, port: int = 0) -> Dashboard:
+        """Open a live page for this server, for browsers on this machine; see `Dashboard`.
+
+        It shows throughput, waits, batches in flight, the pipeline's graph colored by time, and the images of the last
+        batch. It ends with the server.
+
+        Args:
+            port: TCP port on the loopback interface; 0 for a free one.
+
+        Raises:
+            ProxyError: the port isn't free, or the page's process can't start.
+            ServerClosedError: the server isn't running.
+
+        Example:
+            >>> print(server.dashboard().url)  # doctest: +SKIP
+            http://127.0.0.1:43817/?token=...
+        """
+        if not self._owned:
+            raise ProxyError("only the process that made the server can open its page; see also `dali-proxy top --web`")
+        with self._lock:
+            error = self.end_error()
+            if error is not None:
+                raise error
+            dashboard = Dashboard(self.endpoint.path, port)
+            self._life.dashboards.append(dashboard)
+            return dashboard
+
+    def trace(self, path: str | Path) -> AbstractContextManager[None]:
+        """Record what all processes do while a block runs, and write it to a file for Perfetto.
+
+        The file has the training loop, the dataset's workers, and the server with its threads and CUDA streams, on one
+        clock. Arrows follow a batch through the processes. Open it on https://ui.perfetto.dev or in chrome://tracing.
+
+        Args:
+            path: file to write, for example "trace.json".
+
+        Raises:
+            OSError: the file can't be written.
+            ServerClosedError: the server isn't running.
+
+        Example:
+            >>> with server.trace("trace.json"):  # doctest: +SKIP
+            ...     for images, labels in itertools.islice(loader, 50):
+            ...         train(images, labels)
+        """
+        return traced(self, path)
 
     @property
     def _owned(self) -> bool:

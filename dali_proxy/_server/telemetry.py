@@ -6,15 +6,19 @@ import textwrap
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._server.advice import advise
+from pipeline._operator_api.trace import Trace, profiler_trace
+from pipeline._rng import BatchKey
 
 __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time for which training may wait and still be the limit
 _BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
+_SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report
 
 
@@ -27,40 +31,71 @@ class LoopTimes:
         start_wait: time that loaders waited for the first batches of epochs; the other waits don't include it.
         training: time between receiving a batch and requesting the next one, from any loader.
         in_flight: see `ServerStats`.
+        trace: the trace that records the loops, or None.
     """
 
     def __init__(self) -> None:
+        self.trace: Trace | None = profiler_trace()
+        self._in_range = False  # whether a range of the profiler is open
         self.worker_wait = 0.0
         self.result_wait = 0.0
         self.start_wait = 0.0
         self.training = 0.0
         self.in_flight: dict[str, InFlight] = {}
         self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
+        self._batch = (0, 0)  # epoch and number of the batch that was received last
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "trace": None, "_in_range": False}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
         if self._handed_over:
-            self.training += time.perf_counter() - self._handed_over
+            now = time.perf_counter()
+            self.training += now - self._handed_over
+            if self.trace is not None:
+                self.trace.add("training", self._batch[1], self._handed_over, now, self._key)
             self._handed_over = 0.0
+        if self.trace is not None and self.trace.push is not None and not self._in_range:
+            self._in_range = True
+            self.trace.push("wait for a batch")
 
-    def leave(self, worker_wait: float, result_wait: float, is_first: bool) -> None:
+    def leave(self, worker_wait: float, result_wait: float, is_first: bool, batch: tuple[int, int] = (0, 0)) -> None:
         """Record that the loop receives a batch.
 
         Args:
             worker_wait: seconds that the loader waited until the batch was submitted.
             result_wait: seconds that it then waited for the results.
             is_first: whether the batch is the first of an epoch.
+            batch: its epoch and its number in the epoch, for a trace.
         """
         if is_first:
             self.start_wait += worker_wait + result_wait
         else:
             self.worker_wait += worker_wait
             self.result_wait += result_wait
-        self._handed_over = time.perf_counter()
+        now = self._handed_over = time.perf_counter()
+        self._batch = batch
+        if self.trace is not None:
+            waits = ("wait for workers", now - result_wait, worker_wait), ("wait for results", now, result_wait)
+            for name, end, seconds in waits:
+                if seconds > _SHOWN:
+                    self.trace.add(name, batch[1], end - seconds, end, self._key)
+            self._end_range()
+
+    @property
+    def _key(self) -> BatchKey:
+        return BatchKey(*self._batch)
+
+    def _end_range(self) -> None:
+        if self._in_range and self.trace is not None and self.trace.pop is not None:
+            self._in_range = False
+            self.trace.pop()
 
     def pause(self) -> None:
         """Record that a loop begins or ends: time between loops isn't counted."""
         self._handed_over = 0.0
+        self._end_range()
 
 
 @dataclass
@@ -145,6 +180,12 @@ class ServerStats:
         operators: times of the pipeline's operators by name, with the user's line where several share a name.
         placement: placement of the operators: "server", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
+        last_error: error of the batch that failed last; empty if none failed.
+        pid: ID of the server's process.
+        memory: memory of that process in bytes, with the shared memory that it has touched.
+        threads: number of threads of the pipeline (`num_threads`).
+        cores: number of cores that the server may use.
+        load: mean number of processes per core of the machine that ran or waited for a core in the last minute.
     """
 
     seconds: float = 0.0
@@ -175,6 +216,12 @@ class ServerStats:
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
     placement: str = "server"
     placement_reason: str = ""
+    last_error: str = ""
+    pid: int = 0
+    memory: int = 0
+    threads: int = 0
+    cores: int = 0
+    load: float = 0.0
 
     @property
     def ring_wait(self) -> float:
@@ -197,6 +244,15 @@ class ServerStats:
             return "training"
         return "pipeline" if self.busy >= _BUSY * min(total, self.seconds) else "workers"
 
+    @property
+    def advice(self) -> str:
+        """A sentence or two that name the component that limits the speed, and what to change."""
+        return advise(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all counters, `limited_by` and `advice` as plain data, for JSON."""
+        return {**asdict(self), "limited_by": self.limited_by, "advice": self.advice}
+
     def __str__(self) -> str:
         """Return a report for users."""
         total = max(self.training + self.worker_wait + self.result_wait, 1e-9)
@@ -214,6 +270,7 @@ class ServerStats:
             f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "
             f"{self.waiting_results} not fetched",
             f"limited by  {self.limited_by or 'nothing yet'}",
+            *textwrap.wrap(self.advice, _WIDTH, initial_indent="advice      ", subsequent_indent=" " * 12),
             f"in flight   executor: {self.depth} batches ({self.depth_reason})",
             *(f"            {name}: {each.batches} batches ({each.reason})" for name, each in self.in_flight.items()),
         ]
@@ -223,11 +280,16 @@ class ServerStats:
             lines += _table(self.operators)
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from dali_proxy._server.notebook import as_html
+
+        return as_html(self)
+
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
         now = (
             *("workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
-            *("operators", "placement", "placement_reason"),
+            *("operators", "placement", "placement_reason", "last_error", "pid", "memory", "threads", "cores", "load"),
         )
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()

@@ -17,7 +17,21 @@ from pipeline.types import to_numpy_type
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["Endpoint", "InputSpec", "input_specs", "open_channel", "serve_here", "server_errors"]
+__all__ = [
+    "MONITOR_KEY",
+    "Endpoint",
+    "InputSpec",
+    "input_specs",
+    "monitor_path",
+    "open_channel",
+    "open_monitor",
+    "serve_here",
+    "server_errors",
+]
+
+#: Key of the socket for monitors. It isn't a secret: the socket's folder and the kernel's report of the peer's user
+#: protect it, and it gives reports only.
+MONITOR_KEY = b"monitor"
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class Endpoint:
         arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
         unused: declared inputs that no output depends on.
+        rank: rank of the process that created the server, so that ranks draw different random numbers.
         is_remote: whether the servers run in a cluster, so that only datasets there can connect to them.
     """
 
@@ -61,6 +76,7 @@ class Endpoint:
     arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
+    rank: int = 0
     is_remote: bool = False
 
 
@@ -131,6 +147,28 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
         channel.close()
         raise
     return channel, received
+
+
+def monitor_path(path: str) -> str:
+    """Return the path of the socket for monitors of the server that listens at `path`."""
+    return os.path.join(os.path.dirname(path), "monitor")
+
+
+def open_monitor(path: str) -> Channel:
+    """Connect to a server for reading reports.
+
+    Args:
+        path: path of the server's socket, as in `Endpoint`.
+
+    Raises:
+        ServerClosedError: no server is running there.
+        ProxyError: the server doesn't answer.
+    """
+    with server_errors():
+        try:
+            return connect(monitor_path(path), MONITOR_KEY, CODEC, timeout=5.0)
+        except ChannelClosedError as error:
+            raise ServerClosedError(f"the server is not running ({error})") from None
 
 
 class server_errors:  # named like a function; `contextmanager` would cost a microsecond per sample

@@ -27,6 +27,7 @@ __all__ = [
     "Goodbye",
     "Hello",
     "InputBatch",
+    "LoopReport",
     "OpenSession",
     "OutputBatch",
     "Release",
@@ -152,6 +153,9 @@ class Submit(Message, frozen=True):
         names: name of each sample as the proxy got it, for errors; may be empty.
         inputs: one for each input of the pipeline.
         waited_ns: total time that this worker has waited for free space in its arena.
+        global_batch: see `BatchKey`.
+        begun_ns: time of `time.perf_counter_ns` when the worker began to read the samples, for traces.
+        sent_ns: the same when it submitted them.
     """
 
     seq: U64
@@ -164,6 +168,9 @@ class Submit(Message, frozen=True):
     inputs: Annotated[tuple[InputBatch, ...], MANY]
     waited_ns: U64 = 0
     names: Labels = ""
+    global_batch: U64 | None = None
+    begun_ns: U64 = 0
+    sent_ns: U64 = 0
 
 
 class Fetch(Message, frozen=True):
@@ -362,9 +369,17 @@ class Failure(Message, frozen=True):
 
 
 class StatsRequest(Message, frozen=True):
-    """Consumer to server: request for the statistics."""
+    """Consumer or monitor to server: request for a report.
+
+    Attributes:
+        token: number of the request.
+        subject: "stats" (the counters), "graph" (the operators), "samples" (the images of the next batch), "trace"
+            (start to record spans, and return those recorded since the last request) or "end trace" (the same, and
+            stop). Monitors get the first three.
+    """
 
     token: U64
+    subject: ShortName = "stats"
 
 
 class Stats(Message, frozen=True):
@@ -372,6 +387,25 @@ class Stats(Message, frozen=True):
 
     token: U64
     text: Annotated[str, Meta(max_length=15 << 20)]
+
+
+class LoopReport(Message, frozen=True):
+    """Consumer to server: counters of this process's loops, for monitors; see `dali_proxy.ServerStats`.
+
+    Attributes:
+        in_flight: numbers of batches on their way to the loop, by stage, with their reasons.
+    """
+
+    training: float
+    worker_wait: float
+    result_wait: float
+    start_wait: float
+    skipped: U64
+    replaced: U64
+    restarts: U64
+    placement: ShortName
+    placement_reason: Text
+    in_flight: Annotated[tuple[tuple[Line, U32, Line], ...], MANY] = ()
 
 
 class Goodbye(Message, frozen=True):
@@ -400,6 +434,7 @@ CODEC = Codec(
         16: Advance,
         17: Place,
         18: NotPlaced,
+        19: LoopReport,
     }
 )
 

@@ -218,15 +218,15 @@ def _refuse(
     columns = (known[name].tolist() for name in ("rgb", "components", "truncated"))
     for i, rgb, components, truncated in zip(valid, *columns, strict=True):
         if rgb:
-            reason = "a JPEG that stores red, green and blue instead of luma and chroma"
+            reason = "a JPEG that stores red, green and blue instead of luma and chroma; use device='cpu'"
         elif components == 4:
-            reason = "a JPEG that stores cyan, magenta, yellow and black instead of luma and chroma"
+            reason = "a JPEG that stores cyan, magenta, yellow and black instead of luma and chroma; use device='cpu'"
         elif truncated:
             reason = "a truncated JPEG"
         else:
             continue
         sources[i] = None
-        failures[i] = SampleFailure(i, DecodeError(f"{reason}; use device='cpu'"))
+        failures[i] = SampleFailure(i, DecodeError(reason))
 
 
 def _undecodable(source: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -93,11 +92,11 @@ class FusedSamples:
         array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
 
         def make(begin: int, end: int) -> None:
-            started = time.perf_counter()
-            images.make(array, begin, end)
-            if batch.trace is not None:
-                name = f"samples {begin} to {end - 1}"
-                batch.trace.add(name, batch.number, started, time.perf_counter())
+            if batch.trace is None:
+                images.make(array, begin, end)
+            else:
+                with batch.trace.range(f"samples {begin} to {end - 1}", batch.number):
+                    images.make(array, begin, end)
 
         batch.pool.run_ranges(make, batch.size, _IMAGES)
         result = TensorListCPU(array, "CHW")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
+__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class", "step_name"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class BatchStep:
     """
 
     nodes: tuple[GraphNode, ...]
+
+    @cached_property
+    def name(self) -> str:
+        return step_name(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,10 @@ class SampleStep:
     nodes: tuple[GraphNode, ...]
     results: tuple[Edge, ...]
 
+    @cached_property
+    def name(self) -> str:
+        return step_name(self.nodes)
+
 
 Step = BatchStep | SampleStep
 
@@ -45,6 +54,8 @@ Step = BatchStep | SampleStep
 _KINDS = ("cpu", "mixed", "gpu")
 # Operators that other passes of the compiler may leave without readers.
 _PURE = ("copy_to_gpu", "table_row")
+# Largest number of operators in the name of a step.
+_MOST_NAMED = 6
 # Largest constant, in bytes, whose copies for all samples of a batch are kept.
 _SMALL = 1024
 
@@ -62,6 +73,10 @@ class Phase:
     device: str
     steps: tuple[Step, ...]
     results: tuple[Edge, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        return step_name([node for step in self.steps for node in step.nodes])
 
     @property
     def on_gpu(self) -> bool:
@@ -92,6 +107,13 @@ class Plan:
     @property
     def uses_gpu(self) -> bool:
         return any(phase.on_gpu for phase in self.phases)
+
+
+def step_name(nodes: Sequence[GraphNode]) -> str:
+    """Return the name of operators that run one after another, for traces."""
+    names = [node.schema.display for node in nodes]
+    shown = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names)} operators"]
+    return " → ".join(shown)
 
 
 def make_plan(graph: Graph) -> Plan:

@@ -22,7 +22,10 @@ class Level(IntEnum):
     reentrant lock that it takes again.
     """
 
+    USER_CODE = auto()
     SERVER = auto()
+    MONITOR = auto()
+    MONITOR_CLIENT = auto()
     CONNECTION = auto()
     FORKS = auto()
     PICKLING = auto()

@@ -180,4 +180,5 @@ class PipelineArguments:
             set_affinity=self.set_affinity,
             bytes_per_sample=self.bytes_per_sample,
             memory_statistics=self.enable_memory_stats,
+            seeded=self.seed >= 0,
         )

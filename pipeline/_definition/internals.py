@@ -157,9 +157,7 @@ class PipelineInternals:
             return
         arguments = self.arguments
         arguments.executor_config()  # reports missing arguments before anything starts
-        self._sources = SourceGroup(
-            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method, arguments.pickler
-        )
+        self._sources = SourceGroup(self.graph, arguments)
         self._close_by(self._sources.close)
 
     def build(self, define_graph: Callable[[], Any] | None, default_setup: Callable[..., None]) -> None:

@@ -7,17 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from pipeline._compiler.explain import explain
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
 from pipeline._definition.internals import PipelineInternals
 from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
-from pipeline._definition.properties import PipelineProperties
+from pipeline._definition.views import PipelineViews
 from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.current import current_builder, pop_builder, push_builder
-from pipeline._graph.drawing import Drawing, draw
 from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.waiting import check_stream, waited_by
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Pipeline", "pipeline_from_graph"]
 
 
-class Pipeline(PipelineProperties):
+class Pipeline(PipelineViews):
     """A data processing graph and everything that runs it.
 
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
@@ -449,34 +447,6 @@ class Pipeline(PipelineProperties):
         internals.builder = GraphBuilder(graph)
         self.build()
 
-    # Drawing ------------------------------------------------------------------------------------------------------
-
-    def save_graph_to_dot_file(
-        self, filename: str | Path, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = False
-    ) -> None:
-        """Write a drawing of the graph to a file, in the language of Graphviz. Drawing fixes the graph.
-
-        Args:
-            filename: path of the file.
-            show_tensors: show the batches between operators, too.
-            show_ids: show the operators' numbers in the graph.
-            use_colors: show devices by colors: blue for the CPU, cyan for mixed operators, green for the GPU.
-        """
-        drawing = draw(self._internals.graph, show_tensors, show_ids, use_colors)
-        Path(filename).write_text(drawing.dot, encoding="utf-8")
-
-    def show(self, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = True) -> Drawing:
-        """Return a drawing of the graph, which notebooks display; its `save` writes it to a file.
-
-        Displaying it needs the program ``dot`` of Graphviz. The arguments are those of `save_graph_to_dot_file`.
-        """
-        return draw(self._internals.graph, show_tensors, show_ids, use_colors)
-
-    def _repr_svg_(self) -> str | None:
-        # Notebooks display the object in the last line of a cell; that must not end the description of the graph.
-        internals = self._internals
-        return draw(internals.graph, use_colors=True)._repr_svg_() if internals.builder.described else None
-
     # Readers and statistics ---------------------------------------------------------------------------------------
 
     @overload
@@ -522,22 +492,6 @@ class Pipeline(PipelineProperties):
         if name is None:
             return {reader: meta["epoch_size_padded"] for reader, meta in self.reader_meta().items()}
         return self.reader_meta(name)["epoch_size_padded"]
-
-    def explain(self) -> str:
-        """Return how the pipeline runs: its phases, which operators run together, and why others don't.
-
-        On the GPU, a chain of operators can run as one kernel, without images in between.
-
-        Example:
-            >>> from pipeline import Pipeline, fn
-            >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
-            >>> with pipe:
-            ...     images = fn.external_source(name="images", layout="HWC")
-            ...     pipe.set_outputs(fn.crop_mirror_normalize(fn.flip(images)))
-            >>> "fn.flip (line 4) -> fn.crop_mirror_normalize" in pipe.explain()
-            True
-        """
-        return explain(self._internals.graph)
 
     def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
         """Return how much memory the outputs of operators have needed so far, by the names of the operators.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline._codecs.turns import training_possible
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._definition.arguments import PipelineArguments
+from pipeline._definition.functions import start_functions
 from pipeline._external_source.data import check_batch
 from pipeline._external_source.device import take_over
-from pipeline._external_source.parallel.pickler import SourcePickler
+from pipeline._external_source.parallel.functions import FunctionPool
 from pipeline._external_source.parallel.pool import WorkerPool
 from pipeline._external_source.parallel.source import ParallelSource
-from pipeline._external_source.source import SerialSource, Source
+from pipeline._external_source.source import SerialSource, Source, SourceSeeds
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._graph.location import warn_caller
@@ -33,28 +36,23 @@ class _Member:
 
 
 class SourceGroup:
-    """The sources of a graph. Starts worker processes for the parallel ones; `close` ends them.
+    """The sources of a graph, and its worker processes for sources and functions of the user; `close` ends them.
 
     Args:
         graph: the graph.
-        max_batch_size: largest batch of the pipeline.
-        num_workers: worker processes; 0 reads parallel sources in this process, too.
-        start_method: start method of the workers, "fork" or "spawn".
-        pickler: pickler of the sources for spawned workers; None for the default.
+        arguments: arguments of the pipeline.
 
     Raises:
         WorkerError: the workers could not be started.
+
+    Attributes:
+        functions: the worker processes for functions; None if all functions run in this process.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        max_batch_size: int,
-        num_workers: int = 0,
-        start_method: str = "fork",
-        pickler: SourcePickler | None = None,
-    ) -> None:
-        self._max_batch_size = max_batch_size
+    def __init__(self, graph: Graph, arguments: PipelineArguments) -> None:
+        self._max_batch_size = max_batch_size = arguments.batch_size
+        self._seed = arguments.drawn_seed
+        num_workers, start_method, pickler = arguments.py_num_workers, arguments.py_start_method, arguments.pickler
         self._pool: WorkerPool | None = None
         by_spec: dict[SourceSpec, list[GraphNode]] = {}
         for node in graph.find("external_source"):
@@ -70,12 +68,21 @@ class SourceGroup:
         self._members = [
             _Member(spec, self._create(spec, parallel, nodes[0]), nodes) for spec, nodes in by_spec.items()
         ]
+        self.functions: FunctionPool | None = None
+        try:
+            self.functions = start_functions(graph, arguments)
+        except BaseException:
+            self.close()
+            raise
 
     def _create(self, spec: SourceSpec, parallel: Sequence[SourceSpec], node: GraphNode) -> Source:
+        # Elsewhere, sources share the generators with the user's script, which may have seeded them.
+        seeded = spec.numbered and (spec.parallel or not training_possible())
+        seeds = SourceSeeds(self._seed if seeded else None, node.random_stream)
         if spec not in parallel:
-            return SerialSource(spec, node, self._max_batch_size)
+            return SerialSource(spec, node, self._max_batch_size, seeds)
         assert self._pool is not None
-        return ParallelSource(spec, node, self._pool, parallel.index(spec))
+        return ParallelSource(spec, node, self._pool, parallel.index(spec), seeds)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -83,7 +90,7 @@ class SourceGroup:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of the workers."""
-        return () if self._pool is None else self._pool.pids
+        return tuple(pid for pool in (self._pool, self.functions) if pool is not None for pid in pool.pids)
 
     @property
     def shared_memory(self) -> tuple[Sequence[int], int]:
@@ -167,5 +174,6 @@ class SourceGroup:
 
     def close(self) -> None:
         """End the worker processes."""
-        if self._pool is not None:
-            self._pool.close()
+        for pool in (self._pool, self.functions):
+            if pool is not None:
+                pool.close()

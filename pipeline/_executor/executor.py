@@ -42,7 +42,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
-from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
+from pipeline._operator_api.operator import BatchOperator, FunctionProcesses, SampleOperator, Setup
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.request import (
     BatchRequest,
@@ -53,8 +53,9 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.stacked_batch import StackedBatch
-from pipeline._operator_api.trace import Trace
+from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
+from pipeline._user_functions.seeding import in_user_function
 from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -87,12 +88,19 @@ class Executor:
         config: sizes, threads and devices.
         shared: threads and a GPU that it shares with other executors; None for its own. With shared ones, all phases
             run on the thread that calls `submit`.
+        functions: processes for functions of the user; None for none. The caller closes them.
 
     Raises:
         DeviceError: the graph needs a GPU or a library that is missing.
     """
 
-    def __init__(self, graph: Graph, config: ExecutorConfig, shared: SharedResources | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        config: ExecutorConfig,
+        shared: SharedResources | None = None,
+        functions: FunctionProcesses | None = None,
+    ) -> None:
         self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
         self.statistics = Statistics(graph)
@@ -101,7 +109,7 @@ class Executor:
         #: The allocator of dense outputs on the CPU; None for the executor's own buffers.
         self.output_allocator: OutputAllocator | None = None
         #: The trace that records the times of steps and samples; None to record nothing.
-        self.trace: Trace | None = None
+        self.trace: Trace | None = profiler_trace()
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph)
@@ -117,17 +125,25 @@ class Executor:
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
-            self._make_operators()
+            self._make_operators(functions)
             self._prepare_steps(fuse)
             self._start_threads()
         except BaseException:
             self._end()  # otherwise threads would keep the decoders' GPU memory forever
             raise
 
-    def _make_operators(self) -> None:
+    def _make_operators(self, functions: FunctionProcesses | None) -> None:
         graph, config = self.graph, self.config
         kernels = None if self._device is None else self._device.kernels
-        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
+        setup = Setup(
+            config.max_batch_size,
+            config.num_threads,
+            config.device_id,
+            config.seed,
+            kernels,
+            config.seeded,
+            functions,
+        )
         for node in graph.nodes:
             operator = make_operator(node, graph, setup)
             closing = getattr(operator, "close", None)
@@ -238,6 +254,7 @@ class Executor:
         reads = self.readers.begin(request.batch_size)
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
+        batch.nested = in_user_function()
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)
@@ -389,10 +406,15 @@ class Executor:
             run.batch.stream = run.stream.stream
             with run.batch.stream:
                 self._constants.add_to(run.batch, on_gpu=True)
-        stream = run.stream.stream
-        with stream, device.kernels.queued(stream):
-            self._run_steps(run, phase)
-            run.batch.outputs.compute(phase.results)
+        stream, trace = run.stream.stream, run.batch.trace
+        with stream:
+            begin = None if trace is None else trace.mark(stream)
+            with device.kernels.queued(stream):
+                self._run_steps(run, phase)
+                run.batch.outputs.compute(phase.results)
+            if trace is not None:
+                number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
+                trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
@@ -412,7 +434,8 @@ class Executor:
             if batch.trace is None:
                 self._run_step(batch, step)
             else:
-                self._run_traced(run, phase, step, batch.trace)
+                with batch.trace.range(step.name, batch.number, batch.request.key):
+                    self._run_step(batch, step)
             cost = _UNMEASURED
             if weight:
                 now = spent()
@@ -427,22 +450,6 @@ class Executor:
     def _run_step(self, batch: Batch, step: Step) -> None:
         if not self._run_fused(batch, step):
             self._run_apart(batch, step)
-
-    def _run_traced(self, run: RunningBatch, phase: Phase, step: Step, trace: Trace) -> None:
-        """Run a step, and record its time, or the time of each operator if they don't run as one."""
-        batch = run.batch
-        parts = [BatchStep((node,)) for node in step.nodes] if isinstance(step, BatchStep) else [step]
-        for part in parts:
-            name = " → ".join(node.schema.display for node in part.nodes)
-            mark = trace.mark(batch.stream) if phase.on_gpu else None
-            begin = time.perf_counter()
-            self._run_step(batch, part)
-            if phase.on_gpu:
-                assert self._device is not None
-                self._device.kernels.flush()
-            trace.add(name, batch.number, begin, time.perf_counter())
-            if mark is not None:
-                trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""

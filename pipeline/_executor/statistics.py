@@ -13,7 +13,7 @@ from pipeline._concurrency.cost import Cost, Costs
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._graph.graph import Graph, GraphNode
 
-__all__ = ["Statistics", "StepTimes"]
+__all__ = ["Statistics", "StepTimes", "node_labels"]
 
 # A step with several operators measures each of them once in this many runs: a measured run can take 1.5 times as long.
 _MEASURED = 64
@@ -91,11 +91,12 @@ class Statistics:
     Attributes:
         batches: number of finished batches, including failed ones.
         failed: number of failed batches.
+        labels: label of each operator in reports, by index.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._lock = new_lock(Level.LEAF, "executor statistics")
-        self._labels = _labels(graph)
+        self.labels = node_labels(graph)
         self._steps: dict[int, _Step] = {}  # by the index of the first node, which is in no other
         self.batches = 0
         self.failed = 0
@@ -147,7 +148,7 @@ class Statistics:
                     continue
                 step.divide()
                 for node, (processor, elapsed) in zip(step.nodes, step.divided.tolist(), strict=True):
-                    label = self._labels[node.index]
+                    label = self.labels[node.index]
                     found.setdefault(label, StepTimes(label, device=node.device)).add(step.ended, processor, elapsed)
         return list(found.values())
 
@@ -158,7 +159,7 @@ class Statistics:
         return step
 
 
-def _labels(graph: Graph) -> dict[int, str]:
+def node_labels(graph: Graph) -> dict[int, str]:
     """Return a label for each node: its operator's name, plus the line if other lines call it too."""
     lines = defaultdict(set)
     for node in graph.nodes:

@@ -10,6 +10,7 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._external_source.data import to_batch
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._operator_api.request import TensorList
+from pipeline._user_functions.seeding import Caller
 from pipeline.errors import InputError, InputTypeError, MissingOutputError
 from pipeline.types import BatchInfo, SampleInfo
 
@@ -47,8 +48,14 @@ class Reader(ABC):
         self.max_batch_size = max_batch_size
 
     @abstractmethod
-    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+    def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
         """Read the samples `first` .. ``first + count - 1`` of a batch; the whole batch if the source returns batches.
+
+        Args:
+            info: the batch.
+            first: position of the first sample.
+            count: number of samples.
+            caller: calls the source.
 
         Returns:
             A batch for each output.
@@ -82,13 +89,14 @@ class Reader(ABC):
 class _SampleReader(Reader):
     """Reads a source of samples."""
 
-    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+    def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
         columns: list[list[Any]] = [[] for _ in range(self.spec.num_outputs or 1)]
         for position in range(first, first + count):
             idx_in_epoch = info.iteration * self.max_batch_size + position
             wanted = SampleInfo(idx_in_epoch, position, info.iteration, info.epoch_idx)
             try:
-                for column, value in zip(columns, self._outputs(self._sample(wanted)), strict=True):
+                sample = caller.call(position - first, self._sample, (wanted,))
+                for column, value in zip(columns, self._outputs(sample), strict=True):
                     column.append(value)
             except StopIteration:
                 raise EndOfData from None
@@ -110,9 +118,10 @@ class _SampleReader(Reader):
 class _BatchReader(Reader):
     """Reads a source of batches."""
 
-    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+    def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
         try:
-            return [to_batch(value, None, "the source's batch") for value in self._outputs(self._batch(info))]
+            batch = caller.call(0, self._batch, (info,))
+            return [to_batch(value, None, "the source's batch") for value in self._outputs(batch)]
         except StopIteration:
             raise EndOfData from None
         except BaseException as error:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
 
 from pipeline._external_source.reader import ReadFailure, make_reader
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.request import TensorList
+from pipeline._ranks import current_ranks
+from pipeline._rng import BatchKey, batch_generator, global_batch
+from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
 
-__all__ = ["SerialSource", "Source", "source_error"]
+__all__ = ["SerialSource", "Source", "SourceSeeds", "source_error"]
 
 
 class Source(ABC):
@@ -40,6 +46,27 @@ class Source(ABC):
         """Skip items that were read before, to resume in an epoch. Call this before the first batch."""
 
 
+@dataclass(frozen=True)
+class SourceSeeds:
+    """Seeds for the calls of a source, which follow from the requested data.
+
+    Attributes:
+        seed: seed of the pipeline; None to leave the generators alone.
+        stream: number of the source's stream of random numbers.
+    """
+
+    seed: int | None
+    stream: int
+
+    def of(self, info: BatchInfo, first: int, last: int) -> Seeds:
+        """Return the seeds of the samples `first` .. ``last - 1`` of a batch; none if there is no seed."""
+        if self.seed is None:
+            return np.empty(0, np.uint64)
+        number = global_batch(current_ranks().rank, info.iteration)
+        key = BatchKey(info.epoch_idx, info.iteration, global_batch=number)
+        return batch_generator(self.seed, self.stream, key).integers(0, 1 << 64, last, np.uint64)[first:]
+
+
 class SerialSource(Source):
     """A source that is read in the thread of `next_batch`.
 
@@ -47,16 +74,24 @@ class SerialSource(Source):
         spec: the source.
         node: the operator, for messages.
         max_batch_size: batch size of the pipeline.
+        seeds: seeds of its calls; None to leave the generators alone.
     """
 
-    def __init__(self, spec: SourceSpec, node: GraphNode, max_batch_size: int) -> None:
+    def __init__(
+        self, spec: SourceSpec, node: GraphNode, max_batch_size: int, seeds: SourceSeeds | None = None
+    ) -> None:
         self._node = node
         self._spec = spec
+        self._seeds = seeds or SourceSeeds(None, 0)
         self._reader = make_reader(spec, max_batch_size)
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
         try:
-            return self._reader.read(info, 0, batch_size)
+            seeds = self._seeds.of(info, 0, 1 if self._spec.batch else batch_size)
+            if not len(seeds):
+                return self._reader.read(info, 0, batch_size, Caller())
+            with GlobalGenerators() as generators:
+                return self._reader.read(info, 0, batch_size, SeededCaller(generators, seeds))
         except ReadFailure as failure:
             cause = failure.__cause__
             assert cause is not None

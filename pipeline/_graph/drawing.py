@@ -1,11 +1,14 @@
-"""Drawings of graphs, in the language of Graphviz."""
+"""Drawings of graphs, in the languages of Graphviz and Mermaid, and as text."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from pipeline._graph.graph import Edge, Graph, GraphNode
@@ -19,22 +22,28 @@ _TIMEOUT = 30.0  # seconds for Graphviz to lay out a graph
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing of a graph. Notebooks display it.
+    """A drawing of a graph. Notebooks display it, as text if Graphviz is missing.
 
     Attributes:
         dot: the drawing in the language of Graphviz.
+        mermaid: the drawing in the language of Mermaid, which Markdown on GitHub and MkDocs display.
+        text: a table with a line for each operator.
     """
 
     dot: str
+    mermaid: str
+    text: str
 
     def save(self, filename: str | Path) -> None:
-        """Write the drawing to a file: as SVG if its name ends in ".svg", otherwise in the language of Graphviz.
+        """Write the drawing to a file: as SVG, Mermaid or text if its name ends in ".svg", ".mmd" or ".txt", else DOT.
 
         Raises:
             PipelineError: the file is SVG, and Graphviz is missing.
         """
         path = Path(filename)
-        path.write_text(self.svg() if path.suffix == ".svg" else self.dot, encoding="utf-8")
+        texts = {".mmd": self.mermaid, ".txt": self.text}
+        content = self.svg() if path.suffix == ".svg" else texts.get(path.suffix, self.dot)
+        path.write_text(content, encoding="utf-8")
 
     def svg(self) -> str:
         """Return the drawing as SVG.
@@ -44,7 +53,10 @@ class Drawing:
         """
         program = shutil.which("dot")
         if program is None:
-            raise PipelineError("drawing needs the program `dot` of Graphviz: install graphviz, see graphviz.org")
+            raise PipelineError(
+                "SVG needs the program `dot` of Graphviz: install it (apt install graphviz, brew install graphviz, or "
+                "see graphviz.org), or use Mermaid"
+            )
         finished = subprocess.run(
             [program, "-Tsvg"], input=self.dot, capture_output=True, encoding="utf-8", timeout=_TIMEOUT, check=False
         )
@@ -52,14 +64,22 @@ class Drawing:
             raise PipelineError(f"Graphviz couldn't draw the graph: {finished.stderr.strip()}")
         return finished.stdout
 
-    def _repr_svg_(self) -> str | None:
-        return None if shutil.which("dot") is None else self.svg()
+    def _repr_html_(self) -> str:
+        if shutil.which("dot") is None:
+            return f"<pre>{escape(self.text)}</pre>"
+        return re.sub(r"^.*?(?=<svg)", "", self.svg(), flags=re.DOTALL)  # without the declarations of XML
 
     def __str__(self) -> str:
         return self.dot
 
 
-def draw(graph: Graph, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = False) -> Drawing:
+def draw(
+    graph: Graph,
+    show_tensors: bool = False,
+    show_ids: bool = False,
+    use_colors: bool = False,
+    times: Mapping[int, float] | None = None,
+) -> Drawing:
     """Draw a graph: an ellipse for each operator, an arrow for each batch between two of them.
 
     Args:
@@ -67,14 +87,43 @@ def draw(graph: Graph, show_tensors: bool = False, show_ids: bool = False, use_c
         show_tensors: whether to draw a box for each batch, between the operator that creates it and its readers.
         show_ids: whether to show the operators' numbers in the graph.
         use_colors: whether to show devices by colors.
+        times: processor time of each operator in milliseconds per sample, by its number; operators are filled with a
+            color that is the stronger, the larger their share is.
     """
-    lines = ["digraph pipeline {"]
+    total = sum(times.values()) if times else 0.0
+    shares = {index: time / total for index, time in (times or {}).items() if total}
+    dot, mermaid = ["digraph pipeline {"], ["flowchart TD"]
     for node in graph.nodes:
-        lines.append(f"  {_id(node)} [{_attributes(node, show_ids, use_colors)}];")
+        label = _node_label(node, show_ids, times)
+        fill = f', style=filled, fillcolor="{_heat(shares[node.index])}"' if node.index in shares else ""
+        color = f', color="{_COLORS[node.device]}"' if use_colors else ""
+        dot.append(f"  {_id(node)} [label={json.dumps(chr(10).join(label))}{color}{fill}];")
+        mermaid.append(f"  n{node.index}({_quoted('<br>'.join(label))})")
+        if node.index in shares:
+            mermaid.append(f"  style n{node.index} fill:{_heat(shares[node.index])},color:#000")
     for node in graph.nodes:
         for output in range(node.output_count):
-            lines += _arrows(graph, Edge(node.index, output), show_tensors, use_colors)
-    return Drawing("\n".join([*lines, "}", ""]))
+            dot += _arrows(graph, Edge(node.index, output), show_tensors, use_colors)
+        mermaid += [f"  n{source.node} --> n{node.index}" for source in node.inputs]
+        mermaid += [f"  n{source.node} -. {name} .-> n{node.index}" for name, source in node.argument_inputs.items()]
+    for number, edge in enumerate(graph.outputs):
+        mermaid.append(f"  n{edge.node} --> output{number}[output {number}]")
+    return Drawing("\n".join([*dot, "}", ""]), "\n".join([*mermaid, ""]), _table(graph, times, shares))
+
+
+def _table(graph: Graph, times: Mapping[int, float] | None, shares: Mapping[int, float]) -> str:
+    rows = [("operator", "reads", "device", "ms/sample", "share")]
+    for node in graph.nodes:
+        reads = [str(edge.node) for edge in node.inputs]
+        reads += [f"{name}={edge.node}" for name, edge in node.argument_inputs.items()]
+        at = f" (line {node.location.line})" if node.location.line else ""
+        time = "" if times is None else f"{times.get(node.index, 0.0):9.3f}"
+        share = f"{shares[node.index]:5.0%}" if node.index in shares else ""
+        rows.append((f"{node.index:>3} {node.display}{at}", ", ".join(reads), node.device, time, share))
+    shown = 3 if times is None else 5
+    widths = [max(len(row[column]) for row in rows) for column in range(shown)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return "\n".join([*lines, f"outputs: {', '.join(str(edge.node) for edge in graph.outputs)}", ""])
 
 
 def _arrows(graph: Graph, edge: Edge, show_tensors: bool, use_colors: bool) -> list[str]:
@@ -95,14 +144,25 @@ def _arrows(graph: Graph, edge: Edge, show_tensors: bool, use_colors: bool) -> l
     ]
 
 
-def _attributes(node: GraphNode, show_ids: bool, use_colors: bool) -> str:
+def _node_label(node: GraphNode, show_ids: bool, times: Mapping[int, float] | None) -> list[str]:
     label = [node.schema.display]
     if not node.name.startswith("__"):
         label.append(node.name)
     if show_ids:
         label.append(f"id {node.index}")
-    color = f', color="{_COLORS[node.device]}"' if use_colors else ""
-    return f"label={json.dumps(chr(10).join(label))}{color}"
+    if times is not None and node.index in times:
+        label.append(f"{times[node.index]:.3f} ms")
+    return label
+
+
+def _heat(share: float) -> str:
+    """Return a color from white to orange."""
+    strength = min(1.0, 2 * share)
+    return f"#ff{round(255 - 90 * strength):02x}{round(255 - 210 * strength):02x}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', "#quot;") + '"'
 
 
 def _id(node: GraphNode) -> str:

@@ -27,11 +27,11 @@ static int32_t root_of(int32_t *parents, int32_t run) {
 static void join_runs(const int32_t *edges, int32_t *parents, int32_t run, int32_t end, int32_t other,
                       int32_t other_end) {
     while (run < end && other < other_end) {
-        if (edges[2 * run] < edges[2 * other + 1] && edges[2 * other] < edges[2 * run + 1]) {
+        if (edges[2 * (size_t)run] < edges[2 * (size_t)other + 1] && edges[2 * (size_t)other] < edges[2 * (size_t)run + 1]) {
             int32_t a = root_of(parents, run), b = root_of(parents, other);
             parents[a < b ? b : a] = a < b ? a : b;
         }
-        if (edges[2 * run + 1] < edges[2 * other + 1])
+        if (edges[2 * (size_t)run + 1] < edges[2 * (size_t)other + 1])
             run++;
         else
             other++;
@@ -75,7 +75,7 @@ static void cover_regions(const Mask *mask, Py_ssize_t regions, int64_t *boxes) 
     for (Py_ssize_t line = 0; line < mask->lines; line++)
         for (int32_t run = mask->firsts[line]; run < mask->firsts[line + 1]; run++) {
             int64_t *start = boxes + 2 * (Py_ssize_t)~mask->parents[run] * ndim, *end = start + ndim;
-            int64_t from = mask->edges[2 * run], to = mask->edges[2 * run + 1];
+            int64_t from = mask->edges[2 * (size_t)run], to = mask->edges[2 * (size_t)run + 1];
             Py_ssize_t rest = line;
             for (int axis = ndim - 1; axis >= 0; axis--) {
                 start[axis] = from < start[axis] ? from : start[axis];

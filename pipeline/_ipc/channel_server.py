@@ -55,17 +55,18 @@ class ChannelServer:
         handshake_timeout: float = 5.0,
         max_clients: int = 1024,
     ) -> None:
-        self._on_open = on_open
+        self._codec = codec
         self._on_message = on_message
         self._on_close = on_close
         self._handshake_timeout = handshake_timeout
         self._max_clients = max_clients
-        self._listener = Listener(path, key, codec)
+        self._listeners = [Listener(path, key, codec)]
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
-        self._channels: set[Channel] = set()  # all, including those that aren't authenticated yet
+        # All, including those that aren't authenticated yet, with the callback for when they are.
+        self._channels: dict[Channel, Callable[[Channel], None]] = {}
         self._opened: set[Channel] = set()  # those that on_open was called with
         self._calls: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: time, order, callback
@@ -73,8 +74,20 @@ class ChannelServer:
         self._stopping = False
         self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
         self._selector.register(self._bell, _READ, self._drain_bell)
-        self._selector.register(self._listener, _READ, self._accept)
+        self._selector.register(self._listeners[0], _READ, partial(self._accept, self._listeners[0], on_open))
         drop_in_child(self)
+
+    def listen(self, path: str, key: bytes, on_open: Callable[[Channel], None]) -> None:
+        """Accept clients at another path, too. Call this before `run`.
+
+        Args:
+            path: path of the socket.
+            key: secret that its clients must know.
+            on_open: called with a channel whose peer has authenticated itself there.
+        """
+        listener = Listener(path, key, self._codec)
+        self._listeners.append(listener)
+        self._selector.register(listener, _READ, partial(self._accept, listener, on_open))
 
     def run(self) -> None:
         """Serve until `stop` is called; then close all channels and stop listening."""
@@ -134,7 +147,7 @@ class ChannelServer:
         """Close a channel, on the server's thread; `on_close` is called if it was open."""
         if channel not in self._channels:
             return
-        self._channels.remove(channel)
+        del self._channels[channel]
         self._selector.unregister(channel)
         channel.close()
         if channel in self._opened:
@@ -162,7 +175,8 @@ class ChannelServer:
 
     def _release(self, *, unlink: bool) -> None:
         self._selector.close()
-        self._listener.close(unlink=unlink)
+        for listener in self._listeners:
+            listener.close(unlink=unlink)
         self._calls.clear()
         with self._bell_lock:
             bell, self._bell = self._bell, -1
@@ -177,14 +191,14 @@ class ChannelServer:
     def _drain_bell(self, events: int) -> None:
         os.eventfd_read(self._bell)
 
-    def _accept(self, events: int) -> None:
-        channel = self._listener.accept()
+    def _accept(self, listener: Listener, on_open: Callable[[Channel], None], events: int) -> None:
+        channel = listener.accept()
         if channel is None:
             return
         if len(self._channels) >= self._max_clients:
             channel.close()
             return
-        self._channels.add(channel)
+        self._channels[channel] = on_open
         self._selector.register(channel, _READ, partial(self._serve, channel))
         channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
         # A weak reference: a client that only tests whether a server listens is dropped at once.
@@ -222,7 +236,7 @@ class ChannelServer:
         finally:  # one read may contain a client's proof and an invalid message or its end
             if channel.authenticated and channel not in self._opened:
                 self._opened.add(channel)
-                self._on_open(channel)
+                self._channels[channel](channel)
         try:
             while received and channel in self._channels:
                 self._on_message(channel, received.popleft())

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
+from pipeline._rng import NUMBERS_PER_COUNT
 
 __all__ = ["plan_uniform"]
 
@@ -14,7 +15,6 @@ __all__ = ["plan_uniform"]
 _SAMPLE = np.dtype(
     [("dst", "i8"), ("count", "u8"), ("start", "u8"), ("low", "f8"), ("range", "f8"), ("limit", "f8")], align=True
 )
-_NUMBERS_PER_BLOCK = 4  # of the generator
 
 
 def plan_uniform(
@@ -24,21 +24,24 @@ def plan_uniform(
     low: npt.NDArray[np.float64],
     high: npt.NDArray[np.float64],
     limit: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.uint64] | None = None,
 ) -> Launch | None:
     """Return the launch that writes ``low + generator.random() * (high - low)``; None if there are no elements.
 
     Args:
-        dst: contiguous samples, which are filled one after the other.
+        dst: contiguous samples.
         generator: an unused generator over Philox, which stays unused.
         low: lower ends, (N,).
         high: upper ends, (N,).
         limit: largest results, (N,).
+        starts: where the numbers of each sample start in the sequence of the generator, multiples of four, (N,); by
+            default samples share it, one after the other.
     """
     state = generator.bit_generator.state["state"]
     table = np.zeros(len(dst), _SAMPLE)
     table["dst"] = dst.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
-    table["start"] = np.cumsum(table["count"]) - table["count"]
+    table["start"] = np.cumsum(table["count"]) - table["count"] if starts is None else starts
     table["low"], table["range"], table["limit"] = low, high - low, limit
     most = int(table["count"].max())
     if not most:
@@ -46,5 +49,5 @@ def plan_uniform(
     first, *others = state["counter"]
     assert not first  # batches count in the other words
     scalars = tuple(np.uint64(word) for word in (*state["key"], *others))
-    grid = (blocks_for(most + _NUMBERS_PER_BLOCK, _NUMBERS_PER_BLOCK), len(dst))
+    grid = (blocks_for(most + NUMBERS_PER_COUNT, NUMBERS_PER_COUNT), len(dst))
     return Launch("uniform.cu", "uniform", (("T", ctype(dst.dtype)),), (table,), grid, scalars)

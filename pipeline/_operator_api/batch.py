@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._declaration.schema import RANDOM_STATE
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.outputs import Outputs
 from pipeline._operator_api.request import BatchRequest, TensorList
-from pipeline._rng import BatchKey, batch_generator
+from pipeline._rng import MOST_NUMBERS, NUMBERS_PER_COUNT, BatchKey, batch_generator, philox
 from pipeline.errors import SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -69,6 +70,8 @@ class Batch:
         #: Number of the batch in its executor, and the record of its spans (or None).
         self.number = 0
         self.trace: Trace | None = None
+        #: Whether a function of the user waits for it: it then must not wait for the global generators.
+        self.nested = False
         #: Statistics of the sizes of outputs, or None.
         self.memory: MemoryStatistics | None = None
         #: Costs of each operator of the current step, or None.
@@ -146,6 +149,21 @@ class Batch:
         """
         size, positions = self._whole(node)
         return self.generator(node).integers(0, 1 << 64, size, np.uint64)[positions]
+
+    def sample_generators(self, node: GraphNode) -> Iterator[np.random.Generator]:
+        """Return a generator for each sample, for operators that draw a different count for each.
+
+        The numbers of a sample then depend neither on the size of the batch nor on other samples.
+        """
+        state = self.generator(node).bit_generator.state["state"]
+        for start in self.sample_starts(node).tolist():
+            yield philox(state["key"], [start // NUMBERS_PER_COUNT, *state["counter"].tolist()[1:]])
+
+    def sample_starts(self, node: GraphNode) -> npt.NDArray[np.uint64]:
+        """Return where the numbers of each sample start in the sequence of the generator: see `sample_generators`."""
+        size, positions = self._whole(node)
+        starts: npt.NDArray[np.uint64] = np.arange(size, dtype=np.uint64)[positions] * np.uint64(MOST_NUMBERS)
+        return starts
 
     def _whole(self, node: GraphNode) -> tuple[int, Array | slice]:
         """Return how many samples a node draws numbers for, and which of these samples are this batch.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,27 @@ if TYPE_CHECKING:
     from pipeline._graph.graph import GraphNode
     from pipeline._kernels import KernelContext
     from pipeline._operator_api.batch import Batch
+    from pipeline._operator_api.request import BatchRequest, TensorList
+    from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["BatchOperator", "OutputSpec", "SampleOperator", "Setup"]
+__all__ = ["BatchOperator", "FunctionProcesses", "OutputSpec", "SampleOperator", "Setup"]
 
 State = TypeVar("State")
+
+
+class FunctionProcesses(Protocol):
+    """Worker processes that run functions of the user, such as a `FunctionPool`."""
+
+    def runs(self, node: GraphNode) -> bool:
+        """Return whether the function of an operator may run in the processes."""
+
+    def give_up(self, node: GraphNode) -> None:
+        """Note that an operator won't use the processes."""
+
+    def run(
+        self, node: GraphNode, request: BatchRequest, size: int, inputs: Sequence[TensorListCPU], seeds: Array
+    ) -> list[TensorList]:
+        """Process a batch; see `FunctionPool`."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,8 @@ class Setup:
         device_id: GPU, or None.
         seed: seed of the pipeline.
         kernels: context that runs kernels, shared by all operators of an executor; None without a GPU.
+        seeded: whether functions of the user get seeded generators in this process, too.
+        functions: processes for functions of the user, or None.
     """
 
     max_batch_size: int
@@ -42,6 +61,8 @@ class Setup:
     device_id: int | None
     seed: int
     kernels: KernelContext | None = None
+    seeded: bool = True
+    functions: FunctionProcesses | None = None
 
     @property
     def reading_gpu(self) -> int | None:

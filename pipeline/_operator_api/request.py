@@ -40,6 +40,7 @@ class ExecutorConfig:
         bytes_per_sample: estimated size of a sample of an output, to allocate memory before the first batch, or 0.
         memory_statistics: whether to record the sizes of outputs.
         fuse: whether GPU operators may be fused; the pixels are the same.
+        seeded: whether functions of the user get seeded generators in this process, too.
     """
 
     max_batch_size: int
@@ -54,6 +55,7 @@ class ExecutorConfig:
     bytes_per_sample: int = 0
     memory_statistics: bool = False
     fuse: bool = True
+    seeded: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Automatic augmentation with the ranges of torchvision: AutoAugment, RandAugment and TrivialAugment."""
+"""Automatic augmentation with the ranges of torchvision: AutoAugment, RandAugment, TrivialAugment and AugMix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline._torchvision.images import Image, ops
 from pipeline.auto_aug import policies
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide"]
+__all__ = ["AugMix", "AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide"]
 
 
 class AutoAugmentPolicy(Enum):
@@ -158,7 +158,14 @@ def auto_augment(
 _WITHOUT_INVERT = len(_NAMES) - 1
 
 
-@transform()
+def _check_magnitude(magnitude: int, num_magnitude_bins: int, **_: Any) -> None:
+    if not 0 <= magnitude < num_magnitude_bins:
+        raise ArgumentValueError(
+            f"magnitude must be from 0 to num_magnitude_bins - 1 = {num_magnitude_bins - 1}, got {magnitude}"
+        )
+
+
+@transform(check=_check_magnitude)
 def rand_augment(
     image: Image,
     num_ops: int = 2,
@@ -206,4 +213,73 @@ def trivial_augment_wide(
     return _applied(image, operation, parameter, _How(interpolation, fill, False))
 
 
-AutoAugment, RandAugment, TrivialAugmentWide = auto_augment, rand_augment, trivial_augment_wide
+_OF_AUGMIX = [name for name in _NAMES if name not in ("identity", "invert")]
+
+
+def _positive(name: str, value: Any) -> Any:
+    if value <= 0:
+        raise ArgumentValueError(f"{name} must be positive, got {value}")
+    return value
+
+
+def _severity(name: str, value: Any) -> int:
+    if not 1 <= value <= 10:
+        raise ArgumentValueError(f"{name} must be from 1 to 10, got {value}")
+    return int(value)
+
+
+def _weights(image: Image, count: int, alpha: float) -> list[Any]:
+    """Draw numbers with a sum of 1 from a symmetric Dirichlet distribution, for each image.
+
+    Each one takes a fraction, drawn from a beta distribution, of what the ones before it left.
+    """
+    left, weights = 1.0, []
+    for others in range(count - 1, 0, -1):
+        part = ops.random.beta(alpha=alpha, beta=alpha * others, batch_size=image.batch_size)
+        weights.append(part * left)
+        left = (1.0 - part) * left
+    return [*weights, left]
+
+
+@transform("AugMix", severity=_severity, mixture_width=_positive, alpha=_positive)
+def augmix(
+    image: Image,
+    severity: int = 3,
+    mixture_width: int = 3,
+    chain_depth: int = -1,
+    alpha: float = 1.0,
+    all_ops: bool = True,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+) -> Image:
+    """Mix uint8 images with the results of several chains of random operations (AugMix).
+
+    Args:
+        image: images.
+        severity: number of magnitudes, from 1 to 10; the weakest ones are taken.
+        mixture_width: number of chains.
+        chain_depth: number of operations of a chain; by default random, from 1 to 3.
+        alpha: parameter of the distributions of the weights.
+        all_ops: whether to use brightness, color, contrast and sharpness.
+        interpolation: interpolation of warps.
+        fill: value outside of warped images, or one per channel; by default black.
+    """
+    names = [name for name in _OF_AUGMIX if all_ops or name not in _FACTORS]
+    numbers = np.array([_NAMES.index(name) for name in names], np.int32)
+    table = _parameters(10, {**_NARROW, "translate_x": 1 / 3, "translate_y": 1 / 3}, 0.9, 4)
+    table[_NAMES.index("posterize")] -= 4
+    own, others = _weights(image, 2, alpha)
+    mixed = image.data * image.beside(own)
+    for weight in _weights(image, mixture_width, alpha):
+        changed = image
+        depth = integers(image, 3) + 1 if chain_depth <= 0 else chain_depth
+        for step in range(3 if chain_depth <= 0 else chain_depth):
+            happens = ops.cast(depth > step, dtype=ops.int32) if chain_depth <= 0 else 1
+            operation = _lookup(numbers, integers(image, len(numbers))) * happens
+            parameter = _lookup(table, operation, integers(image, severity), chance(image, 0.5))
+            changed = _applied(changed, operation, parameter, _How(interpolation, fill, True))
+        mixed = mixed + changed.data * image.beside(weight * others)
+    return image.rounded(mixed)
+
+
+AugMix, AutoAugment, RandAugment, TrivialAugmentWide = augmix, auto_augment, rand_augment, trivial_augment_wide

@@ -154,7 +154,8 @@ def adjust_hue(inpt: Image, hue_factor: float) -> Image:
     return inpt.rounded(joined * (inpt.bound + 1.0 - 1e-3) if inpt.is_integer else joined)
 
 
-def _channels_last(image: Image, function: Any) -> Image:
+def channels_last(image: Image, function: Any) -> Image:
+    """Process the data of images, HWC, with a function."""
     last = image.transposed("HWC")
     return last.replaced(function(last.data)).transposed(image.layout)
 
@@ -310,7 +311,7 @@ def jpeg(inpt: Image, quality: int) -> Image:
         inpt: images.
         quality: quality, from 1 to 100.
     """
-    return _channels_last(inpt, lambda data: ops.jpeg_compression_distortion(data, quality=quality))
+    return channels_last(inpt, lambda data: ops.jpeg_compression_distortion(data, quality=quality))
 
 
 @functional(mean=statistics, std=statistics)

@@ -11,10 +11,10 @@ import numpy as np
 
 from pipeline._dynamic.values import tracing
 from pipeline._graph.selecting import select
-from pipeline._torchvision.images import Image, ops, traced_tensor, unknown
+from pipeline._torchvision.images import Image, ops, traced_tensor, unknown, vector
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["chance", "integers", "switch", "uniform"]
+__all__ = ["chance", "integers", "switch", "uniform", "uniform_field"]
 
 Step = Callable[..., Image]
 
@@ -26,6 +26,13 @@ def uniform(image: Image, low: Any, high: Any, count: int | None = None) -> Any:
     """
     shape = None if count is None else [count]
     return ops.random.uniform(range=[float(low), float(high)], shape=shape, batch_size=image.batch_size)
+
+
+def uniform_field(image: Image, low: float, high: float) -> Any:
+    """Draw a number from a range for each pixel: an array HW of the image's size."""
+    shape = ops.cast(vector(*image.size()), dtype=ops.int32)
+    field = ops.random.uniform(range=[low, high], shape=shape, batch_size=image.batch_size)
+    return image.beside(ops.reshape(field, layout="HW"))
 
 
 def integers(image: Image, end: Any) -> Any:

@@ -111,7 +111,7 @@ def window(
         shape=extent,
         axis_names="HW",
         out_of_bounds_policy=outside,
-        fill_values=_fill(image, fill),
+        fill_values=checked_fill(image, fill),
     )
     return image.replaced(data)
 
@@ -121,7 +121,12 @@ def _integers(*values: Any) -> Any:
     return [int(each) for each in joined] if isinstance(joined, list) else ops.cast(joined, dtype=ops.int32)
 
 
-def _fill(image: Image, fill: Sequence[float]) -> list[float]:
+def checked_fill(image: Image, fill: Sequence[float]) -> list[float]:
+    """Return the value outside of images, or one per channel.
+
+    Raises:
+        ArgumentValueError: the number of values differs from that of the channels.
+    """
     if len(fill) not in (1, image.channels):
         raise ArgumentValueError(f"fill has {len(fill)} values for {image.channels} channels")
     return list(fill)
@@ -306,7 +311,7 @@ def warp(image: Image, matrix: Any, interpolation: Any, fill: Sequence[float], s
         matrix=vector(*matrix) if isinstance(matrix, list) else ops.reshape(matrix, shape=[9]),
         inverse_map=False,
         interp_type=interpolation,
-        fill_value=_fill(image, fill),
+        fill_value=checked_fill(image, fill),
         size=size,
     )
     return image.replaced(data)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pipeline._dynamic.calling import subscript
 from pipeline._torchvision import color, geometry
 from pipeline._torchvision.arguments import (
     InterpolationMode,
@@ -409,7 +413,7 @@ def random_photometric_distort(
     hue: Any = (-0.05, 0.05),
     p: float = 0.5,
 ) -> Image:
-    """Change brightness, contrast, saturation and hue by random factors, each with a probability.
+    """Change brightness, contrast, saturation and hue by random factors, and permute channels, with a probability each.
 
     Args:
         image: images.
@@ -427,7 +431,35 @@ def random_photometric_distort(
     }
     for step, limits in steps.items():
         image = _sometimes(image, p, step, uniform(image, *limits))
-    return image
+    return switch(chance(image, p), [lambda image, *_: image, _permuted], image, _permutation(image))
+
+
+def _permutation(image: Image) -> Any:
+    """Draw an order of the channels for each image."""
+    if image.channels > 6:
+        raise ArgumentValueError(f"channels are permuted in images of up to 6 channels, not {image.channels}")
+    orders = np.array(list(itertools.permutations(range(image.channels))), np.int32)
+    return subscript(ops.as_tensor(orders), (integers(image, len(orders)),))
+
+
+def _permuted(image: Image, order: Any) -> Image:
+    axis = image.layout.index("C")
+    channels = []
+    for number in range(image.channels):
+        key: list[Any] = [slice(None)] * 3
+        key[axis] = subscript(order, number)
+        channels.append(subscript(image.data, tuple(key)))
+    return image.replaced(ops.stack(*channels, axis=axis, axis_name="C"))
+
+
+@transform()
+def random_channel_permutation(image: Image) -> Image:
+    """Put the channels of images in a random order.
+
+    Args:
+        image: images.
+    """
+    return _permuted(image, _permutation(image))
 
 
 @transform(side_range=value_range)

@@ -9,7 +9,7 @@ Example:
 
 from typing import Any
 
-from pipeline._torchvision import automatic, containers, conversion, transforms
+from pipeline._torchvision import automatic, containers, conversion, elastic, transforms
 from pipeline._torchvision.arguments import InterpolationMode
 from pipeline._torchvision.automatic import AutoAugmentPolicy
 from pipeline._torchvision.containers import Compose
@@ -20,7 +20,7 @@ __all__ = ["AutoAugmentPolicy", "Compose", "InterpolationMode", "functional"]
 
 _transforms: dict[str, Any] = {
     each.__name__: each
-    for module in (automatic, containers, conversion, transforms)
+    for module in (automatic, containers, conversion, elastic, transforms)
     for each in vars(module).values()
     if isinstance(each, type) and issubclass(each, Transform) and each is not Transform
 }

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._torchvision import color, conversion, geometry
+from pipeline._torchvision import color, conversion, elastic, geometry
 
 _names: dict[str, Any] = {
     **{name: getattr(module, name) for module in (color, geometry) for name in module.__all__},
+    "elastic": elastic.elastic,
     **{name: getattr(conversion, name) for name in conversion.__all__ if name.islower()},
 }
 _names["to_grayscale"] = _names["rgb_to_grayscale"]

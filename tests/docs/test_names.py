@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dali_proxy._nvidia.differences import MISSING
 from docs import names
 from pipeline._catalog import all_schemas
 from pipeline._declaration.names import class_name
@@ -47,7 +48,7 @@ def names_of(package: str) -> dict[str, dict[str, list[str]]]:
 def explained(module: str) -> dict[str, set[str]]:
     """Return the listed names of a module: names, and attributes by class."""
     listed: dict[str, set[str]] = {"": set()}
-    for group in names.MISSING.get(module, {}):
+    for group in MISSING.get(module, {}):
         first, *others = group.split(", ")
         owner, _, attribute = first.rpartition(".")
         listed.setdefault(owner, set()).update({attribute, *others})
@@ -64,9 +65,7 @@ def test_missing_names_of_dali_are_listed_with_their_reasons() -> None:
         for name, attributes in found.items():
             if name in ours[module]:
                 missing: Any = set(attributes) - set(ours[module][name])
-                allowed = set().union(
-                    *(explained(each).get(name, set()) for each in names.MISSING), listed.get("*", ())
-                )
+                allowed = set().union(*(explained(each).get(name, set()) for each in MISSING), listed.get("*", ()))
                 unexplained += [f"{module}.{name}.{each}" for each in sorted(missing - allowed)]
             elif name not in names.HELPERS | listed[""] and not (module == "ops" and name not in operators):
                 unexplained.append(f"{module}.{name}")

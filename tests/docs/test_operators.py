@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from dali_proxy._nvidia.differences import ARGUMENTS
 from docs import arguments, operators
-from docs.differences import ARGUMENTS
 from pipeline._catalog import all_schemas
 from tests.parity.test_parity import CASES
 
@@ -38,6 +38,6 @@ def test_differences_between_arguments_have_reasons() -> None:
     unexplained = [
         f"{operator}.{name}: {text}" for operator, name, text in found if not arguments.reason(operator, name)
     ]
-    assert unexplained == [], "add the argument, or say in docs/differences.py why it isn't there"
+    assert unexplained == [], "add the argument, or say in dali_proxy/_nvidia/differences.py why it isn't there"
     used = {name for operator, argument, _ in found for name in (argument, f"{operator}.{argument}")}
     assert set(ARGUMENTS) <= used, "reasons for what doesn't differ"

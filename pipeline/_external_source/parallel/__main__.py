@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Sequence
 
 from pipeline._external_source.parallel.protocol import CODEC, Start
-from pipeline._external_source.parallel.worker import Worker, prepare_process
-from pipeline._external_source.spec import SourceSpec
+from pipeline._external_source.parallel.worker import Specs, Worker, prepare_process
 from pipeline._ipc import pickling
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.interpreter import restore_python_path
@@ -18,7 +16,7 @@ from pipeline.errors import SerializationError
 
 
 def main() -> int:
-    """Receive the sources, then work until the pool is gone."""
+    """Receive the sources and functions, then work until the pool is gone."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
         sys.stderr.write("a pipeline starts pipeline._external_source.parallel; don't run it directly\n")
         return 2
@@ -34,7 +32,7 @@ def main() -> int:
     restore_python_path()
     with SharedBlock.attach(received.fds[0], start.nbytes) as block:
         data = block.array.tobytes()
-    specs: Sequence[SourceSpec] | SerializationError
+    specs: Specs | SerializationError
     try:
         specs = pickling.loads(data)
     except SerializationError as error:

@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from pipeline._concurrency.forking import no_forks
 from pipeline._external_source.parallel.protocol import CODEC, Start
-from pipeline._external_source.parallel.worker import Worker, prepare_process
+from pipeline._external_source.parallel.worker import Specs, Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc import pickling
 from pipeline._ipc.channel import Channel
@@ -79,8 +78,8 @@ class WorkerProcess:
             self.wait(_KILLED_PATIENCE)
 
 
-def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
-    """Start a worker by forking this process, so that it has the sources.
+def fork_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:
+    """Start a worker by forking this process, so that it has the sources and functions.
 
     Raises:
         WorkerError: the system refuses.
@@ -92,14 +91,14 @@ def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProce
             try:
                 pid = os.fork()
             except OSError as error:
-                raise WorkerError(f"a worker of the parallel external sources could not be forked: {error}") from error
+                raise WorkerError(f"a worker process of the pipeline could not be forked: {error}") from error
             if pid == 0:
                 _run_forked(theirs, specs, max_batch_size)
     ours.peer_pid = pid
     return WorkerProcess(pid, ours)
 
 
-def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_size: int) -> None:
+def _run_forked(theirs: socket.socket, specs: Specs, max_batch_size: int) -> None:
     """Run a worker, and exit: this process must not return into the parent's stack."""
     code = 1
     try:
@@ -123,18 +122,25 @@ def _flush_output() -> None:
             stream.flush()
 
 
-def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
+def spawn_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:
     """Start a worker as a fresh interpreter. The user's main module is not run again.
 
     Raises:
-        WorkerError: the sources can't be pickled.
+        WorkerError: a source or function can't be pickled.
     """
-    try:
-        pickled = pickling.dumps(
-            tuple(specs), {f"parallel external source {n}": spec.source for n, spec in enumerate(specs)}
+    named = {
+        f"parallel external source {n}" if isinstance(spec, SourceSpec) else f"Python function {n}": (
+            spec.source if isinstance(spec, SourceSpec) else spec.function
         )
+        for n, spec in enumerate(specs)
+    }
+    try:
+        pickled = pickling.dumps(tuple(specs), named)
     except SerializationError as error:
-        raise WorkerError(f'py_start_method="spawn" sends the sources to the workers: {error}') from error
+        raise WorkerError(
+            f'py_start_method="spawn" sends sources and functions to the workers: {error}. Or use '
+            'py_start_method="fork", with which the workers inherit them'
+        ) from error
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(

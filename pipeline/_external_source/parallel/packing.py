@@ -1,9 +1,10 @@
-"""Results of workers in shared memory: a worker packs them there, and the pool reads them in place."""
+"""Batches in shared memory: one process packs them there, and another reads them in place."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,23 @@ __all__ = ["pack", "unpack"]
 Bytes = npt.NDArray[np.uint8]
 
 
-def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
-    """Copy batches into one block of shared memory. Return the block, and where in it each batch lies."""
+def pack(
+    arena: Arena, batches: Sequence[TensorListCPU], lock: AbstractContextManager[Any] | None = None
+) -> tuple[Block, tuple[Output, ...]]:
+    """Copy batches into one block of shared memory. Return the block, and where in it each batch lies.
+
+    Args:
+        arena: the memory.
+        batches: the batches.
+        lock: lock to hold while the block is allocated; None for no lock.
+    """
     outputs: list[Output] = []
     size = 0
     for batch in batches:
         output, size = _lay_out(batch, size)
         outputs.append(output)
-    block = arena.allocate(size)
+    with lock or nullcontext():
+        block = arena.allocate(size)
     memory = arena.view(block, (size,))
     for batch, output in zip(batches, outputs, strict=True):
         unpacked = unpack(memory, output)
@@ -41,7 +51,7 @@ def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[O
 
 
 def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
-    """Assign offsets to the samples of a batch, from `offset` on. Return the offset for the next batch."""
+    """Assign offsets to the samples of a batch, from `start` on. Return the offset for the next batch."""
     dense = batch.is_dense_tensor()
     dtype = batch.samples[0].dtype
     table = np.empty((len(batch), 1 + batch.ndim), np.int64)

@@ -7,7 +7,19 @@ from typing import Annotated
 from pipeline._ipc.messages import MANY, U8, U64, Codec, Message, Meta
 from pipeline.types import BatchInfo
 
-__all__ = ["CODEC", "LONGEST_TEXT", "Done", "Ended", "Failed", "Output", "Segment", "Start", "Task", "clip"]
+__all__ = [
+    "CODEC",
+    "LONGEST_TEXT",
+    "CrashReport",
+    "Done",
+    "Ended",
+    "Failed",
+    "Output",
+    "Segment",
+    "Start",
+    "Task",
+    "clip",
+]
 
 LONGEST_TEXT = 1 << 16  # bytes
 _Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
@@ -15,10 +27,10 @@ _Table = Annotated[bytes, Meta(max_length=32 << 20)]
 
 
 class Start(Message, frozen=True):
-    """Initial message to a spawned worker. The descriptor of the pickled sources comes with it.
+    """Initial message to a spawned worker. The descriptor of the pickled sources or functions comes with it.
 
     Attributes:
-        nbytes: size of the pickled sources.
+        nbytes: size of the pickled objects.
         max_batch_size: batch size of the pipeline.
         sys_path: import path of the worker.
     """
@@ -28,44 +40,8 @@ class Start(Message, frozen=True):
     sys_path: Annotated[tuple[_Text, ...], MANY]
 
 
-class Task(Message, frozen=True):
-    """To a worker: read samples of a batch from a source.
-
-    Attributes:
-        task: number of the task.
-        source: number of the source.
-        iteration: number of the batch within its epoch.
-        epoch: number of the epoch.
-        first: position of the first sample.
-        count: number of samples.
-        skip: number of items to skip first, to resume from a checkpoint.
-        released: tasks whose results are no longer in use.
-    """
-
-    task: int
-    source: int
-    iteration: int
-    epoch: int
-    first: int
-    count: int
-    skip: int
-    released: Annotated[tuple[int, ...], MANY]
-
-    @property
-    def info(self) -> BatchInfo:
-        """The batch."""
-        return BatchInfo(self.iteration, self.epoch)
-
-
-class Segment(Message, frozen=True):
-    """From a worker: another segment of shared memory for its results. The descriptor comes with it."""
-
-    segment: int
-    nbytes: int
-
-
 class Output(Message, frozen=True):
-    """Samples of a batch in shared memory.
+    """Samples of a batch in shared memory: an output of a source or function, or an input of a function.
 
     Attributes:
         dtype: NumPy's name of the dtype.
@@ -80,6 +56,61 @@ class Output(Message, frozen=True):
     dense: bool
     ndim: U8
     table: _Table
+
+
+class Task(Message, frozen=True):
+    """To a worker: read samples of a batch from a source, or process them with a function.
+
+    Attributes:
+        task: number of the task.
+        source: number of the source or function.
+        iteration: number of the batch within its epoch.
+        epoch: number of the epoch.
+        first: position of the first sample.
+        count: number of samples.
+        skip: number of items to skip first, to resume from a checkpoint.
+        released: tasks whose results are no longer in use.
+        seeds: uint64: seed of each sample, or of the batch; empty to leave the generators alone.
+        timeout: seconds that it may take; 0 for no limit.
+        segment: number of the segment with the inputs of the function.
+        offset: offset of the inputs in the segment, in bytes.
+        nbytes: size of the inputs.
+        inputs: samples of each input.
+    """
+
+    task: int
+    source: int
+    iteration: int
+    epoch: int
+    first: int
+    count: int
+    skip: int
+    released: Annotated[tuple[int, ...], MANY]
+    seeds: _Table = b""
+    timeout: float = 0.0
+    segment: int = 0
+    offset: int = 0
+    nbytes: int = 0
+    inputs: Annotated[tuple[Output, ...], MANY] = ()
+
+    @property
+    def info(self) -> BatchInfo:
+        """The batch."""
+        return BatchInfo(self.iteration, self.epoch)
+
+
+class Segment(Message, frozen=True):
+    """Another segment of shared memory: for the results of the worker that sends this, or from the pool, for inputs.
+
+    The descriptor comes with it.
+    """
+
+    segment: int
+    nbytes: int
+
+
+class CrashReport(Message, frozen=True):
+    """From a worker: the file where it writes its stack if it crashes or hangs. The descriptor comes with it."""
 
 
 class Done(Message, frozen=True):
@@ -109,14 +140,14 @@ class Ended(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
-    """From a worker: the source failed.
+    """From a worker: the source or the function failed.
 
     Attributes:
         task: number of the task.
-        wanted: request to the source.
+        wanted: request to the source; empty for a function.
         sample: position in the batch; None for the whole batch.
         type_name: ``module:qualified name`` of the exception's type.
-        reason: type and message of the exception.
+        reason: type and message of the exception, and the user's line that raised it.
         traceback: traceback of the worker.
     """
 
@@ -128,7 +159,7 @@ class Failed(Message, frozen=True):
     traceback: _Text
 
 
-CODEC = Codec({1: Start, 2: Task, 3: Segment, 4: Done, 5: Ended, 6: Failed})
+CODEC = Codec({1: Start, 2: Task, 3: Segment, 4: Done, 5: Ended, 6: Failed, 7: CrashReport})
 
 
 def clip(text: str, nbytes: int = LONGEST_TEXT) -> str:

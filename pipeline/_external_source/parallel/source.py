@@ -10,7 +10,7 @@ from itertools import pairwise
 from pipeline._external_source.parallel.pool import Chunk, RemoteFailure, WorkerPool
 from pipeline._external_source.parallel.protocol import Failed
 from pipeline._external_source.parallel.remote import RemoteTraceback, find_type
-from pipeline._external_source.source import Source, source_error
+from pipeline._external_source.source import Source, SourceSeeds, source_error
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
@@ -18,7 +18,7 @@ from pipeline.errors import SourceError, WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
-__all__ = ["ParallelSource"]
+__all__ = ["ParallelSource", "chunk_bounds", "join"]
 
 _CHUNKS_PER_WORKER = 4  # per batch, so that workers with fast samples relieve those with slow ones
 
@@ -40,13 +40,15 @@ class ParallelSource(Source):
         node: the operator, for messages.
         pool: the workers.
         number: number of the source in the pool.
+        seeds: seeds of its calls.
     """
 
-    def __init__(self, spec: SourceSpec, node: GraphNode, pool: WorkerPool, number: int) -> None:
+    def __init__(self, spec: SourceSpec, node: GraphNode, pool: WorkerPool, number: int, seeds: SourceSeeds) -> None:
         self._spec = spec
         self._node = node
         self._pool = pool
         self._number = number
+        self._seeds = seeds
         self._ahead: deque[_Ahead] = deque()
         self._skip = 0
         self._position = (0, 0)  # epoch, and number of items returned in this pass over the source
@@ -66,7 +68,7 @@ class ParallelSource(Source):
             at = f"\n  at {self._node.location}" if self._node.location.line else ""
             raise WorkerError(f"{self._node.display} failed: {error}\n  in source {self._spec.display}{at}") from None
         self._position = (info.epoch_idx, chunks[-1].position)
-        return [_join([chunk.batches[output] for chunk in chunks]) for output in range(len(chunks[0].batches))]
+        return [join([chunk.batches[output] for chunk in chunks]) for output in range(len(chunks[0].batches))]
 
     def position(self, epoch: int) -> int:
         of_epoch, position = self._position
@@ -93,12 +95,14 @@ class ParallelSource(Source):
         pool, number = self._pool, self._number
         if self._spec.batch:
             worker = number % pool.size if self._spec.iterable else None
-            chunks = [pool.submit(number, info, 0, batch_size, worker=worker, skip=self._skip)]
+            seeds = self._seeds.of(info, 0, 1)
+            chunks = [pool.submit(number, info, 0, batch_size, worker=worker, skip=self._skip, seeds=seeds)]
             self._skip = 0
         else:
-            count = min(batch_size, pool.size * _CHUNKS_PER_WORKER if pool.size > 1 else 1)
-            bounds = [batch_size * chunk // count for chunk in range(count + 1)]
-            chunks = [pool.submit(number, info, first, last - first) for first, last in pairwise(bounds)]
+            chunks = [
+                pool.submit(number, info, first, last - first, seeds=self._seeds.of(info, first, last))
+                for first, last in chunk_bounds(batch_size, pool.size)
+            ]
         self._ahead.append(_Ahead(info, batch_size, chunks))
 
     def _error(self, failed: Failed, cause: RemoteTraceback) -> SourceError:
@@ -106,7 +110,14 @@ class ParallelSource(Source):
         return error.like(find_type(failed.type_name))
 
 
-def _join(chunks: list[TensorListCPU]) -> TensorListCPU:
+def chunk_bounds(size: int, workers: int) -> list[tuple[int, int]]:
+    """Return the first sample of each chunk of a batch, and the one behind its last."""
+    count = min(size, workers * _CHUNKS_PER_WORKER if workers > 1 else 1)
+    return list(pairwise(size * chunk // count for chunk in range(count + 1)))
+
+
+def join(chunks: list[TensorListCPU]) -> TensorListCPU:
+    """Return the samples of several chunks as one batch."""
     if len(chunks) == 1:
         return chunks[0]
     return TensorListCPU([sample for chunk in chunks for sample in chunk.samples], chunks[0].layout())

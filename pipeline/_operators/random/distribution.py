@@ -65,18 +65,21 @@ class DistributionCpu(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         dtype, shape, shapes, draw = self._prepare(batch, inputs) if inputs else self._prepared.get(batch)
-        generator = batch.generator(self.node)
-        if shape is not None:
-            drawn = draw(generator, (batch.size, *shape), slice(None))
+        if shape is not None and not self._has_shapes(inputs):
+            drawn = draw(batch.generator(self.node), (batch.size, *shape), slice(None))
             if isinstance(drawn, list):  # the chosen elements are arrays of different shapes
                 same_shape = len({sample.shape for sample in drawn}) == 1
                 return [TensorListCPU(np.stack(drawn) if same_shape else drawn)]
             return [TensorListCPU(convert(drawn, dtype))]
         samples = [
-            convert(draw(generator, (1, *shape), slice(index, index + 1))[0], dtype)
-            for index, shape in enumerate(shapes)
+            convert(draw(generator, (1, *own), slice(index, index + 1))[0], dtype)
+            for index, (generator, own) in enumerate(zip(batch.sample_generators(self.node), shapes, strict=True))
         ]
-        return [TensorListCPU(samples)]
+        return [TensorListCPU(samples if shape is None else np.stack(samples))]
+
+    def _has_shapes(self, inputs: Sequence[Any]) -> bool:
+        """Return whether each sample has its own shape, and thus its own generator."""
+        return len(inputs) > self.shape_like or "shape" in self.node.argument_inputs
 
     def _prepare(self, batch: Batch, inputs: Sequence[Any]) -> _Prepared:
         arguments = batch.arguments(self.node)

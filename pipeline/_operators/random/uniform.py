@@ -82,7 +82,8 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
             return super().run(batch, inputs)
         low, high, largest = ends
         output, target = allocate(shapes, dtype)
-        launch = plan_uniform(target, batch.generator(self.node), low=low, high=high, limit=largest)
+        starts = batch.sample_starts(self.node) if self._has_shapes(inputs) else None
+        launch = plan_uniform(target, batch.generator(self.node), low=low, high=high, limit=largest, starts=starts)
         if launch is not None:
             self.kernels.run(launch, batch.stream)
         return [output]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError, OperatorError, SampleFailure
-from pipeline.tensors.cpu import TensorListCPU
-from pipeline.tensors.gpu import TensorListGPU
+from pipeline._operator_api.request import TensorList
+from pipeline._user_functions.call import FunctionCall
+from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["DL_TENSOR_PYTHON_FUNCTION", "PYTHON_FUNCTION", "TORCH_PYTHON_FUNCTION"]
+
+_MEASURED = 8  # calls of a function that are measured; compilers and caches make the first ones slow
+_WORTH_SENDING = 0.0005  # seconds of a call from which on another process is faster, as benchmarks show
 
 
 def _outputs(arguments: Mapping[str, Any]) -> int:
@@ -29,8 +32,12 @@ def _declare(name: str, doc: str, batches: bool, *arguments: Argument, hidden: b
     doc += """
 
 The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
-output, or a tuple or list of `num_outputs` outputs. It runs in one thread, in the order of batches and samples. It must
-not modify its arguments. It runs even if no output of the pipeline depends on it."""
+output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
+runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+
+If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
+torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
+numbers are."""
     return register(
         OperatorSchema(
             name=name,
@@ -45,12 +52,26 @@ not modify its arguments. It runs even if no output of the pipeline depends on i
                     Kind.STRINGS,
                     "Layouts of the outputs, or of the first ones.",
                 ),
+                Argument(
+                    "parallel",
+                    Kind.BOOL,
+                    "Run the function in worker processes of the pipeline, as many as `py_num_workers` or "
+                    "`num_threads`, whichever is more. By default, a server measures whether functions of samples are "
+                    "faster there, and other pipelines call functions in their own process.",
+                ),
+                Argument(
+                    "timeout",
+                    Kind.FLOAT,
+                    "Seconds that a call may take in a worker process. Then the process is killed, and the error "
+                    "shows its stack. No limit by default.",
+                ),
                 *arguments,
             ),
             devices=("cpu", "gpu"),
             outputs=_outputs,
             variadic=True,
             side_effects=True,
+            random=True,
             hidden=hidden,
             class_parameters=(
                 ("function", None),
@@ -74,161 +95,79 @@ TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a Python functio
 
 
 class _PythonFunction(BatchOperator):
-    """Calls the function for each sample, or once per batch."""
+    """Calls the function for each sample, or once per batch, in this process or in worker processes."""
 
     in_order = True
     waits = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._function = node.argument("function")
-        self._count = _outputs(node.arguments)
-        layouts = node.argument("output_layouts") or ()
-        if not callable(self._function):
-            raise ArgumentTypeError(f"argument 'function' must be callable, not {type(self._function).__name__}")
-        if self._count < 0:
-            raise ArgumentValueError(f"argument 'num_outputs' must be 0 or more, not {self._count}")
-        if len(layouts) > self._count:
-            raise ArgumentValueError(f"{len(layouts)} output_layouts for {self._count} outputs")
-        self._layouts = [*layouts, *[""] * (self._count - len(layouts))]
+        function, count = node.argument("function"), _outputs(node.arguments)
+        layouts, timeout = node.argument("output_layouts") or (), node.argument("timeout")
+        if not callable(function):
+            raise ArgumentTypeError(f"argument 'function' must be callable, not {type(function).__name__}")
+        if count < 0:
+            raise ArgumentValueError(f"argument 'num_outputs' must be 0 or more, not {count}")
+        if len(layouts) > count:
+            raise ArgumentValueError(f"{len(layouts)} output_layouts for {count} outputs")
+        if timeout is not None and timeout <= 0:
+            raise ArgumentValueError(f"argument 'timeout' must be more than 0 seconds, not {timeout:g}")
+        if node.argument("parallel") and node.device != "cpu":
+            raise ArgumentValueError("parallel=True is for functions on the CPU; the GPU runs in parallel anyway")
+        device_id = (setup.device_id or 0) if node.device == "gpu" else None
+        self._call = FunctionCall.from_node(node, device_id)
+        seed = node.argument("seed")
+        self._seeded = setup.seeded or (seed is not None and seed >= 0)
+        self._processes = setup.functions
+        self._trial = _Trial() if node.argument("parallel") is None else None
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        columns = [[self.to_argument(sample) for sample in _samples(value)] for value in inputs]
-        with self.call_context(batch):
-            if self.node.argument("batch_processing"):
-                outputs = self._call_once(columns, batch.size)
-            else:
-                outputs = self._call_each(columns, batch.size)
-            arrays = [[self.to_array(value) for value in column] for column in outputs]
-        kind = TensorListGPU if self.node.device == "gpu" else TensorListCPU
-        return [kind(column, layout) for column, layout in zip(arrays, self._layouts, strict=True)]
+        processes = self._processes
+        if processes is not None and not processes.runs(self.node):
+            self._processes = processes = None
+        if processes is not None and (self._trial is None or self._trial.is_slow):
+            return processes.run(self.node, batch.request, batch.size, inputs, self._seeds(batch))
+        trial = None if processes is None else self._trial
+        outputs = self._run_here(batch, inputs, trial or Caller())
+        if processes is not None and trial is not None and trial.is_fast:
+            processes.give_up(self.node)
+        return outputs
 
-    @contextmanager
-    def call_context(self, batch: Batch) -> Iterator[None]:
-        """Return a context for the calls and the conversion of their results."""
-        yield
+    def _run_here(self, batch: Batch, inputs: Sequence[Any], caller: Caller) -> list[TensorList]:
+        if not self._seeded and RANDOM_STATE.name not in self.node.arguments:
+            return self._call.run(inputs, batch.size, caller, batch.stream)
+        seeds = self._seeds(batch)
+        with GlobalGenerators(gpu=self.node.device == "gpu", exclusive=not batch.nested) as generators:
+            return self._call.run(inputs, batch.size, SeededCaller(generators, seeds, caller), batch.stream)
 
-    def to_argument(self, sample: Any) -> Any:
-        """Return a sample as an argument of the function."""
-        return sample
-
-    def to_array(self, value: Any) -> Any:
-        """Return a result of the function as a NumPy or CuPy array.
-
-        Raises:
-            InputError: the result isn't an array of numbers.
-        """
-        return _array(value, self.node.device)
-
-    def _call_once(self, columns: list[list[Any]], size: int) -> list[list[Any]]:
-        returned = self._unpack(self._function(*columns))
-        for number, column in enumerate(returned):
-            if not hasattr(column, "__len__") or len(column) != size:
-                found = f"{len(column)} samples" if hasattr(column, "__len__") else type(column).__name__
-                raise InputError(f"the function returned {found} as output {number}, but the batch has {size} samples")
-        return [list(column) for column in returned]
-
-    def _call_each(self, columns: list[list[Any]], size: int) -> list[list[Any]]:
-        rows = []
-        for sample in range(size):
-            try:
-                rows.append(self._unpack(self._function(*(column[sample] for column in columns))))
-            except BaseException as error:
-                kind = OperatorError.type_for(error)
-                raise kind(reason_of(error), failures=(SampleFailure(sample, error),)) from error
-        return [list(column) for column in zip(*rows, strict=True)]
-
-    def _unpack(self, returned: Any) -> tuple[Any, ...]:
-        if self._count == 0:
-            return ()
-        several = isinstance(returned, tuple) or (isinstance(returned, list) and self._count > 1)
-        values = tuple(returned) if several else (returned,)
-        if self._count == 1:
-            values = values[:1]  # as in DALI
-        if returned is None or len(values) != self._count:
-            count = 0 if returned is None else len(values)
-            raise InputError(f"the function returned {count} outputs, but num_outputs is {self._count}")
-        return values
+    def _seeds(self, batch: Batch) -> Seeds:
+        if self._call.batch_processing:
+            return batch.generator(self.node).integers(0, 1 << 64, 1, np.uint64)
+        return batch.sample_seeds(self.node)
 
 
-class _DlPackFunction(_PythonFunction):
-    """Passes capsules to the function."""
+class _Trial(Caller):
+    """Measures the first calls of a function, to decide whether it runs in worker processes."""
 
-    @contextmanager
-    def call_context(self, batch: Batch) -> Iterator[None]:
-        if batch.stream is not None and self.node.argument("synchronize_stream"):
-            batch.stream.synchronize()
-        yield
+    def __init__(self) -> None:
+        self._seconds: list[float] = []
 
-    def to_argument(self, sample: Any) -> Any:
-        writeable = getattr(getattr(sample, "flags", None), "writeable", True)  # a capsule can't be marked as read-only
-        return (sample if writeable else np.array(sample)).__dlpack__()
+    def call(self, number: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        begin = time.perf_counter()
+        returned = super().call(number, function, arguments)
+        if len(self._seconds) < _MEASURED:
+            self._seconds.append(time.perf_counter() - begin)
+        return returned
 
-    def to_array(self, value: Any) -> Any:
-        if type(value).__name__ != "PyCapsule":
-            return super().to_array(value)
-        return super().to_array(_Capsule(value, self.node.device, self.setup.device_id or 0))
+    @property
+    def is_slow(self) -> bool:
+        """Whether the function is known to take longer than sending a sample to another process."""
+        return len(self._seconds) >= _MEASURED and sorted(self._seconds)[_MEASURED // 2] >= _WORTH_SENDING
 
-
-class _Capsule:
-    """A DLPack capsule as an object with the methods of the protocol."""
-
-    def __init__(self, capsule: Any, device: str, device_id: int) -> None:
-        self._capsule = capsule
-        self._device = (2, device_id) if device == "gpu" else (1, 0)
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
-
-
-class _TorchFunction(_PythonFunction):
-    """Passes tensors that share the memory of the samples to the function."""
-
-    @contextmanager
-    def call_context(self, batch: Batch) -> Iterator[None]:
-        import torch
-
-        if self.node.device == "cpu":
-            yield
-            return
-        stream = torch.cuda.ExternalStream(batch.stream.ptr, device=self.setup.device_id)  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream):
-            yield
-
-    def to_argument(self, sample: Any) -> Any:
-        import torch
-        import torch.utils.dlpack
-
-        if isinstance(sample, np.ndarray):
-            return torch.from_numpy(sample if sample.flags.writeable else np.array(sample))
-        return torch.utils.dlpack.from_dlpack(sample)
-
-    def to_array(self, value: Any) -> Any:
-        is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # file objects have detach(), too
-        return super().to_array(value.detach() if is_tensor else value)
-
-
-def _samples(value: Any) -> list[Any]:
-    if isinstance(value, TensorListCPU) and value.dense is not None and value.ndim == 0:
-        return [value.dense[sample, ...] for sample in range(len(value))]
-    return list(value.samples)
-
-
-def _array(value: Any, device: str) -> Any:
-    if device == "gpu":
-        import cupy
-
-        array = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
-    elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-        array = np.asarray(np.from_dlpack(value), order="C")
-    else:
-        array = np.asarray(value, order="C")
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"the function returned {type(value).__name__}, which isn't an array of numbers")
-    return array
+    @property
+    def is_fast(self) -> bool:
+        """Whether it is known to take less time."""
+        return len(self._seconds) >= _MEASURED and not self.is_slow
 
 
 @implements(PYTHON_FUNCTION, "cpu", "gpu")
@@ -237,10 +176,10 @@ class PythonFunction(_PythonFunction):
 
 
 @implements(DL_TENSOR_PYTHON_FUNCTION, "cpu", "gpu")
-class DLTensorPythonFunction(_DlPackFunction):
+class DLTensorPythonFunction(_PythonFunction):
     """Runs a function on capsules."""
 
 
 @implements(TORCH_PYTHON_FUNCTION, "cpu", "gpu")
-class TorchPythonFunction(_TorchFunction):
+class TorchPythonFunction(_PythonFunction):
     """Runs a function on tensors; on the GPU, torch's current stream is that of the batch."""

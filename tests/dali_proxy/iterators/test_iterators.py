@@ -27,7 +27,7 @@ def ragged_pipe(batches: list[Any] | None = None, **arguments: Any) -> Any:
     return make("pipeline", batches or [rows[:2], rows[2:4], rows[4:]], cycle="raise", **arguments)
 
 
-# The table of the docstring and the guide: five samples in batches of three.
+# The table of the docstring and docs/howto/readers.md: five samples in batches of three.
 
 
 @pytest.mark.parametrize(

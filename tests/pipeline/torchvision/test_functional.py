@@ -269,3 +269,17 @@ def test_wrong_arguments_are_errors(function: Any, arguments: Any, error: type[E
 def test_wrong_devices_are_errors() -> None:
     with pytest.raises(ValueError, match="xpu"):
         F.resize(PIL, 8, device="xpu")
+
+
+@pytest.mark.parametrize("fill", [0, 77])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_displaced_pixels_are_those_of_grid_sample(mode: str, fill: int) -> None:
+    height, width = TENSOR.shape[1:]
+    displacement = torch.rand(1, height, width, 2, generator=torch.Generator().manual_seed(0)) * 0.4 - 0.2
+    rows, columns = ((torch.arange(extent) + 0.5) / extent * 2 - 1 for extent in (height, width))
+    grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), dim=-1) + displacement
+    layers = torch.cat([TENSOR.float(), torch.ones(1, height, width)])[None]
+    sampled = torch.nn.functional.grid_sample(layers, grid, mode=mode, align_corners=False)[0]
+    expected = array(sampled[:3] + (1 - sampled[3]) * fill).round()
+    for result in both(F.elastic, displacement, InterpolationMode(mode), fill):
+        assert np.abs(result - expected).max() <= 1

@@ -21,6 +21,7 @@ COLORS = [
     T.RandAugment(),
     T.RandomSolarize(99, 1.0),
 ]
+MIXED = [T.ElasticTransform(90.0, 3.0), T.RandomChannelPermutation(), T.AugMix()]
 VALUES = [T.RandomPosterize(3, 1.0), T.RandomAutocontrast(1.0), T.RandomOrder([T.RandomInvert(), T.CenterCrop(60)])]
 
 
@@ -56,6 +57,6 @@ def test_images_are_copied_to_the_gpu(stand_in: None) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("steps", [GEOMETRY, COLORS, VALUES])
+@pytest.mark.parametrize("steps", [GEOMETRY, COLORS, VALUES, MIXED])
 def test_gpu_has_the_values_of_the_cpu(steps: list[Any]) -> None:
     check(steps)

@@ -66,6 +66,8 @@ PIPELINES: dict[str, list[Any]] = {
     ],
     "AutoAugment": [T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)],
     "RandAugment": [T.RandAugment(fill=9)],
+    "AugMix": [T.AugMix(fill=5)],
+    "elastic": [T.ElasticTransform(90.0, (3.0, 2.0)), T.RandomChannelPermutation()],
     "TrivialAugmentWide": [T.Compose([T.TrivialAugmentWide()]), T.ToImage()],
     "several": [T.TenCrop(20), T.JPEG((20, 60)), T.RGB(), T.ConvertImageDtype()],
 }
@@ -216,3 +218,23 @@ def test_transforms_show_their_arguments() -> None:
         "Compose(\n    CenterCrop(size=3)\n    RandomApply([RGB()])\n)"
     )
     assert T.ColorJitter(0.4).brightness == 0.4
+
+
+def test_mixture_stays_between_black_and_white() -> None:
+    mixed = T.AugMix(severity=10, mixture_width=2, chain_depth=1, fill=255)(TENSOR.expand(8, *TENSOR.shape))
+    assert len({bytes(each.numpy()) for each in mixed}) == 8
+    black = T.AugMix(all_ops=False, chain_depth=2)(torch.zeros(6, 3, 9, 9, dtype=torch.uint8))
+    assert not [each for each in black if not (each == each[0, 0, 0]).all()]
+
+
+def test_channels_are_permuted_for_each_image() -> None:
+    images = torch.arange(3, dtype=torch.uint8).view(3, 1, 1).expand(40, 3, 4, 5)
+    permuted = T.RandomChannelPermutation()(images)
+    orders = {tuple(each[:, 0, 0].tolist()) for each in permuted}
+    assert 3 < len(orders) <= 6
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+
+
+def test_magnitude_outside_its_bins_is_an_error() -> None:
+    with pytest.raises(ValueError, match="magnitude must be from 0 to num_magnitude_bins - 1 = 30, got 99"):
+        T.RandAugment(magnitude=99)

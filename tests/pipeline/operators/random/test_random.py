@@ -128,6 +128,16 @@ def test_sample_does_not_depend_on_the_size_of_its_batch(operator: str) -> None:
     assert not np.array_equal(draw(describe, seed=1), draw(describe, seed=2))
 
 
+@pytest.mark.parametrize("operator", ["uniform", "normal", "beta", "coin_flip"])
+def test_sample_does_not_depend_on_the_shapes_of_others(operator: str) -> None:
+    numbers = getattr(fn.random, operator)
+    for graph in (lambda fn, types, x: numbers(shape=x), lambda fn, types, x: numbers(fn.zeros(shape=x))):
+        drawn = [run_ours(graph, [np.array(shape, np.int32) for shape in ((rows, 3), (5, 2))]) for rows in (1, 4)]
+        (_, first), (_, second) = (outputs[0].samples for outputs in drawn)
+        assert np.array_equal(first, second)
+        assert len(np.unique(first)) == (2 if operator == "coin_flip" else 10)
+
+
 LIKE = [np.zeros(shape, np.int16) for shape in ((1, 2), (3, 4), (2, 2), (0, 1))]
 ROWS = [np.array(row, np.float32) for row in ([1, 2], [3], [4, 5, 6], [7])]
 SHAPES = [np.array(row, np.int32) for row in ([1, 2], [3, 4], [2, 2], [0, 1])]
@@ -189,9 +199,12 @@ def test_bad_calls_are_refused(graph: Any, match: str) -> None:
     refused_by_both(lambda fn, types, x: (graph(fn, types, x), x), LIKE, match=match)
 
 
-@pytest.mark.gpu
+@pytest.mark.parametrize("where", ["host", pytest.param("gpu", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("operator", ["uniform", "normal", "coin_flip"])
-def test_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
+def test_gpu_has_the_numbers_of_the_cpu(operator: str, where: str) -> None:
+    if where == "host" and emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+
     def graph(device: str) -> Any:
         def describe(fn: Any, types: Any, x: Any) -> Any:
             on_gpu = x.gpu() if device == "gpu" else x
@@ -201,7 +214,8 @@ def test_gpu_has_the_numbers_of_the_cpu(operator: str) -> None:
 
         return describe
 
-    made = (run_ours(graph(device), LIKE, device_id=0) for device in ("cpu", "gpu"))
+    with host_cupy.installed() if where == "host" else contextlib.nullcontext():
+        made = [run_ours(graph(device), LIKE, device_id=0) for device in ("cpu", "gpu")]
     for here, there in zip(*made, strict=True):
         for ours, other in zip(here.samples, there.samples, strict=True):
             assert np.array_equal(ours, other)

@@ -1,0 +1,84 @@
+"""The command line of ``dali-proxy``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import dali_proxy
+from dali_proxy._cli.command import Command, CommandError, find_commands
+
+__all__ = ["main", "parser"]
+
+_STATUSES = """\
+exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong arguments,
+130 after Ctrl-C"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Args:
+        arguments: Command-line arguments, by default those of this process.
+
+    Returns:
+        The exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong
+        arguments, 130 after Ctrl-C.
+    """
+    commands = find_commands()
+    options = parser(commands).parse_args(arguments)
+    command = commands[options.command]
+    if command.handles_interrupts:
+        return command.execute(options)
+    try:
+        return command.execute(options)
+    except KeyboardInterrupt:
+        print("\ndali-proxy: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+        return 1
+    except CommandError as error:
+        print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
+        return error.status
+    except RuntimeError as error:
+        from pipeline.errors import PipelineError  # not before `run`, whose script may have a module `pipeline`
+
+        if not isinstance(error, PipelineError):
+            raise
+        print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        if error.name != "pipeline":
+            raise
+        print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package
+        return 1
+
+
+def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
+
+    Args:
+        commands: The subcommands by name.
+    """
+    top = argparse.ArgumentParser(
+        prog="dali-proxy",
+        description="GPU and CPU data loading for PyTorch.",
+        epilog=_STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
+    choices = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in commands.items():
+        command.add_arguments(
+            choices.add_parser(
+                name,
+                help=command.purpose,
+                description=command.description or f"{command.purpose[0].upper()}{command.purpose[1:]}.",
+                usage=command.usage,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
+    return top

@@ -1,0 +1,35 @@
+"""All checks, in order."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+
+from dali_proxy._doctor.check import Check
+from dali_proxy._doctor.gpu import check_gpu
+from dali_proxy._doctor.libraries import check_libraries
+from dali_proxy._doctor.limits import check_limits
+
+__all__ = ["examine"]
+
+
+def examine() -> Iterator[Check]:
+    """Check Python, the machine, its limits, the libraries and the GPU.
+
+    Yields:
+        The checks, one at a time: some take a second because they import a library.
+    """
+    is_new = sys.version_info >= (3, 10)
+    yield Check(
+        "python",
+        "ok" if is_new else "missing",
+        platform.python_version(),
+        "" if is_new else "install Python 3.10 or newer",
+    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Check("cores", "ok", str(cores))
+    yield from check_limits()
+    yield from check_libraries()
+    yield from check_gpu()

@@ -1,0 +1,86 @@
+"""A connection to a server for reading its reports."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+from dali_proxy._common.in_flight import InFlight
+from dali_proxy._server.telemetry import ServerStats
+from dali_proxy._transport.endpoint import open_monitor, server_errors
+from dali_proxy._transport.protocol import Stats, StatsRequest
+from pipeline._concurrency.locks import Level, new_lock
+from pipeline._ipc.errors import ChannelTimeoutError
+
+__all__ = ["MonitorClient"]
+
+_TIMEOUT = 5.0  # seconds
+
+
+class MonitorClient:
+    """Reads the reports of a server that any process of this user has started. Thread-safe.
+
+    Args:
+        path: path of the server's socket.
+
+    Raises:
+        ProxyError: no server of this version runs there.
+
+    Attributes:
+        pid: ID of the server's process.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._channel = open_monitor(path)
+        self.pid = self._channel.peer_pid
+        self._lock = new_lock(Level.MONITOR_CLIENT, "monitor client")
+        self._tokens = itertools.count(1)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection has ended."""
+        return not self._channel.alive()
+
+    def request(self, subject: str, timeout: float = _TIMEOUT) -> dict[str, Any]:
+        """Return a report; see `StatsRequest`.
+
+        Raises:
+            ServerDiedError: the server is gone.
+            ProxyError: it doesn't answer in time.
+        """
+        with self._lock, server_errors():
+            token = next(self._tokens)
+            self._channel.send(StatsRequest(token, subject), timeout=_TIMEOUT)
+            deadline = time.monotonic() + timeout
+            while True:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise ChannelTimeoutError(f"no answer within {timeout:g} s")
+                message = self._channel.receive(timeout=left).message
+                if isinstance(message, Stats) and message.token == token:  # else a late answer, or a farewell
+                    report: dict[str, Any] = json.loads(message.text)
+                    return report
+
+    def stats(self) -> ServerStats:
+        """Return the server's counters, with the sums of the loops of all processes that fetch from it.
+
+        Raises:
+            ProxyError: the server is gone or doesn't answer.
+        """
+        report = self.request("stats")
+        loops = report.pop("loops")
+        stats = ServerStats.from_report(report)
+        names = ("training", "worker_wait", "result_wait", "start_wait", "skipped", "replaced", "restarts")
+        sums = {name: sum(each[name] for each in loops) for name in names}
+        if loops:
+            last = loops[-1]
+            sums["placement"], sums["placement_reason"] = last["placement"], last["placement_reason"]
+            sums["in_flight"] = {name: InFlight(batches, reason) for name, batches, reason in last["in_flight"]}
+        return replace(stats, **sums)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._channel.close()

@@ -1,0 +1,115 @@
+"""What happened in a server since the last observation."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from dali_proxy._monitor.client import MonitorClient
+from dali_proxy._server.telemetry import ServerStats
+
+__all__ = ["Observation", "Observer"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A server at one moment, and its counters for the interval before it.
+
+    Attributes:
+        pid: ID of the server's process.
+        owner: ID of the process that started the server.
+        command: command line of that process.
+        total: counters since the server's start.
+        recent: counters for the interval.
+        processor: processor time of the server's process per second, in cores.
+    """
+
+    pid: int
+    owner: int
+    command: str
+    total: ServerStats
+    recent: ServerStats
+    processor: float
+
+    @property
+    def samples_per_second(self) -> float:
+        """Number of samples per second."""
+        return self.recent.samples / max(self.recent.seconds, 1e-9)
+
+    @property
+    def batches_per_second(self) -> float:
+        """Number of batches per second."""
+        return self.recent.batches / max(self.recent.seconds, 1e-9)
+
+    @property
+    def busy(self) -> float:
+        """Share of the interval for which the pipeline was busy."""
+        return min(1.0, self.recent.busy / max(self.recent.seconds, 1e-9))
+
+    @property
+    def in_flight(self) -> int:
+        """Number of batches in the server: waiting for the pipeline, in it, or not fetched yet."""
+        return self.total.waiting_results
+
+    @property
+    def loop_shares(self) -> dict[str, float]:
+        """Shares of the loops' time: training, waiting for workers, waiting for results."""
+        recent = self.recent
+        times = {"training": recent.training, "workers": recent.worker_wait, "results": recent.result_wait}
+        total = sum(times.values())
+        return {name: seconds / total if total > 0 else 0.0 for name, seconds in times.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {
+            "pid": self.pid,
+            "owner": self.owner,
+            "command": self.command,
+            "samples_per_second": self.samples_per_second,
+            "batches_per_second": self.batches_per_second,
+            "in_flight": self.in_flight,
+            "busy": self.busy,
+            "processor": self.processor,
+            "loop": self.loop_shares,
+            "limited_by": (self.recent if self.recent.limited_by else self.total).limited_by,
+            "advice": (self.recent if self.recent.limited_by else self.total).advice,
+            "total": self.total.to_dict(),
+        }
+
+
+class Observer:
+    """Observes one server repeatedly. The first observation covers the time since the server's start.
+
+    Args:
+        client: connection to the server.
+    """
+
+    def __init__(self, client: MonitorClient) -> None:
+        self._client = client
+        self._process = psutil.Process(client.pid)
+        self._last: tuple[ServerStats, float, float] | None = None
+
+    def observe(self) -> Observation:
+        """Return an observation.
+
+        Raises:
+            ProxyError: the server is gone or doesn't answer.
+            psutil.Error: its process is gone.
+        """
+        stats, now = self._client.stats(), time.monotonic()
+        times = self._process.cpu_times()
+        processor = times.user + times.system
+        before, since, used = self._last or (ServerStats(), now - stats.seconds, 0.0)
+        self._last = stats, now, processor
+        owner = self._process
+        with self._process.oneshot():
+            is_host = any("dali_proxy._host" in word for word in self._process.cmdline())
+            owner = (self._process.parent() or owner) if is_host else owner
+            command = shlex.join(owner.cmdline())
+        recent = stats - before if stats.seconds > before.seconds else stats  # the server may have started again
+        spent = max(now - since, 1e-9)
+        return Observation(self._client.pid, owner.pid, command, stats, recent, max(processor - used, 0.0) / spent)

@@ -1,0 +1,58 @@
+"""The live view of servers in a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dali_proxy._monitor.observation import Observation
+
+__all__ = ["render"]
+
+_COLUMNS = (
+    "    PID      UP  SAMPLES/S  BATCHES/S  IN FLIGHT  BUSY  TRAIN  WAIT WORKERS/RESULTS   CPU    MEMORY  ERRORS  LIMIT"
+)
+_OPERATORS = 3  # the most expensive ones
+
+
+def render(observations: Sequence[Observation], width: int = 120) -> str:
+    """Return a table of servers, with the advice, the most expensive operators and the last error of each.
+
+    Args:
+        observations: the servers.
+        width: width of the terminal in columns.
+    """
+    if not observations:
+        return "You have no running server. Start one: with DALIServer(pipeline) as server: ..."
+    lines = [_COLUMNS]
+    for each in observations:
+        shares = each.loop_shares
+        waits = f"{shares['workers']:.0%} / {shares['results']:.0%}"
+        lines.append(
+            f"{each.pid:7} {_duration(each.total.seconds):>7} {each.samples_per_second:10,.0f} "
+            f"{each.batches_per_second:10,.1f} {each.in_flight:10} {each.busy:5.0%} {shares['training']:6.0%} "
+            f"{waits:>21} {each.processor:5.0%} {each.total.memory / 1e6:6,.0f} MB {each.total.errors:7,}  "
+            f"{each.recent.limited_by or each.total.limited_by or '-'}"
+        )
+    for each in observations:
+        stats = each.recent if each.recent.limited_by else each.total
+        lines += ["", f"{each.pid}  {each.command}  (process {each.owner}, {each.total.workers} workers)"]
+        lines += _indented(stats.advice, width)
+        operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].wall)
+        total = sum(times.wall for _, times in operators)
+        shown = [f"{name} {times.wall / total:.0%}" for name, times in operators[:_OPERATORS] if times.wall > 0]
+        if shown:
+            lines += _indented(f"Operators: {', '.join(shown)}", width)
+        if each.total.last_error:
+            lines += _indented(f"Last error: {each.total.last_error}", width)
+    return "\n".join(line[:width] for line in lines)
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), max(width, 40), initial_indent="  ", subsequent_indent="  ")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

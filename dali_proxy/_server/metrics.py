@@ -1,0 +1,98 @@
+"""A server's counters as metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dali_proxy.errors import ProxyError
+from pipeline._optional import optional_package
+
+if TYPE_CHECKING:
+    from dali_proxy._server.telemetry import ServerStats
+
+__all__ = ["MetricsCollector"]
+
+_PREFIX = "dali_proxy_"
+_COUNTERS = {
+    "batches": "finished batches, including failed ones",
+    "samples": "samples in finished batches",
+    "errors": "failed batches",
+    "dropped": "batches that were no longer needed",
+    "skipped": "samples that on_error skipped",
+    "replaced": "samples that on_error replaced",
+    "bytes_in": "bytes of samples",
+    "bytes_out": "bytes of results",
+}
+_SECONDS = {
+    "busy": "time during which the pipeline was busy",
+    "arena_wait": "time that workers waited for shared memory",
+    "training": "time between batches in loops",
+    "worker_wait": "time that loops waited for workers",
+    "result_wait": "time that loops waited for results",
+    "start_wait": "time that loops waited for the first batches of epochs",
+}
+_GAUGES = {
+    "workers": "connected processes that submit batches",
+    "queued": "batches that wait for the pipeline",
+    "running": "batches in the pipeline",
+    "waiting_results": "batches that were submitted and not fetched",
+}
+
+
+class MetricsCollector:
+    """A collector for `prometheus_client`, from `DALIServer.metrics`.
+
+    Args:
+        stats: returns the server's counters.
+        labels: labels of all metrics.
+
+    Raises:
+        BuildError: `prometheus_client` isn't installed.
+    """
+
+    def __init__(self, stats: Callable[[], ServerStats], labels: dict[str, str]) -> None:
+        self._stats = stats
+        self._labels = labels
+        self._families: Any = optional_package("prometheus_client.core", "metrics", "telemetry")
+
+    def describe(self) -> list[Any]:
+        """Return nothing: the registry must not call `collect` before the server runs."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics. While the server isn't running, there is only ``dali_proxy_up 0``."""
+        try:
+            stats = self._stats()
+        except ProxyError:
+            yield self._gauge("up", "whether the server runs", 0)
+            return
+        yield self._gauge("up", "whether the server runs", 1)
+        for name, text in _COUNTERS.items():
+            yield self._counter(name, text, getattr(stats, name))
+        for name, text in _SECONDS.items():
+            yield self._counter(f"{name}_seconds", text, getattr(stats, name))
+        for name, text in _GAUGES.items():
+            yield self._gauge(name, text, getattr(stats, name))
+        yield self._gauge("memory_bytes", "memory of the server's process", stats.memory)
+        names = [*self._labels, "limit"]
+        limit = self._families.GaugeMetricFamily(f"{_PREFIX}limited_by", "the part that limits the speed", labels=names)
+        for each in ("training", "pipeline", "workers"):
+            limit.add_metric([*self._labels.values(), each], float(stats.limited_by == each))
+        yield limit
+        names = [*self._labels, "operator", "device", "clock"]
+        times = self._families.CounterMetricFamily(f"{_PREFIX}operator_seconds", "time of an operator", labels=names)
+        for operator, spent in stats.operators.items():
+            for clock, seconds in (("processor", spent.seconds), ("wall", spent.wall)):
+                times.add_metric([*self._labels.values(), operator, spent.device, clock], seconds)
+        yield times
+
+    def _counter(self, name: str, text: str, value: float) -> Any:
+        family = self._families.CounterMetricFamily(f"{_PREFIX}{name}", text, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), value)
+        return family
+
+    def _gauge(self, name: str, text: str, value: float) -> Any:
+        family = self._families.GaugeMetricFamily(f"{_PREFIX}{name}", text, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), value)
+        return family

@@ -1,0 +1,170 @@
+"""Draws the images of a batch side by side, with boxes, masks and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
+
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["as_array", "show"]
+
+Array = npt.NDArray[Any]
+
+_GAP, _CAPTION = 4, 14  # pixels
+#: Colors of boxes, and of the classes of masks from 1 on: Okabe and Ito's, which most people can tell apart.
+_COLORS = (
+    *((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
+)
+
+
+def show(
+    images: Any,
+    *,
+    labels: Sequence[Any] | None = None,
+    boxes: Sequence[Any] | None = None,
+    masks: Sequence[Any] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    columns: int = 8,
+    size: int | None = None,
+    path: str | Path | None = None,
+) -> Image.Image:
+    """Draw the images of a batch side by side.
+
+    A notebook displays the result. Everything may be on a GPU.
+
+    Args:
+        images: tensor (N, C, H, W) or (N, H, W, C), or images of any sizes: torch tensors, arrays, a `TensorList`. They
+            have 1 to 4 channels, or none. Bytes are drawn as they are. Floats are drawn in the range from the smallest
+            to the largest value of the batch, or of 0 to 255 if `mean` and `std` are given.
+        labels: a text or number below each image.
+        boxes: for each image, boxes (M, 4): left, top, right, bottom, in pixels or, if none exceeds 1, as fractions.
+        masks: for each image, class numbers (H, W), (H, W, 1) or (1, H, W). The classes from 1 on are colored.
+        mean: what the pipeline subtracted: one number, or one per channel.
+        std: what the pipeline divided by.
+        columns: number of images in a row.
+        size: longest side of an image in the drawing, in pixels: larger images are reduced, with what is drawn in them.
+        path: file to save the drawing to.
+
+    Returns:
+        The drawing.
+
+    Raises:
+        ArgumentTypeError: `images` isn't a batch of images.
+        ArgumentValueError: there are no images, or not as many labels, boxes or masks as images.
+
+    Example:
+        >>> show(np.zeros((3, 20, 30, 3), np.uint8), labels=["a", "b", "c"], columns=2).size
+        (72, 80)
+    """
+    pixels = _pixels([as_array(image) for image in images], mean, std)
+    if not pixels:
+        raise ArgumentValueError("there are no images to show")
+    for name, values in (("labels", labels), ("boxes", boxes), ("masks", masks)):
+        if values is not None and len(values) != len(pixels):
+            raise ArgumentValueError(f"there are {len(pixels)} images, but {len(values)} {name}")
+    tiles = [
+        _tile(
+            image, None if masks is None else as_array(masks[index]), None if boxes is None else as_array(boxes[index])
+        )
+        for index, image in enumerate(pixels)
+    ]
+    if size is not None:
+        for tile in tiles:
+            tile.thumbnail((size, size))
+    captions = None if labels is None else [_text(label) for label in labels]
+    sheet = _arrange(tiles, captions, min(columns, len(tiles)))
+    if path is not None:
+        sheet.save(path)
+    return sheet
+
+
+def as_array(value: Any) -> Array:
+    """Return a tensor of any library as an array on the CPU."""
+    for convert in ("detach", "cpu", "as_cpu", "get"):
+        if hasattr(value, convert) and not isinstance(value, np.ndarray):
+            value = getattr(value, convert)()
+    return np.asarray(value)
+
+
+def _pixels(images: list[Array], mean: Sequence[float] | None, std: Sequence[float] | None) -> list[Array]:
+    """Return images as uint8 (H, W, 3)."""
+    images = [_channels_last(image) for image in images]
+    floats = [image for image in images if image.dtype != np.uint8 and image.size]
+    if mean is not None or std is not None:
+        low, high = 0.0, 255.0
+        scale = np.asarray(1 if std is None else std, np.float32)
+        offset = np.asarray(0 if mean is None else mean, np.float32)
+        images = [image if image.dtype == np.uint8 else image * scale + offset for image in images]
+    else:
+        low = min((float(image.min()) for image in floats), default=0.0)
+        high = max((float(image.max()) for image in floats), default=255.0)
+    drawn = []
+    for image in images:
+        if image.dtype != np.uint8:
+            image = np.rint((image.astype(np.float32) - low) * (255 / (high - low or 1))).clip(0, 255).astype(np.uint8)
+        drawn.append(np.repeat(image[..., :1], 3, axis=2) if image.shape[2] < 3 else image[..., :3])
+    return drawn
+
+
+def _channels_last(image: Array) -> Array:
+    if image.ndim == 2:
+        return image[..., None]
+    if image.ndim == 3 and image.shape[2] in (1, 2, 3, 4):
+        return image
+    if image.ndim == 3 and image.shape[0] in (1, 2, 3, 4):
+        return np.moveaxis(image, 0, 2)
+    raise ArgumentTypeError(
+        f"images must be (H, W), (H, W, C) or (C, H, W) with 1 to 4 channels, not of shape {image.shape}: pass a batch"
+    )
+
+
+def _tile(image: Array, mask: Array | None, boxes: Array | None) -> Image.Image:
+    height, width, _ = image.shape
+    if mask is not None:
+        classes = mask.squeeze()
+        if classes.shape != (height, width):
+            raise ArgumentValueError(f"a mask of shape {mask.shape} doesn't fit an image of {height} x {width}")
+        colors = np.array(_COLORS)[(classes.astype(np.int64) - 1) % len(_COLORS)]
+        image = np.where(classes[..., None] > 0, (image + colors) // 2, image).astype(np.uint8)
+    tile = Image.fromarray(image)
+    if boxes is not None and boxes.size:
+        if boxes.ndim != 2 or boxes.shape[1] != 4:
+            raise ArgumentValueError(f"boxes must be of shape (M, 4), not {boxes.shape}")
+        pen = ImageDraw.Draw(tile)
+        relative = boxes.max() <= 1
+        for number, box in enumerate(boxes * ([width, height] * 2) if relative else boxes):
+            left, top, right, bottom = map(float, box)
+            corners = (min(left, right), min(top, bottom), max(left, right) - 1, max(top, bottom) - 1)
+            if corners[0] <= corners[2] and corners[1] <= corners[3]:
+                pen.rectangle(corners, outline=_COLORS[number % len(_COLORS)], width=max(1, min(width, height) // 100))
+    return tile
+
+
+def _text(label: Any) -> str:
+    array = as_array(label) if not isinstance(label, str) else None
+    if array is None or array.dtype.kind not in "biuf":
+        return str(label)
+    values = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.ravel().tolist()]
+    return " ".join(values)
+
+
+def _arrange(tiles: list[Image.Image], captions: list[str] | None, columns: int) -> Image.Image:
+    width = max(tile.width for tile in tiles)
+    rows = [tiles[first : first + columns] for first in range(0, len(tiles), columns)]
+    heights = [max(tile.height for tile in row) + (0 if captions is None else _CAPTION) + _GAP for row in rows]
+    sheet = Image.new("RGB", (columns * (width + _GAP) + _GAP, sum(heights) + _GAP), "white")
+    pen = ImageDraw.Draw(sheet)
+    for index, tile in enumerate(tiles):
+        row, column = divmod(index, columns)
+        x, y = _GAP + column * (width + _GAP), _GAP + sum(heights[:row])
+        sheet.paste(tile, (x, y))
+        if captions is not None:
+            pen.text((x + 1, y + tile.height + 1), captions[index][: width // 6], fill="black")
+    return sheet

@@ -1,0 +1,120 @@
+"""The objects that functions get and return: NumPy or CuPy arrays, DLPack capsules, or torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import InputError
+
+__all__ = ["Arrays", "Capsules", "Tensors"]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """NumPy arrays; on the GPU, CuPy arrays.
+
+    Attributes:
+        device_id: GPU; None for the CPU.
+    """
+
+    device_id: int | None = None
+
+    @contextmanager
+    def context(self, stream: Any) -> Iterator[None]:
+        """Return a context for calls and for the conversion of their results. The stream, if any, is current."""
+        yield
+
+    def to_argument(self, sample: Any) -> Any:
+        """Return a sample as an argument of the function."""
+        return sample
+
+    def to_array(self, value: Any) -> Any:
+        """Return a result of the function as a NumPy or CuPy array.
+
+        Raises:
+            InputError: the result isn't an array of numbers.
+        """
+        if self.device_id is not None:
+            import cupy
+
+            array = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
+        elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            array = np.asarray(np.from_dlpack(value), order="C")
+        else:
+            array = np.asarray(value, order="C")
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"the function returned {type(value).__name__}, which isn't an array of numbers")
+        return array
+
+
+@dataclass(frozen=True)
+class Capsules(Arrays):
+    """DLPack capsules.
+
+    Attributes:
+        synchronize: whether to wait for inputs on the GPU.
+    """
+
+    synchronize: bool = True
+
+    @contextmanager
+    def context(self, stream: Any) -> Iterator[None]:
+        if stream is not None and self.synchronize:
+            stream.synchronize()
+        yield
+
+    def to_argument(self, sample: Any) -> Any:
+        writeable = getattr(getattr(sample, "flags", None), "writeable", True)  # a capsule can't be marked as read-only
+        return (sample if writeable else np.array(sample)).__dlpack__()
+
+    def to_array(self, value: Any) -> Any:
+        if type(value).__name__ != "PyCapsule":
+            return super().to_array(value)
+        return super().to_array(_Capsule(value, (1, 0) if self.device_id is None else (2, self.device_id)))
+
+
+class _Capsule:
+    """A DLPack capsule as an object with the methods of the protocol."""
+
+    def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
+        self._capsule = capsule
+        self._device = device
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
+@dataclass(frozen=True)
+class Tensors(Arrays):
+    """Tensors of torch that share the memory of the samples. On the GPU, torch's current stream is the batch's."""
+
+    @contextmanager
+    def context(self, stream: Any) -> Iterator[None]:
+        import torch
+
+        if self.device_id is None:
+            yield
+            return
+        external = torch.cuda.ExternalStream(stream.ptr, device=self.device_id)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(external):
+            yield
+
+    def to_argument(self, sample: Any) -> Any:
+        import torch
+        import torch.utils.dlpack
+
+        if isinstance(sample, np.ndarray):
+            return torch.from_numpy(sample if sample.flags.writeable else np.array(sample))
+        return torch.utils.dlpack.from_dlpack(sample)
+
+    def to_array(self, value: Any) -> Any:
+        is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # file objects have detach(), too
+        return super().to_array(value.detach() if is_tensor else value)

@@ -1,0 +1,47 @@
+"""The stubs of `fn`, `ops` and `dynamic` describe the operators that exist."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+import pipeline.fn
+import pipeline.ops
+from docs.stubs import ROOT, stubs
+from pipeline import dynamic
+
+
+def test_stubs_are_current() -> None:
+    """The stubs are what `python -m docs.stubs` writes, and there are no others."""
+    texts = stubs()
+    wrong = [str(path) for path, text in texts.items() if (ROOT / path).read_text(encoding="utf-8") != text]
+    assert not wrong, f"run python -m docs.stubs: {wrong}"
+    written = {path.relative_to(ROOT) for path in (ROOT / "pipeline").rglob("*.pyi")}
+    assert {path.name for path in written - set(texts)} == {"_annotations.pyi"}
+
+
+@pytest.mark.parametrize("package", [pipeline.fn, pipeline.ops, dynamic])
+def test_stub_declares_all_names(package: object) -> None:
+    """A stub has the names of its package, and each function has the parameters of the real one."""
+    assert inspect.ismodule(package)
+    folder = package.__name__.replace(".", "/")
+    tree = ast.parse((ROOT / folder / "__init__.pyi").read_text(encoding="utf-8"))
+    declared = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            declared.update(dict.fromkeys(each.asname or each.name for each in statement.names))
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            declared[statement.name] = statement
+        elif isinstance(statement, ast.AnnAssign):
+            declared[ast.unparse(statement.target)] = None
+    assert set(package.__all__) <= set(declared)
+    checked = 0
+    for name, statement in declared.items():
+        if isinstance(statement, ast.FunctionDef) and name != "external_source":  # its last overload is short
+            given = statement.args
+            names = [each.arg for each in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs) if each]
+            assert names == list(inspect.signature(getattr(package, name)).parameters)
+            checked += 1
+    assert checked > 50 or package is pipeline.ops

@@ -51,7 +51,7 @@ def _has_channels_last(value: Any, kind: str, layout: str) -> bool:
 class _Torchvision(LibraryTransform):
     def apply(self, inputs: Sequence[Any], names: Sequence[str | None], layouts: Sequence[str]) -> Any:
         import torch
-        from torchvision import tv_tensors
+        from torchvision import tv_tensors  # type: ignore[import-not-found,unused-ignore]
 
         kinds = [_kind(number, name) for number, name in enumerate(names)]
         moved = [_has_channels_last(*each) for each in zip(inputs, kinds, layouts, strict=True)]
@@ -79,7 +79,7 @@ class _Kornia(LibraryTransform):
         if inputs and isinstance(inputs[0], list):
             batches = self.apply([torch.stack(each) for each in inputs], names, layouts)
             return tuple(list(each.unbind()) for each in batches)
-        single = bool(layouts[0]) and inputs[0].ndim == len(layouts[0]) or not layouts[0] and inputs[0].ndim == 3
+        single = inputs[0].ndim == (len(layouts[0]) or 3)
         prepared, backs = [], []
         for number, (tensor, name, layout) in enumerate(zip(inputs, names, layouts, strict=True)):
             value, back = _to_kornia(tensor[None] if single else tensor, _kind(number, name), layout)
@@ -130,7 +130,11 @@ class _Albumentations(LibraryTransform):
         return tuple(each.movedim(0, -1) if hasattr(each, "movedim") and each.ndim > 2 else each for each in results)
 
 
-_LIBRARIES = {"torchvision": _Torchvision, "kornia": _Kornia, "albumentations": _Albumentations}
+_LIBRARIES: dict[str, type[LibraryTransform]] = {
+    "torchvision": _Torchvision,
+    "kornia": _Kornia,
+    "albumentations": _Albumentations,
+}
 
 
 def adapt(function: Callable[..., Any]) -> Callable[..., Any] | LibraryTransform:

@@ -282,7 +282,9 @@ class WorkerPool:
         """
         job = _Job(next(self._numbers), function, info, first, count, None, 0, seeds.tobytes(), timeout)
         try:
-            job.block, job.inputs = pack(self._arena, inputs, self._lock)  # so that no worker starts meanwhile without the segment
+            job.block, job.inputs = pack(
+                self._arena, inputs, self._lock
+            )  # so that no worker starts meanwhile without the segment
         except ChannelClosedError:
             job.fail(self._ended())
             return job.future
@@ -384,8 +386,7 @@ class WorkerPool:
                 if member.alive and member not in watched.values():
                     watched[member.channel.fileno()] = member
                     poll.register(member.channel.fileno(), select.POLLIN | select.POLLRDHUP)
-            busy = any(member.jobs for member in self._members)
-            for fd, _ in poll.poll(_STOPPED_PATIENCE * 1000 if busy else None):
+            for fd, _ in poll.poll(_STOPPED_PATIENCE * 1000):
                 if fd == self._doorbell:
                     os.eventfd_read(fd)
                 elif why := self._listen(watched[fd]):

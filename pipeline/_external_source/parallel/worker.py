@@ -26,8 +26,8 @@ from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
-from pipeline._operator_api.request import TensorList
 from pipeline._kernels.views import lent_array
+from pipeline._operator_api.request import TensorList
 from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller
 from pipeline.errors import InputError, OperatorError, SerializationError

@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-graphs fuzz soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ bench-check: $(DEV) ## compare ratios with the last committed results; fail if o
 bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
+
+bench-scale: $(DEV) ## measure throughput, memory and the time to the first batch by ranks, in a minute
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.graphs --batches 32 --limit 240 $(ARGS)

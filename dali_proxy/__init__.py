@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dali_proxy._shadowing import guard_name, import_ours
 
 if TYPE_CHECKING:
+    from dali_proxy._cluster.ray_cluster import RayCluster
     from dali_proxy._common.policies import LastBatchPolicy
     from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
@@ -52,6 +53,7 @@ __all__ = [
     "Proxy",
     "ProxyCallError",
     "ProxyError",
+    "RayCluster",
     "SampleRef",
     "SampleTypeError",
     "ServerClosedError",
@@ -86,6 +88,7 @@ _MODULES = {
     "Proxy": "_worker.proxy",
     "ProxyCallError": "errors",
     "ProxyError": "errors",
+    "RayCluster": "_cluster.ray_cluster",
     "SampleRef": "_worker.placeholders",
     "SampleTypeError": "errors",
     "ServerClosedError": "errors",

@@ -15,9 +15,19 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
-__all__ = ["MOST_NUMBERS", "NUMBERS_PER_COUNT", "BatchKey", "RandomState", "batch_generator", "fresh_seed", "philox"]
+__all__ = [
+    "MOST_NUMBERS",
+    "NUMBERS_PER_COUNT",
+    "BatchKey",
+    "RandomState",
+    "batch_generator",
+    "fresh_seed",
+    "global_batch",
+    "philox",
+]
 
 _MASK = (1 << 64) - 1
+_RANK_SHIFT = 44  # batches of one rank in an epoch: 17 trillion
 
 
 @dataclass(frozen=True)
@@ -28,11 +38,19 @@ class BatchKey:
         epoch: number of the epoch, from 0.
         iteration: number of the batch within its epoch, from 0.
         view: 0 for the first batch of the same samples, 1 for the second (two views per sample), and so on.
+        global_batch: number of the batch among those of all ranks of a distributed run, which replaces `iteration` for
+            random numbers; None for `iteration`.
     """
 
     epoch: int = 0
     iteration: int = 0
     view: int = 0
+    global_batch: int | None = None
+
+
+def global_batch(rank: int, iteration: int) -> int | None:
+    """Return a number for a batch of a rank that no batch of another rank has. None for `iteration`, as for rank 0."""
+    return rank << _RANK_SHIFT | iteration if rank else None
 
 
 class RandomState(NamedTuple):
@@ -77,7 +95,8 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         True
     """
     words = np.array([seed & _MASK, stream & _MASK], dtype=np.uint64)
-    return philox(words, [0, key.iteration & _MASK, key.epoch & _MASK, key.view & _MASK])
+    batch = key.iteration if key.global_batch is None else key.global_batch
+    return philox(words, [0, batch & _MASK, key.epoch & _MASK, key.view & _MASK])
 
 
 def philox(key: npt.NDArray[np.uint64], counter: Sequence[int] = (0, 0, 0, 0)) -> np.random.Generator:

@@ -179,9 +179,11 @@ def test_package_is_typed(package: str) -> None:
 #: it, so import cycles between packages are impossible.
 FLOORS = (
     "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
+    "pipeline._ranks",
     "pipeline.types pipeline.tfrecord pipeline._sheet pipeline._imaging pipeline._concurrency",
     "pipeline._declaration pipeline._kernels",
     "pipeline._graph pipeline.tensors pipeline._codecs pipeline._optional pipeline._kernels.audio",
+    "pipeline._remote",
     "pipeline._ipc pipeline._bulk pipeline._video pipeline._audio pipeline.math",
     "pipeline._operator_api",
     "pipeline._user_functions",
@@ -205,9 +207,11 @@ FLOORS = (
     "dali_proxy._transport dali_proxy._nvidia dali_proxy.fn dali_proxy._doctor",
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
+    "dali_proxy._cluster",
     "dali_proxy._iterators dali_proxy._server",
     "dali_proxy._monitor",
     "dali_proxy._loader",
+    "dali_proxy.distributed",
     "dali_proxy",
     "dali_proxy._demo dali_proxy._nvidia.startup",
     "dali_proxy._benchmark",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
+from pipeline.errors import GraphError
 
 __all__ = ["Report", "recommend"]
 
+_TICK = 1e-3  # milliseconds; the operating system may count none in a short time
 _CLOSE = 0.95  # a configuration that is this fast, and uses fewer processes and threads, is preferred
-_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,19 @@ class Report:
     @property
     def cpu_ratio(self) -> float:
         """Median of the ratios of the processor times of neighbours."""
-        return statistics.median(b.cpu / a.cpu for a, b in zip(self.ours, self.plain, strict=True))
+        return statistics.median(b.cpu / max(a.cpu, _TICK) for a, b in zip(self.ours, self.plain, strict=True))
 
 
-def recommend(bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] = ()) -> Iterator[Report | str]:
+def recommend(
+    bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] = (), rounds: int = 3
+) -> Iterator[Report | str]:
     """Measure several configurations, then the best one in turn with torch's loader.
 
     Args:
         bench: measures.
         workers: numbers of workers to try; empty for a choice.
         threads: numbers of threads to try; empty for a choice.
+        rounds: measurements of the best configuration and of torch's loader.
 
     Yields:
         What is measured next, in words, and at the end the report.
@@ -71,12 +76,14 @@ def recommend(bench: Bench, workers: Sequence[int] = (), threads: Sequence[int] 
     if bench.pipeline._internals.graph.uses_gpu:
         fastest = _choose(results).configuration
         others: tuple[Placement, ...] = ("cores", "consumer")
-        yield from measure([Configuration(fastest.workers, fastest.threads, each) for each in others])
+        for each in others:
+            with suppress(GraphError):  # not all operators can run there
+                yield from measure([Configuration(fastest.workers, fastest.threads, each)])
     best = _choose(results).configuration
     plain_workers = max(best.workers, count)
     ours, plain = [], []
-    for number in range(1, _ROUNDS + 1):
-        yield f"round {number} of {_ROUNDS} beside torch"
+    for number in range(1, rounds + 1):
+        yield f"round {number} of {rounds} beside torch"
         ours.append(bench.measure(best))
         plain.append(bench.measure_torch(plain_workers))
     advice = tuple(_advice(best, ours[-1], max(results, key=lambda each: each.rate), count))
@@ -106,4 +113,4 @@ def _advice(best: Configuration, result: Result, fastest: Result, count: int) ->
             "cores are idle, or make that operator cheaper (`dali-proxy graph` shows all)."
         )
     if best.workers + best.threads >= 2 * count:
-        yield f"All {count} cores are busy: a training on this CPU will slow the loader down."
+        yield f"All {count} cores are busy: training on this CPU will slow the loader down."

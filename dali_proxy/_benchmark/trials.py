@@ -19,12 +19,13 @@ from dali_proxy._demo.compare import EndlessSampler
 from pipeline import Pipeline
 from pipeline._definition.file_inputs import FileInputs
 from pipeline._definition.serializing import with_graph
+from pipeline.errors import PipelineError
 
 __all__ = ["Bench", "Configuration", "Result"]
 
 Placement = Literal["server", "cores", "consumer"]
 
-_WARM_UP = 6  # most batches that aren't measured: workers start, and others were prefetched
+_WARM_UP = 6  # maximum number of batches before a measurement: workers start, and batches were prefetched
 _USUAL_SIZE = (224, 224)  # of the images for torch, if those of the pipeline have no common size
 
 
@@ -71,6 +72,10 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Return everything as values of JSON."""
         return asdict(self)
+
+
+class PlainLoaderError(PipelineError):
+    """The function for torch's loader failed."""
 
 
 class Bench:
@@ -128,10 +133,18 @@ class Bench:
         return Result(configuration, rate, cpu, stats.limited_by, {name: share for share, name in shares})
 
     def measure_torch(self, workers: int) -> Result:
-        """Measure torch's loader."""
+        """Measure torch's loader.
+
+        Raises:
+            PlainLoaderError: the user's function failed, or its results don't form batches.
+        """
         dataset = FileDataset(self.files, self._plain or PillowTransform(*self._size))
         batches = _endless(torch.utils.data.DataLoader(dataset, **self._options(workers)))
-        next(batches)
+        try:
+            next(batches)
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [""]  # a worker's error contains its traceback
+            raise PlainLoaderError(f"torch's loader failed: {type(error).__name__}: {reason[-1]}") from error
         rate, cpu = self._time(batches, lambda: None)
         batches.close()
         return Result(Configuration(workers), rate, cpu)

@@ -82,7 +82,7 @@ class DeviceStage:
         """
         origin, client, seq = result.origin, result.client, result.seq
         assert origin is not None  # the server knows that it runs only the host stage
-        key = BatchKey(origin.epoch, origin.batch, origin.view)
+        key = BatchKey(origin.epoch, origin.batch, origin.view, origin.global_batch)
         names = self._internals.graph.fed_inputs
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:

@@ -87,15 +87,15 @@ class Deadline:
 
     Args:
         timeout: limit of `DALIServer` in seconds from now; None for as long as the server lives.
-        pid: process of the server, for the error message.
+        server: name of the server in the error message, with a verb; or its process.
         patience: limit of the loader in seconds; 0 or None for no limit.
     """
 
-    def __init__(self, timeout: float | None, pid: int, patience: float | None = None) -> None:
+    def __init__(self, timeout: float | None, server: int | str, patience: float | None = None) -> None:
         self._timeout, self._limit = timeout, "DALIServer(timeout=...)"
         if patience and (timeout is None or patience < timeout):
             self._timeout, self._limit = patience, "the loader's timeout="
-        self._pid = pid
+        self._server = f"the server (process {server}) is" if isinstance(server, int) else server
         self._end = None if self._timeout is None else time.monotonic() + self._timeout
 
     @property
@@ -111,8 +111,7 @@ class Deadline:
         """
         if self._end is not None and time.monotonic() >= self._end:
             raise ProxyError(
-                f"the server (process {self._pid}) is alive but didn't answer within {self._timeout:g} s, the limit of "
-                f"{self._limit}"
+                f"{self._server} alive but didn't answer within {self._timeout:g} s, the limit of {self._limit}"
             )
 
 

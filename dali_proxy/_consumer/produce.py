@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -12,15 +12,22 @@ from dali_proxy._consumer.ragged import Ragged, formed
 from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef
 
 if TYPE_CHECKING:
-    from dali_proxy._consumer.consumer import ConsumerClient
     from dali_proxy._consumer.earlier_shapes import EarlierShapes
+    from dali_proxy._worker.tickets import Ticket
 
 __all__ = ["produce"]
 
 
+class Fetches(Protocol):
+    """Fetches batches, like `ConsumerClient`."""
+
+    def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
+        """Wait for a batch and return its outputs."""
+
+
 def produce(
     data: Any,
-    consumer: ConsumerClient,
+    consumer: Fetches,
     patience: float | None = None,
     *,
     pin: bool = False,

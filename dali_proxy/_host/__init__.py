@@ -4,4 +4,7 @@ from dali_proxy._host.options import HostOptions
 from dali_proxy._host.process import ProcessHost
 from dali_proxy._host.thread import ThreadHost
 
-__all__ = ["HostOptions", "ProcessHost", "ThreadHost"]
+__all__ = ["HOSTS", "HostOptions", "ProcessHost", "ThreadHost"]
+
+#: Hosts by the argument `mode` of `DALIServer`.
+HOSTS = {"process": ProcessHost, "thread": ThreadHost}

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from pipeline._operator_api.trace import Span, Trace, key_text, profiler
+from pipeline._operator_api.trace import Span, Trace, profiler
 
 if TYPE_CHECKING:
     from dali_proxy._host.requests import Request
@@ -35,7 +35,7 @@ class HostTrace:
         known = self._workers.setdefault((worker.pid, worker.name), Trace())
         if message.begun_ns:
             begun, sent = message.begun_ns / 1e9, message.sent_ns / 1e9
-            known.add("read samples", message.batch, begun, sent, key_text(request.key), "dataset")
+            known.add("read samples", message.batch, begun, sent, request.key, "dataset")
         request.since = time.perf_counter()
 
     def ended(self, request: Request, stage: str) -> None:
@@ -43,7 +43,7 @@ class HostTrace:
         if request.since:  # else it was submitted before this trace began
             now = time.perf_counter()
             key = request.key
-            self.trace.add(stage, key.iteration, request.since, now, key_text(key), _BATCHES)
+            self.trace.add(stage, key.iteration, request.since, now, key, _BATCHES)
             request.since = now
 
     def take(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals
+from pipeline._ranks import current_ranks
 
 __all__ = ["ProcessHost"]
 
@@ -109,7 +110,7 @@ class ProcessHost:
                     [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    env=child_environment(),
+                    env={**child_environment(), **current_ranks().variable},
                     cwd=os.path.dirname(options.path),  # an empty directory: nothing there shadows a module
                     start_new_session=True,
                 )

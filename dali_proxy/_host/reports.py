@@ -90,7 +90,7 @@ class Reports:
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
             "cores": len(os.sched_getaffinity(0)),
-            "load": os.getloadavg()[0],
+            "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
 
     def note_loops(self, consumer: Consumer, message: LoopReport) -> None:

@@ -108,6 +108,7 @@ class Request:
             paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,
+            global_batch=key.global_batch,
         )
 
     @property

@@ -88,7 +88,7 @@ class Runner:
         worker.completions.begin(seq)
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
-        key = BatchKey(message.epoch, message.batch, message.view)
+        key = BatchKey(message.epoch, message.batch, message.view, message.global_batch)
         request = Request(
             worker, self.variant, seq, message.session, key, message.batch_size, message.indices, message.names
         )

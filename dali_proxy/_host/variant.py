@@ -100,7 +100,7 @@ class Variant:
     def describe(self) -> dict[str, Any]:
         """Return the operators of the graph, and those that each of them reads."""
         graph, labels = self.executor.graph, self.executor.statistics.labels
-        shown = {node.index for node in graph.nodes if node.operator != "constant"}
+        shown = {node.index for node in graph.nodes if node.operator != "constant_value"}
         nodes = [
             {
                 "id": node.index,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from pipeline._user_functions.seeding import GlobalGenerators
 from pipeline.errors import ArgumentTypeError
 
-__all__ = ["BatchTransform", "check_batch_transform"]
+__all__ = ["BatchTransform", "check_batch_transform", "seeded"]
 
 
 class BatchTransform:
@@ -30,9 +31,16 @@ class BatchTransform:
 
     def __call__(self, batch: Any, number: int) -> Any:
         """Return the result for the batch `number` of the epoch."""
-        with GlobalGenerators(gpu=True) as generators:
-            generators.seed(int(np.random.SeedSequence([*self._seed, number]).generate_state(1, np.uint64)[0]))
+        with seeded(np.random.SeedSequence([*self._seed, number])):
             return self._function(batch)
+
+
+@contextmanager
+def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and torch, on the CPU and the current GPU. Reset them at the end."""
+    with GlobalGenerators(gpu=True) as generators:
+        generators.seed(int(seed.generate_state(1, np.uint64)[0]))
+        yield
 
 
 def check_batch_transform(function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:

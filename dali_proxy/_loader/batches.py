@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
+from pipeline._rng import global_batch
 
 __all__ = ["Chunk", "CollatedBatch", "Cost", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
 
@@ -40,6 +41,12 @@ class NumberedIndices:
     epoch: int
     batch: int
     indices: Any
+
+    def number_among_ranks(self, rank: int) -> int:
+        """Return a number for the batch that no batch of another rank has."""
+        known = getattr(self.indices, "global_batch", None)
+        number = global_batch(rank, self.batch) if known is None else known
+        return self.batch if number is None else int(number)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (NumberedIndices, (self.epoch, self.batch, self.indices))  # pickled in half the time

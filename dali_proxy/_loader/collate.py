@@ -12,6 +12,7 @@ from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
+from pipeline._ipc.pickling import for_spawned
 
 __all__ = ["Collate"]
 
@@ -23,14 +24,21 @@ class Collate:
         collate_fn: the user's collate function.
         epoch: epoch number for batches without a context (of datapipes, which can't be wrapped).
         own: this process's role in the loader.
+
+    Attributes:
+        packs: whether a worker pickles its batches here; see `Packed`.
     """
 
     def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, own: OwnWorker) -> None:
         self.collate_fn = collate_fn
         self.epoch = epoch
         self.own = own
+        self.packs = True
         self._count = 0  # number of collated batches of datapipes
         self._message = 0  # size of the last batch's message
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "collate_fn": for_spawned(self.collate_fn)}
 
     def __call__(self, samples: Any) -> CollatedBatch | FailedBatch | Packed | Pause | list[Any]:
         if not isinstance(samples, Chunk):
@@ -58,7 +66,7 @@ class Collate:
                 data = _submit_rest(self.collate_fn(samples))
                 position = None if context.position is None else context.position()
                 cost = Cost(time.perf_counter() - context.begun, context.nbytes, self._message)
-                if self.own.id is None:
+                if self.own.id is None or not self.packs:
                     return CollatedBatch(numbered, data, position, cost)
                 # The training process knows the indices of a chunk.
                 packed = Packed(CollatedBatch(None if in_chunk else numbered, data, position, cost))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
+from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy._loader.collate import Collate
@@ -19,8 +20,9 @@ from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sample
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._server.server import DALIServer
 
-__all__ = ["InnerLoader", "batch_creator", "inner_loader"]
+__all__ = ["InnerLoader", "create_batch", "inner_loader"]
 
 
 class InnerLoader(torch.utils.data.DataLoader[Any]):
@@ -28,6 +30,21 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
 
     def check_worker_number_rationality(self) -> None:
         """Do nothing: the outer loader has already warned."""
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether this process reads the samples."""
+        return self.num_workers == 0
+
+    @property
+    def in_flight(self) -> InFlight:
+        """Number of batches that workers have got, and the loop hasn't, at most."""
+        return InFlight(max(self.num_workers, 1) * (self.prefetch_factor or 1), "prefetch_factor")
+
+    def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
+        """Compute a batch in this process. Only datasets with indices allow that."""
+        assert isinstance(self.dataset, NumberedDataset)
+        return create_batch(self.dataset, self.collate_fn, self.batch_sampler is not None, numbered)
 
 
 def inner_loader(
@@ -69,7 +86,16 @@ def inner_loader(
     state = SamplerState(stateful_sampler(loader), items, filled)
     sampler = NumberedSampler(items, state.taker)
     options.update(_sampling(loader, sampler, sampler))
-    return InnerLoader(NumberedDataset(dataset, first_session, own), **options), sampler, state
+    numbered = NumberedDataset(dataset, first_session, own)
+    return _loader_for(loader.dali_server, loader.worker_init_fn, numbered, options), sampler, state
+
+
+def _loader_for(server: DALIServer, init: Any, dataset: NumberedDataset, options: dict[str, Any]) -> InnerLoader:
+    if server.cluster is None:
+        return InnerLoader(dataset, **options)
+    from dali_proxy._loader.cluster_loader import ClusterLoader  # most servers run on this machine
+
+    return ClusterLoader(server, dataset, **{**options, "worker_init_fn": init})
 
 
 def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
@@ -78,16 +104,16 @@ def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str,
     return {"batch_sampler": batch_sampler}
 
 
-def batch_creator(inner: InnerLoader) -> Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None:
-    """Return a function that computes a batch in this process, or None if the dataset has no indices."""
-    dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
-    if not isinstance(dataset, NumberedDataset):
-        return None
+def create_batch(
+    dataset: NumberedDataset, collate: Callable[[Any], Any], has_batches: bool, numbered: NumberedIndices
+) -> CollatedBatch | FailedBatch:
+    """Compute a batch in this process.
 
-    def make(numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
-        batch: CollatedBatch | FailedBatch = collate(
-            dataset.__getitems__(numbered) if has_batches else dataset[numbered]
-        )
-        return batch
-
-    return make
+    Args:
+        dataset: the wrapped dataset.
+        collate: the wrapped collate function.
+        has_batches: whether `numbered` has the indices of a batch, and not a single one.
+        numbered: number and indices of the batch.
+    """
+    batch: CollatedBatch | FailedBatch = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
+    return batch

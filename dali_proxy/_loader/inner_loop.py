@@ -14,7 +14,7 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.flight import Flight
 from dali_proxy._loader.generators import copy_of
-from dali_proxy._loader.inner_loader import InnerLoader, batch_creator
+from dali_proxy._loader.inner_loader import InnerLoader
 from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedItems, NumberedSampler
 from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
@@ -57,8 +57,8 @@ class InnerLoop:
         self._flight = Flight(max(loader.num_workers, 1), loader.prefetch_factor or 1) if _chunks(loader) else None
         #: Without workers: the indices of a batch that a signal handler interrupted.
         self._interrupted: NumberedIndices | None = None
-        make = batch_creator(loader)
-        self.make = None if make is None else lambda numbered: _with_handlers(make, numbered)
+        has_indices = isinstance(loader.dataset, NumberedDataset)
+        self.make = (lambda numbered: _with_handlers(loader.make, numbered)) if has_indices else None
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -94,8 +94,7 @@ class InnerLoop:
         """Number of batches that workers have got, and the loop hasn't, at most."""
         if self._flight is not None:
             return self._flight.in_flight
-        each = self._loader.prefetch_factor or 1
-        return InFlight(max(self._loader.num_workers, 1) * each, "prefetch_factor")
+        return self._loader.in_flight
 
     def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
@@ -166,7 +165,7 @@ class InnerLoop:
 
     def _next(self) -> Any:
         assert self._batches is not None
-        if self._loader.num_workers > 0:
+        if not self._loader.reads_here:
             with without_context():
                 batch = next(self._batches)
         else:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset
 
+from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._common.process_exit import dead_worker, hanging_worker
@@ -21,7 +23,8 @@ from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batch_transform import BatchTransform, check_batch_transform
-from dali_proxy._loader.batches import CollatedBatch, FailedBatch
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
+from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.inner_loader import inner_loader
 from dali_proxy._loader.inner_loop import InnerLoop
@@ -41,7 +44,11 @@ from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._ipc.signals import Interrupted, deferred_signals
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
 
 __all__ = ["DataLoader", "LoaderIterator"]
 
@@ -84,6 +91,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
+        ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -108,6 +116,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             )
         if dataset is None:
             raise ArgumentTypeError("DataLoader needs a dataset, as in DataLoader(server, dataset, ...)")
+        if dali_server.cluster is not None and kind_of(dataset) != "map":
+            raise ArgumentTypeError(
+                f"the servers in a cluster read datasets with indices, but {type(dataset).__name__} is an iterable "
+                "dataset or a datapipe: use a map-style dataset, or a DALIServer without cluster="
+            )
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
@@ -123,8 +136,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
-        super().__init__(**options)
         self.dali_server = dali_server
+        super().__init__(**options)
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
@@ -147,6 +160,23 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._epoch += 1
         self._progress = iterator.progress
         return iterator
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than cores; torch calls this. The ranks of a machine share its cores."""
+        if self.dali_server.cluster is not None:
+            return  # no workers are started here
+        ranks, cores = current_ranks(), len(allowed_cores())
+        sharing = processes_sharing(ranks, cores)
+        share = core_budget(cores, cgroup_cores(), sharing)
+        if sharing > 1 and self.num_workers > share:
+            warnings.warn(
+                f"{sharing} ranks on this machine start {self.num_workers} workers each, but every rank has a share of "
+                f"{share} {'core' if share == 1 else 'cores'}: pass "
+                "num_workers=dali_proxy.distributed.environment().num_workers",
+                stacklevel=4,
+            )
+        else:
+            super().check_worker_number_rationality()
 
     def ensure_server_listening(self) -> None:
         """Start the server if it isn't running. Iterating over the loader does the same."""
@@ -252,7 +282,7 @@ class LoaderIterator(Iterator[Any]):
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
-        self._consumer: ConsumerClient | None = None
+        self._consumer: ConsumerClient | ClusterConsumer | None = None
         self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
@@ -269,7 +299,7 @@ class LoaderIterator(Iterator[Any]):
                 start,
                 own=self._generators.own(),
                 shared=self._generators.shared(),
-                sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
+                sampler_epoch=self._set_sampler_epoch(start),
             )
             if self._transform is not None:
                 self._transform.begin(self._generators.seed(), start.epoch)
@@ -278,13 +308,16 @@ class LoaderIterator(Iterator[Any]):
         self._is_first = True
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
-        self._yielding: tuple[Any, int, bytes | None] | None = None  # finished batch, its number, the worker's state
+        #: Finished batch, its number and indices, the worker's state.
+        self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
         self._server.note_pause()
 
-    def _set_sampler_epoch(self, epoch: int | None) -> int | None:
-        """Set the sampler's epoch, unless `epoch` is None. Return the sampler's current epoch."""
+    def _set_sampler_epoch(self, start: LoaderState) -> int | None:
+        """Set the sampler's epoch if this resumes, or if the sampler follows the loader. Return its current epoch."""
         if self._epoch_sampler is None:
             return None
+        follows = isinstance(self._epoch_sampler, DistributedBatchSampler)
+        epoch = start.epoch if follows else start.sampler_epoch
         if epoch is not None:
             self._epoch_sampler.set_epoch(epoch)
         return int(self._epoch_sampler.epoch)
@@ -299,21 +332,21 @@ class LoaderIterator(Iterator[Any]):
             if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
                 raise
             raise self._explained(error)  # noqa: B904  # `error` is its context
-        batch, number, position = self._yielding
+        batch, numbered, position = self._yielding
         if self._transform is not None:
-            batch = self._transformed(batch, number, position)
-        self.progress.yielded, self._yielding = (number, position), None
+            batch = self._transformed(batch, numbered, position)
+        self.progress.yielded, self._yielding = (numbered.batch, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between
 
-    def _transformed(self, batch: Any, number: int, position: bytes | None) -> Any:
+    def _transformed(self, batch: Any, numbered: NumberedIndices, position: bytes | None) -> Any:
         assert self._transform is not None
         try:
-            return self._transform(batch, number)
+            return self._transform(batch, numbered.number_among_ranks(self._server.endpoint.rank))
         except Exception:  # the next call returns the next batch; after an interrupt, it repeats this one
-            self.progress.yielded, self._yielding = (number, position), None
+            self.progress.yielded, self._yielding = (numbered.batch, position), None
             raise
 
-    def _next_batch(self) -> tuple[Any, int, bytes | None]:
+    def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
         self.progress.catch_up()
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
@@ -352,9 +385,9 @@ class LoaderIterator(Iterator[Any]):
             self._server.note_batch(consumer.variant)
             self._loop.result_size = consumer.result_size(self._session)
             self._is_first = False
-            return batch, arrived.numbered.batch, arrived.position
+            return batch, arrived.numbered, arrived.position
 
-    def _note_in_flight(self, consumer: ConsumerClient) -> None:
+    def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
         noted = self._loop.chunk, consumer.depth(self._session)
         if self._noted != noted:
             self._noted = noted

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
+from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
 
 __all__ = [
@@ -50,27 +51,30 @@ class SamplerStart:
         batches: number of items to skip at the beginning.
         done: numbers of later items to skip.
         load: function that restores the sampler's state before the last skipped item; if None, all skipped items are
-            drawn and dropped. The last skipped item is always drawn again, because samplers differ in their behaviour
-            and state at the end of an epoch.
+            drawn and dropped. Unless `exact`, the last skipped item is drawn again, because samplers differ in their
+            behaviour and state at the end of an epoch.
+        exact: whether `load` restores the state after the last skipped item.
     """
 
     batches: int = 0
     done: frozenset[int] = frozenset()
     load: Callable[[], None] | None = None
+    exact: bool = False
 
     @property
     def first_drawn(self) -> int:
         """Number of the first item to draw."""
-        return 0 if self.load is None else last_drawn(self.batches)
+        return 0 if self.load is None else last_drawn(self.batches, self.exact)
 
 
-def last_drawn(batches: int) -> int:
+def last_drawn(batches: int, exact: bool = False) -> int:
     """Return the number of the first item to draw from a sampler's restored state after `batches` items are done.
 
     It is the last item that is done, unless that is the epoch's first one: before the first item, a sampler's state may
-    be the state at the end of the previous epoch.
+    be the state at the end of the previous epoch. A `DistributedBatchSampler` is restored exactly after that item: the
+    next number of ranks may differ, and the item with it.
     """
-    return batches if batches <= 1 else batches - 1
+    return batches if exact or batches <= 1 else batches - 1
 
 
 class NumberedSampler:
@@ -198,6 +202,9 @@ class WrapsDataset:
 
     dataset: Any
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "dataset": for_spawned(self.dataset)}
+
 
 class NumberedDataset(WrapsDataset, Dataset[Any]):
     """Wraps a map-style dataset. Its indices are `NumberedIndices`, so it requires a `NumberedSampler`.
@@ -230,7 +237,9 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         if isinstance(numbered.indices, Pause):
             return Pause()
         session = session_of(self.first_session, numbered.epoch)
-        context = BatchContext(session, numbered.epoch, numbered.batch, numbered.indices)
+        indices = numbered.indices
+        context = BatchContext(session, numbered.epoch, numbered.batch, indices)
+        context.global_batch = getattr(indices, "global_batch", None)
         set_context(context)
         try:
             return make(numbered.indices, context)
@@ -270,6 +279,9 @@ class WorkerInit:
     def __init__(self, user_init: Callable[[int], None] | None, own: OwnWorker) -> None:
         self.user_init = user_init
         self.own = own
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "user_init": for_spawned(self.user_init)}
 
     def __call__(self, worker_id: int) -> None:
         gc.freeze()

@@ -12,6 +12,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy._common.policies import FilledBatches
+from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
@@ -235,6 +236,7 @@ class SamplerState:
         self._sampler = sampler
         self._items = items
         self._filled = filled
+        self._exact = isinstance(sampler, DistributedBatchSampler)
         self._before: dict[int, Any] = {}  # states, by the number of the next batch
 
     @property
@@ -257,7 +259,7 @@ class SamplerState:
 
         Discard earlier states.
         """
-        last = last_drawn(batches)
+        last = last_drawn(batches, self._exact)
         for old in [each for each in self._before if each < last]:
             del self._before[old]
         return self._before.get(last)
@@ -267,7 +269,7 @@ class SamplerState:
         start = SamplerStart(state.batches, frozenset(state.done))
         if not resumes or self._sampler is None or state.sampler is None:
             return start
-        return replace(start, load=partial(self._load, state.sampler))
+        return replace(start, load=partial(self._load, state.sampler), exact=self._exact)
 
     def _load(self, state: Any) -> None:
         self._sampler.load_state_dict(copy.deepcopy(state["state"]))

@@ -23,7 +23,7 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
         width: width of the terminal in columns.
     """
     if not observations:
-        return "No server of yours is running. Start one: with DALIServer(pipeline) as server: ..."
+        return "You have no running server. Start one: with DALIServer(pipeline) as server: ..."
     lines = [_COLUMNS]
     for each in observations:
         shares = each.loop_shares

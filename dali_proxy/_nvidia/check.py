@@ -262,9 +262,9 @@ class _Visitor(ast.NodeVisitor):
     def _check_argument(self, schema: OperatorSchema, keyword: ast.keyword, path: str) -> None:
         assert keyword.arg is not None
         line = keyword.value.lineno
-        for name in (f"{schema.name}.{keyword.arg}", keyword.arg):
-            if name in ARGUMENTS and keyword.arg in {argument.name for argument in schema.arguments}:
-                self._add(line, "differs", path, ARGUMENTS[name])
+        difference = ARGUMENTS.get(f"{schema.name}.{keyword.arg}", ARGUMENTS.get(keyword.arg))
+        if difference is not None:
+            self._add(line, "differs", path, difference)
         value = self._constant(keyword.value)
         declared = schema.argument(keyword.arg)
         if keyword.arg == "device" and value in ("cpu", "gpu", "mixed") and value not in schema.devices:

@@ -31,11 +31,11 @@ def _waiting(stats: ServerStats) -> float:
 
 def _overload(stats: ServerStats) -> str:
     """Return advice for a machine with more processes than cores, else an empty string."""
-    if not stats.cores or stats.load <= _OVERLOADED * stats.cores:
+    if stats.load <= _OVERLOADED:
         return ""
     return (
-        f"The machine is overloaded: {stats.load:.0f} processes share {_counted(stats.cores, 'core')}. Use fewer workers "
-        f"and threads, or end other programs."
+        f"The machine is overloaded: {stats.load:.1f} processes share each core. Use fewer workers and threads, or end "
+        f"other programs."
     )
 
 

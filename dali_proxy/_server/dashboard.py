@@ -18,7 +18,7 @@ _PATIENCE = 5.0  # seconds that the process may take to end
 class Dashboard:
     """A live page, from `DALIServer.dashboard`. A context manager; it also ends with the server.
 
-    The page runs in a process of its own, which reads the server's reports. So it takes no time of the training.
+    The page runs in a separate process, which reads the server's reports. So it takes no time of the training.
 
     Args:
         path: path of the server's socket.

@@ -37,7 +37,6 @@ _GAUGES = {
     "queued": "batches that wait for the pipeline",
     "running": "batches in the pipeline",
     "waiting_results": "batches that were submitted and not fetched",
-    "memory": "bytes of the server's process",
 }
 
 
@@ -75,6 +74,7 @@ class MetricsCollector:
             yield self._counter(f"{name}_seconds", text, getattr(stats, name))
         for name, text in _GAUGES.items():
             yield self._gauge(name, text, getattr(stats, name))
+        yield self._gauge("memory_bytes", "memory of the server's process", stats.memory)
         names = [*self._labels, "limit"]
         limit = self._families.GaugeMetricFamily(f"{_PREFIX}limited_by", "the part that limits the speed", labels=names)
         for each in ("training", "pipeline", "workers"):

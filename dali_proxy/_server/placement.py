@@ -6,11 +6,11 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import psutil
 
+from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._host.options import Alternative
 from dali_proxy._server.trial import Trial
 from pipeline import Pipeline
@@ -20,6 +20,7 @@ from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
 from pipeline._operator_api.reader import Reader
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "Choice",
     "Placement",
     "Placing",
-    "cgroup_cores",
     "choose",
     "decodes_images",
     "idle_cores",
@@ -244,12 +244,12 @@ def decodes_images(graph: Graph) -> bool:
 def idle_cores() -> float:
     """Measure briefly how many of the cores that this process may use are idle, and return its share of them.
 
-    Processes that `torchrun` starts on one host measure the same cores, so the cores are divided among them.
+    The ranks of a distributed run on one machine measure the same cores, so the cores are divided among them.
     """
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     busy = psutil.cpu_percent(interval=_WINDOW, percpu=True)
     return usable_cores(
-        [1 - busy[core] / 100 for core in usable if core < len(busy)], cgroup_cores(), _processes_beside()
+        [1 - busy[core] / 100 for core in usable if core < len(busy)], cgroup_cores(), current_ranks().local_world_size
     )
 
 
@@ -284,26 +284,3 @@ def device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
         py_num_workers=0,
         set_affinity=False,  # its threads share the process with the training
     )
-
-
-def _processes_beside() -> int:
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")  # set by torchrun
-    return int(text) if text.isdigit() else 1
-
-
-def cgroup_cores(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return the number of cores that this process's control group may use, or None for no limit."""
-    for quota, period in (
-        ("cpu.max", None),
-        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
-    ):
-        try:
-            words = (root / quota).read_text().split()
-            if period is not None:
-                words += (root / period).read_text().split()
-            allowed, of = float(words[0]), float(words[1])
-        except (OSError, ValueError, IndexError):  # no such file, or "max"
-            continue
-        if allowed > 0 < of:
-            return allowed / of
-    return None

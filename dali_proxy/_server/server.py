@@ -14,15 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
-from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
+from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
+from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
@@ -35,9 +37,12 @@ from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+    from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
     from dali_proxy._consumer.ragged import Ragged
     from dali_proxy._worker.proxy import Proxy
@@ -46,7 +51,6 @@ __all__ = ["DALIServer", "serve"]
 
 _REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
-_HOSTS = {"process": ProcessHost, "thread": ThreadHost}
 
 
 @dataclass
@@ -55,10 +59,11 @@ class _Life:
 
     endpoint: Endpoint
     owner: int  # process that may start and stop the server; 0 for a pickled handle
-    host: ProcessHost | ThreadHost | None = None
+    host: ProcessHost | ThreadHost | ServerPool | None = None
     failure: str = ""  # error of the last start, if it failed
     dashboards: list[Dashboard] = field(default_factory=list)
-    consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child inherits entries
+    #: By process; a forked child inherits entries.
+    consumers: dict[int, ConsumerClient | ClusterConsumer] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
@@ -155,6 +160,9 @@ class DALIServer:
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
+        cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
+            `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
+            indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
         **arguments: arguments of `pipeline.dynamic.trace` for a function, such as `batch_size` and `seed`.
 
     Raises:
@@ -188,10 +196,11 @@ class DALIServer:
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
+        cluster: RayCluster | None = None,
         **arguments: Any,
     ) -> None:
         pipeline = _as_pipeline(pipeline, arguments)
-        if mode not in _HOSTS:
+        if mode not in HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
@@ -199,6 +208,8 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         check_sizes(pipeline)
+        self.cluster = cluster
+        self._remote = None if cluster is None else RemotePipeline(pipeline, cluster, placement)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, **sizes)
         inputs = input_specs(pipeline)
@@ -222,6 +233,8 @@ class DALIServer:
             arena_bytes_limit=arena_bytes_limit,
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
+            rank=current_ranks().rank,
+            is_remote=cluster is not None,
         )
         self._live(_Life(endpoint, os.getpid()))
 
@@ -247,6 +260,8 @@ class DALIServer:
     def running(self) -> bool:
         """Whether the server is running."""
         host = self._life.host
+        if self.cluster is not None:
+            return self._owned and host is not None and host.alive
         return (not self._owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
 
     @property
@@ -260,7 +275,7 @@ class DALIServer:
         return self._placing.placement
 
     @property
-    def consumer(self) -> ConsumerClient:
+    def consumer(self) -> ConsumerClient | ClusterConsumer:
         """Connection of this process for fetching results.
 
         Raises:
@@ -279,10 +294,12 @@ class DALIServer:
                 error = self.end_error()
                 if error is not None:
                     raise error
+                if self._remote is not None:
+                    return life.consumers.setdefault(os.getpid(), self._remote.consumer(self.pool))
                 device_stage = self._placing.device_stage
                 try:
-                    if life.host is not None and self._owned:
-                        host = life.host
+                    host = life.host
+                    if isinstance(host, ProcessHost | ThreadHost) and self._owned:
                         consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, device_stage)
                     else:
                         consumer = ConsumerClient(self.endpoint, device_stage=device_stage)
@@ -290,6 +307,14 @@ class DALIServer:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()] = consumer
             return consumer
+
+    @property
+    def pool(self) -> ServerPool:
+        """The servers in the cluster."""
+        host = self._life.host
+        if isinstance(host, ProcessHost | ThreadHost | None):
+            raise self.end_error() or ServerClosedError("the server has no cluster")
+        return host
 
     def end_error(self) -> ProxyError | None:
         """Return the error to raise if the server isn't running, or None while it runs."""
@@ -341,7 +366,10 @@ class DALIServer:
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 make_folder(self._life.directory)
-                self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
+                if self._remote is None:
+                    self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
+                else:
+                    self._life.host = self._remote.start(self.mode, self.endpoint, options)
                 if self._placing.device_stage is not None:
                     _ = self.consumer  # raises now if something is missing in this process
                 self._placing.begin_trial(self._choose, self._refused)
@@ -380,18 +408,10 @@ class DALIServer:
         consumer = self._life.consumers.get(os.getpid())
         if consumer is None or consumer.ended:
             return
-        times, losses = self.loop_times, self.losses
+        in_flight = tuple((name, each.batches, each.reason) for name, each in self.loop_times.in_flight.items())
+        placed: dict[str, Any] = {"placement": self.placement, "placement_reason": self._placing.reason}
         consumer.report_loops(
-            LoopReport(
-                training=times.training,
-                worker_wait=times.worker_wait,
-                result_wait=times.result_wait,
-                start_wait=times.start_wait,
-                **vars(losses),
-                placement=self.placement,
-                placement_reason=self._placing.reason,
-                in_flight=tuple((name, each.batches, each.reason) for name, each in times.in_flight.items()),
-            )
+            LoopReport(**self.loop_times.seconds(), **vars(self.losses), **placed, in_flight=in_flight)
         )
 
     def stop(self) -> None:
@@ -483,11 +503,8 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
-            result_wait=self.loop_times.result_wait,
+            **self.loop_times.seconds(),
             **vars(self.losses),
-            worker_wait=self.loop_times.worker_wait,
-            start_wait=self.loop_times.start_wait,
-            training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
 
@@ -516,7 +533,7 @@ class DALIServer:
             port: TCP port on the loopback interface; 0 for a free one.
 
         Raises:
-            ProxyError: the port isn't free, or the page's process can't start.
+            ProxyError: the port isn't free, the page's process can't start, or the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:
@@ -525,6 +542,8 @@ class DALIServer:
         """
         if not self._owned:
             raise ProxyError("only the process that made the server can open its page; see also `dali-proxy top --web`")
+        if self.cluster is not None:
+            raise ProxyError("servers in a cluster have no page: use the dashboard of Ray, or server.stats()")
         with self._lock:
             error = self.end_error()
             if error is not None:
@@ -544,6 +563,7 @@ class DALIServer:
 
         Raises:
             OSError: the file can't be written.
+            ProxyError: the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:
@@ -558,7 +578,7 @@ class DALIServer:
         return os.getpid() == self._life.owner
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ("pipeline", "_life", "_lock", "proxy")
+        dropped = ("pipeline", "_life", "_lock", "_remote", "proxy")
         return {
             **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
@@ -567,9 +587,11 @@ class DALIServer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         endpoint = state.pop("endpoint")
         vars(self).update(state)
+        self._remote = None
         self._live(_Life(endpoint, owner=0))
 
     def __repr__(self) -> str:
-        state = f"running, pid {self.pid}" if self.running else "not running"
+        where = f"pid {self.pid}" if self.cluster is None else "in a cluster"
+        state = f"running, {where}" if self.running else "not running"
         inputs = ", ".join(spec.name for spec in self.endpoint.inputs)
         return f"<DALIServer {inputs} ({self.mode}, placement={self.placement}, {state})>"

@@ -11,7 +11,7 @@ from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.advice import advise
-from pipeline._operator_api.trace import Trace, key_text, profiler_trace
+from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._rng import BatchKey
 
 __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
@@ -47,6 +47,10 @@ class LoopTimes:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
+
+    def seconds(self) -> dict[str, Any]:
+        """Return the times, by name."""
+        return {name: getattr(self, name) for name in ("worker_wait", "result_wait", "start_wait", "training")}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
@@ -84,8 +88,8 @@ class LoopTimes:
             self._end_range()
 
     @property
-    def _key(self) -> str:
-        return key_text(BatchKey(*self._batch))
+    def _key(self) -> BatchKey:
+        return BatchKey(*self._batch)
 
     def _end_range(self) -> None:
         if self._in_range and self.trace is not None and self.trace.pop is not None:
@@ -185,7 +189,7 @@ class ServerStats:
         memory: memory of that process in bytes, with the shared memory that it has touched.
         threads: number of threads of the pipeline (`num_threads`).
         cores: number of cores that the server may use.
-        load: mean number of processes on the machine that ran or waited for a core in the last minute.
+        load: mean number of processes per core of the machine that ran or waited for a core in the last minute.
     """
 
     seconds: float = 0.0
@@ -279,6 +283,11 @@ class ServerStats:
         if self.operators:
             lines += _table(self.operators)
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from dali_proxy._server.notebook import as_html
+
+        return as_html(self)
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""

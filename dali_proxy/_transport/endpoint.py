@@ -25,6 +25,7 @@ __all__ = [
     "monitor_path",
     "open_channel",
     "open_monitor",
+    "serve_here",
     "server_errors",
 ]
 
@@ -62,6 +63,8 @@ class Endpoint:
         arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
         unused: declared inputs that no output depends on.
+        rank: rank of the process that created the server, so that ranks draw different random numbers.
+        is_remote: whether the servers run in a cluster, so that only datasets there can connect to them.
     """
 
     path: str
@@ -73,6 +76,16 @@ class Endpoint:
     arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
+    rank: int = 0
+    is_remote: bool = False
+
+
+_served_here: dict[str, Endpoint] = {}  # servers of clusters that run in this process, by the path of their handle
+
+
+def serve_here(remote: Endpoint, local: Endpoint) -> None:
+    """Connect the proxies of a server in a cluster to a server in this process."""
+    _served_here[remote.path] = local
 
 
 def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
@@ -107,8 +120,13 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
 
     Raises:
         ServerClosedError: no server is running there.
-        ProxyError: the server doesn't answer.
+        ProxyError: the server doesn't answer, or it runs in a cluster.
     """
+    endpoint = _served_here.get(endpoint.path, endpoint)
+    if endpoint.is_remote:
+        raise ProxyError(
+            "the servers run in a cluster: their proxy works only in a dataset that dali_proxy.DataLoader reads there"
+        )
     with server_errors():
         try:
             channel = connect(endpoint.path, endpoint.key, CODEC)

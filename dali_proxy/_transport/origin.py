@@ -25,7 +25,7 @@ class Origin(Message, frozen=True):
     """The batch that a result belongs to, and the worker that submitted it.
 
     Attributes:
-        epoch, batch, view, batch_size, indices, names: see `Submit`.
+        epoch, batch, view, batch_size, indices, names, global_batch: see `Submit`.
         paths, worker, worker_pid: see `Failure`; the paths of all samples.
     """
 
@@ -38,6 +38,7 @@ class Origin(Message, frozen=True):
     paths: Annotated[tuple[Line, ...], Meta(max_length=MAX_SAMPLES)]
     worker: Name
     worker_pid: U32
+    global_batch: U64 | None = None
 
 
 def pack_keys(keys: list[Key]) -> bytes:

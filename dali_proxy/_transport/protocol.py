@@ -153,6 +153,7 @@ class Submit(Message, frozen=True):
         names: name of each sample as the proxy got it, for errors; may be empty.
         inputs: one for each input of the pipeline.
         waited_ns: total time that this worker has waited for free space in its arena.
+        global_batch: see `BatchKey`.
         begun_ns: time of `time.perf_counter_ns` when the worker began to read the samples, for traces.
         sent_ns: the same when it submitted them.
     """
@@ -167,6 +168,7 @@ class Submit(Message, frozen=True):
     inputs: Annotated[tuple[InputBatch, ...], MANY]
     waited_ns: U64 = 0
     names: Labels = ""
+    global_batch: U64 | None = None
     begun_ns: U64 = 0
     sent_ns: U64 = 0
 

@@ -31,6 +31,7 @@ from pipeline._ipc.completion import CompletionReader
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import Interrupted, deferred_signals
+from pipeline._rng import global_batch
 
 __all__ = ["WorkerClient", "close_worker_client", "collected_submissions", "worker_client"]
 
@@ -170,11 +171,12 @@ class WorkerClient:
             with server_errors():
                 blocks = [block for sample in samples for block in sample.blocks]
                 seq = self.arena.submit(blocks)
-                session, epoch, batch, view = 0, self._seed, seq, 0
+                session, epoch, batch, view, number = 0, self._seed, seq, 0, None
                 begun, self._begun = self._begun, 0.0
                 if context is not None:
                     begun = context.begun
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
+                    number = context.global_batch
                     context.requests += 1
                     context.nbytes += sum([block.nbytes for block in blocks])
                 if self._releases:
@@ -192,6 +194,7 @@ class WorkerClient:
                         inputs=inputs,
                         waited_ns=self.arena.waited_ns,
                         names=pack_labels([sample.name for sample in samples]),
+                        global_batch=global_batch(self.endpoint.rank, batch) if number is None else number,
                         begun_ns=int(begun * 1e9),
                         sent_ns=time.perf_counter_ns(),
                     ),

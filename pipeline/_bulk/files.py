@@ -13,9 +13,12 @@ from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.cost import Cost, charge
+from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._kernels.samples import Samples
+from pipeline._remote.reading import REMOTE_THREADS
+from pipeline._remote.urls import is_url
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -134,12 +137,24 @@ class BatchOfFiles:
             )  # fmt: skip
             charge(Cost(*thread_cost))
         # The remaining files didn't fit or can't be read. Python reads them, or raises the reason.
-        for sample in (begin + np.flatnonzero(self._offsets[begin:end] < 0)).tolist():
-            try:
-                self._separate[sample] = content = read_file(paths.path(sample))
-                self._sizes[sample] = content.size
-            except PipelineError as error:
-                self.failures.append(SampleFailure(sample, error))
+        rest: list[int] = (begin + np.flatnonzero(self._offsets[begin:end] < 0)).tolist()
+        if rest and is_url(paths.path(rest[0])):
+            with ThreadPool(min(len(rest), REMOTE_THREADS), f"{THREAD_PREFIX}remote") as pool:
+                failed = pool.run(lambda number: self._read_one(rest[number]), len(rest))
+            if failed:  # not an error of a single file
+                raise failed[0][1]
+        else:
+            for sample in rest:
+                self._read_one(sample)
+
+    def _read_one(self, sample: int) -> None:
+        if self._cancelled:
+            return
+        try:
+            self._separate[sample] = content = read_file(self._paths.path(sample))
+            self._sizes[sample] = content.size
+        except PipelineError as error:
+            self.failures.append(SampleFailure(sample, error))
 
     def batch(self) -> TensorListCPU:
         """Return the contents, 1-D uint8 each, after all files were read."""

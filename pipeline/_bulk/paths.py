@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._remote.urls import SCHEME_OF_FILES, join, local_path
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["PathTable"]
@@ -44,7 +45,9 @@ class PathTable:
         memory = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         pointers = memory.ctypes.data + np.cumsum(lengths) - lengths
-        return cls(pointers, lengths, memory, os.fsencode(os.path.join(folder, "")))
+        return cls(
+            pointers, lengths, memory, os.fsencode(os.path.join(local_path(folder), "")), SCHEME_OF_FILES.encode()
+        )
 
     @classmethod
     def from_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
@@ -61,10 +64,10 @@ class PathTable:
         return PathTable(self.pointers[chosen], self.lengths[chosen], self.memory, self.folder, self.scheme)
 
     def path(self, position: int) -> str:
-        """Return one path as text; an empty string for an empty path."""
+        """Return one path or URL as text; an empty string for an empty path."""
         content = ctypes.string_at(int(self.pointers[position]), int(self.lengths[position]))
-        path = content.rstrip(b"\0").removeprefix(self.scheme)
-        return os.fsdecode(os.path.join(self.folder, path) if path else path)
+        path = os.fsdecode(content.rstrip(b"\0").removeprefix(self.scheme))
+        return join(os.fsdecode(self.folder), path) if path else path
 
     def __len__(self) -> int:
         return len(self.pointers)

@@ -7,19 +7,25 @@ import os
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._remote.reading import read_url
+from pipeline._remote.urls import is_url, local_path
 from pipeline.errors import PipelineError
 
 __all__ = ["read_file"]
 
 
 def read_file(path: str) -> npt.NDArray[np.uint8]:
-    """Return the contents of a file.
+    """Return the contents of a local file, or of a URL.
 
     Raises:
         PipelineError: the file can't be read; the message names it.
     """
     if not path:
         raise PipelineError("the path of the file is empty")
+    if "://" in path:
+        if is_url(path):
+            return np.frombuffer(read_url(path), np.uint8)
+        path = local_path(path)
     try:
         with open(path, "rb", buffering=0) as file:
             content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pipeline._declaration.registry import implementation
@@ -24,6 +25,10 @@ class BatchStep:
 
     nodes: tuple[GraphNode, ...]
 
+    @cached_property
+    def name(self) -> str:
+        return step_name(self.nodes)
+
 
 @dataclass(frozen=True)
 class SampleStep:
@@ -36,6 +41,10 @@ class SampleStep:
 
     nodes: tuple[GraphNode, ...]
     results: tuple[Edge, ...]
+
+    @cached_property
+    def name(self) -> str:
+        return step_name(self.nodes)
 
 
 Step = BatchStep | SampleStep
@@ -64,6 +73,10 @@ class Phase:
     device: str
     steps: tuple[Step, ...]
     results: tuple[Edge, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        return step_name([node for step in self.steps for node in step.nodes])
 
     @property
     def on_gpu(self) -> bool:

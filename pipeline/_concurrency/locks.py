@@ -35,6 +35,7 @@ class Level(IntEnum):
     RESULT_OPENER = auto()
     LAUNCHER = auto()
     NVIDIA_PIPELINE = auto()
+    CLUSTER_SERVERS = auto()
     SOURCE_POOL = auto()
     READER_GROUP = auto()
     READER = auto()

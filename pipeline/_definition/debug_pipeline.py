@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +17,8 @@ from pipeline._external_source.reader import EndOfData
 from pipeline._graph import DataNode
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.waiting import check_stream, waited_by
-from pipeline._rng import BatchKey
+from pipeline._ranks import current_ranks
+from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import GraphError, PipelineError
 
 __all__ = ["DebugPipeline"]
@@ -183,7 +185,7 @@ class DebugPipeline(Pipeline):
     def _run_one(self) -> Outputs:
         if self._ended:
             raise StopIteration
-        key = self._key
+        key = replace(self._key, global_batch=global_batch(current_ranks().rank, self._key.iteration))
         first = not self._builder.kept
         try:
             outputs = self._builder.run(self._function, self._named, key)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pipeline._definition.file_inputs import FileInputs, find_images
 from pipeline._graph.graph import Edge, Graph
 from pipeline._sheet import as_array, show
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, OperatorError, PipelineError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -70,7 +70,11 @@ def draw_preview(
             reader = FileInputs(graph, inputs)
             for file in files:
                 samples = reader.read(file)
-                tiles.add(copy.run(**{name: [sample] * draws for name, sample in samples.items()}), file.name)
+                try:
+                    outputs = copy.run(**{name: [sample] * draws for name, sample in samples.items()})
+                except OperatorError as error:
+                    raise PipelineError(f"{file}: {error}") from error
+                tiles.add(outputs, file.name)
         else:
             for _ in range(images):
                 tiles.add(copy.run(), "")
@@ -91,8 +95,8 @@ class _Tiles:
     def __init__(self, graph: Graph, mean: float | Sequence[float] | None, std: float | Sequence[float] | None) -> None:
         self._restore = [_restoring(graph, edge) for edge in graph.outputs]
         if mean is not None or std is not None:
-            by = 1.0 if std is None else np.asarray(std), 0.0 if mean is None else np.asarray(mean)
-            self._restore = [lambda image: image * by[0] + by[1]] * len(graph.outputs)
+            restore = _inverse(*(np.asarray(value, np.float32) for value in (mean or 0, std or 1, 0, 1)))
+            self._restore = [restore] * len(graph.outputs)
         self._images: list[Array] = []
         self._boxes: list[Array] = []
         self._masks: list[Array] = []
@@ -180,12 +184,22 @@ def _restoring(graph: Graph, edge: Edge) -> Callable[[Array], Array]:
         node = graph.nodes[node.inputs[0].node]
     if node.operator != "crop_mirror_normalize" or node.argument_inputs.keys() & {"mean", "std"}:
         return lambda image: image
-    mean, std, shift, scale = (np.asarray(node.argument(name)) for name in ("mean", "std", "shift", "scale"))
+    mean, std, shift, scale = (
+        np.asarray(node.argument(name), np.float32) for name in ("mean", "std", "shift", "scale")
+    )
+    if not (mean.any() or shift.any() or (std != 1).any() or scale != 1):  # only a crop, mirror or change of layout
+        return lambda image: image
+    return _inverse(mean, std, shift, scale)
+
+
+def _inverse(mean: Array, std: Array, shift: Array, scale: Array) -> Callable[[Array], Array]:
+    """Return the inverse of a normalization, from images (H, W, C) to uint8."""
+    unit = 255 if std.max() < 1 else 1  # such deviations belong to pixels of 0 to 1
 
     def restore(image: Array) -> Array:
         if mean.size > 1:  # without the channel of `pad_output`
             image = image[..., : mean.size]
-        restored: Array = (image.astype(np.float32) - shift) / scale * std + mean
+        restored: Array = ((image.astype(np.float32) - shift) / scale * std + mean) * unit
         pixels: Array = restored.round().clip(0, 255).astype(np.uint8)
         return pixels
 

@@ -22,7 +22,8 @@ from pipeline._graph import Graph
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
-from pipeline._rng import BatchKey
+from pipeline._ranks import current_ranks
+from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BatchInfo
@@ -126,6 +127,7 @@ class Runner:
         iter_setup: Callable[[], Any] | None = None,
     ) -> None:
         self._owner = os.getpid()
+        self._rank = current_ranks().rank
         self._declared = arguments.output_declarations
         self._declared.check_count(len(graph.outputs))
         self.output_stream: Any = None
@@ -330,4 +332,5 @@ class Runner:
             info = BatchInfo(self._iteration, self._epoch)
             inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
         size = check_sizes(inputs) if inputs else self._arguments.batch_size
-        return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration))
+        number = global_batch(self._rank, self._iteration)
+        return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration, global_batch=number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,14 +39,16 @@ class PipelineViews(PipelineProperties):
     def show(self, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = True) -> Drawing:
         """Return a drawing of the graph, which notebooks display; its `save` writes it to a file.
 
-        Displaying it needs the program ``dot`` of Graphviz. The arguments are those of `save_graph_to_dot_file`.
+        A notebook displays a table if the program ``dot`` of Graphviz is missing. The arguments are those of
+        `save_graph_to_dot_file`.
         """
         return draw(self._internals.graph, show_tensors, show_ids, use_colors)
 
-    def _repr_svg_(self) -> str | None:
+    def _repr_html_(self) -> str:
         # Notebooks display the object in the last line of a cell; that must not end the description of the graph.
         internals = self._internals
-        return draw(internals.graph, use_colors=True)._repr_svg_() if internals.builder.described else None
+        drawing = draw(internals.graph, use_colors=True)._repr_html_() if internals.builder.described else ""
+        return f"<pre>{escape(repr(self))}</pre>{drawing}"
 
     def explain(self) -> str:
         """Return how the pipeline runs: its phases, which operators run together, and why others don't.
@@ -87,8 +90,8 @@ class PipelineViews(PipelineProperties):
             images: number of files, or of batches.
             draws: results for each file, by default 4 if the pipeline draws random numbers or reads its own data,
                 otherwise 1.
-            mean: mean that the pipeline subtracted, in units of a pixel of 0 to 255, if it did so in another way.
-            std: standard deviation by which it divided.
+            mean: mean that the pipeline subtracted, if it normalizes in another way.
+            std: standard deviation by which it divided; below 1, for pixels of 0 to 1.
             size: longest side of an image in the drawing, in pixels.
             path: file to save the drawing to.
             **inputs: for pipelines with several inputs, data for an input by its name: a folder with files of the same

@@ -29,6 +29,8 @@ _CHEAP = 500_000
 # Processor time of a sample up to which that thread computes all samples if it takes less time than the pool. Threads
 # that compute for such a short time mostly wait for the GIL, and pass it on at a high cost.
 _SHORT = 150_000
+# Seconds above which a trace shows the time of a sample: to record it takes about a microsecond.
+_SHOWN = 50e-6
 # Size in bytes of the inputs up to which elementwise operators process a batch in one call.
 _SMALL = 1 << 20
 
@@ -258,8 +260,17 @@ class _ChainOfBatch:
         """Call `run_sample`, and record its time and thread in the trace."""
         trace = self._batch.trace
         assert trace is not None
-        with trace.range(f"sample {sample}", self._batch.number):
+        if trace.push is not None:
+            trace.push("sample")
+        begin = time.perf_counter()
+        try:
             self.run_sample(sample)
+        finally:
+            end = time.perf_counter()
+            if end - begin > _SHOWN:
+                trace.add(f"sample {sample}", self._batch.number, begin, end)
+            if trace.pop is not None:
+                trace.pop()
 
     def run_sample(self, sample: int) -> None:
         # This runs once per sample, under the GIL that all threads share: all decisions per batch are in the links.

@@ -19,7 +19,7 @@ from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan, step_name
+from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
@@ -53,7 +53,7 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.stacked_batch import StackedBatch
-from pipeline._operator_api.trace import Trace, key_text, profiler_trace
+from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._user_functions.seeding import in_user_function
 from pipeline.errors import InputError, PipelineError
@@ -405,9 +405,8 @@ class Executor:
                 self._run_steps(run, phase)
                 run.batch.outputs.compute(phase.results)
             if trace is not None:
-                name = step_name([node for step in phase.steps for node in step.nodes])
-                key = key_text(run.batch.request.key)
-                trace.add_on_gpu(name, run.batch.number, run.stream.name, begin, trace.mark(stream), key)
+                number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
+                trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
@@ -427,7 +426,7 @@ class Executor:
             if batch.trace is None:
                 self._run_step(batch, step)
             else:
-                with batch.trace.range(step_name(step.nodes), batch.number, key_text(batch.request.key)):
+                with batch.trace.range(step.name, batch.number, batch.request.key):
                     self._run_step(batch, step)
             cost = _UNMEASURED
             if weight:

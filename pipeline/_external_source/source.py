@@ -12,7 +12,8 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.request import TensorList
-from pipeline._rng import BatchKey, batch_generator
+from pipeline._ranks import current_ranks
+from pipeline._rng import BatchKey, batch_generator, global_batch
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
@@ -61,7 +62,8 @@ class SourceSeeds:
         """Return the seeds of the samples `first` .. ``last - 1`` of a batch; none if there is no seed."""
         if self.seed is None:
             return np.empty(0, np.uint64)
-        key = BatchKey(info.epoch_idx, info.iteration)
+        number = global_batch(current_ranks().rank, info.iteration)
+        key = BatchKey(info.epoch_idx, info.iteration, global_batch=number)
         return batch_generator(self.seed, self.stream, key).integers(0, 1 << 64, last, np.uint64)[first:]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from pipeline._graph.graph import Edge, Graph, GraphNode
@@ -20,7 +22,7 @@ _TIMEOUT = 30.0  # seconds for Graphviz to lay out a graph
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing of a graph. Notebooks display it.
+    """A drawing of a graph. Notebooks display it, as text if Graphviz is missing.
 
     Attributes:
         dot: the drawing in the language of Graphviz.
@@ -62,8 +64,10 @@ class Drawing:
             raise PipelineError(f"Graphviz couldn't draw the graph: {finished.stderr.strip()}")
         return finished.stdout
 
-    def _repr_svg_(self) -> str | None:
-        return None if shutil.which("dot") is None else self.svg()
+    def _repr_html_(self) -> str:
+        if shutil.which("dot") is None:
+            return f"<pre>{escape(self.text)}</pre>"
+        return re.sub(r"^.*?(?=<svg)", "", self.svg(), flags=re.DOTALL)  # without the declarations of XML
 
     def __str__(self) -> str:
         return self.dot

@@ -23,7 +23,7 @@ import cloudpickle
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline.errors import SerializationError
 
-__all__ = ["display_name", "dumps", "loads"]
+__all__ = ["display_name", "dumps", "for_spawned", "loads"]
 
 _SCRIPTS = ("__main__", "__mp_main__")
 _registry_lock = new_lock(Level.PICKLING, "pickling")  # cloudpickle has one list of modules for all threads
@@ -66,6 +66,29 @@ def loads(data: bytes) -> Any:
             f"{type(error).__name__}: {error}. Modules are imported anew there, with the sys.path of the process that "
             "made the pipeline: the import must work without what that process has done before"
         ) from error
+
+
+class _WithCode:
+    """An object that pickles with its code, for any pickler."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return loads, (dumps(self._value, {"the loader": self._value}),)
+
+
+def for_spawned(value: Any) -> Any:
+    """Return an object, to be pickled for a process that multiprocessing spawns.
+
+    Such a process runs the user's script again, so that it finds what the script defines. It can't do this for the
+    cells of a notebook, and for ``python -c``: their objects pickle with their code.
+    """
+    main = sys.modules["__main__"]
+    defined = getattr(value, "__module__", None)  # a class or a function; an instance has its class's
+    if defined == "__main__" and not hasattr(main, "__file__") and getattr(main, "__spec__", None) is None:
+        return _WithCode(value)
+    return value
 
 
 def display_name(value: Any) -> str:

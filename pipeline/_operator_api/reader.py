@@ -52,11 +52,13 @@ class ReaderPosition:
         epoch: number of completed passes over a shard.
         offset: number of samples that this pass has returned.
         entries: number of entries of the data set, to detect another data set; 0 before the reader has listed them.
+        num_shards: number of shards, to detect another one; 0 if it is unknown.
     """
 
     epoch: int = 0
     offset: int = 0
     entries: int = 0
+    num_shards: int = 0
 
 
 class SamplesInFlight(Protocol):

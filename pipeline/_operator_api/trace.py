@@ -17,10 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._rng import BatchKey
 
-__all__ = ["Profiler", "Span", "Trace", "key_text", "profiler", "profiler_trace"]
+__all__ = ["Profiler", "Span", "Trace", "profiler", "profiler_trace"]
 
 #: Functions that begin a range with a name, and end it.
 Profiler: TypeAlias = tuple[Callable[[str], Any], Callable[[], Any]]
+
+# The fields of a `Span`, which are converted when they are read: that is too slow while batches run.
+_Raw: TypeAlias = tuple[str, int, str, float, float, BatchKey | None]
 
 _MOST = 500_000  # spans; a span takes about 200 bytes
 
@@ -34,7 +37,7 @@ class Span(NamedTuple):
         lane: name of the thread or CUDA stream. Spans of a lane whose name begins with "batches" may overlap.
         begin: begin, in seconds of `time.perf_counter`.
         end: end, in seconds of `time.perf_counter`.
-        key: identity of the batch in all processes; empty if unknown.
+        key: identity of the batch in all processes, as text: its epoch and its number there; empty if unknown.
     """
 
     name: str
@@ -54,7 +57,7 @@ class _Range:
 
     __slots__ = ("_batch", "_begin", "_key", "_name", "_trace")
 
-    def __init__(self, trace: Trace, name: str, batch: int, key: str) -> None:
+    def __init__(self, trace: Trace, name: str, batch: int, key: BatchKey | None) -> None:
         self._trace, self._name, self._batch, self._key = trace, name, batch, key
 
     def __enter__(self) -> None:
@@ -94,25 +97,25 @@ class Trace:
     def __init__(self, records: bool = True, profiler: Profiler | None = None) -> None:
         self._lock = new_lock(Level.LEAF, "trace")
         self._records = records
-        self._spans: list[Span] = []  # `append` is atomic under the GIL
-        self._on_gpu: list[tuple[Span, Any, Any]] = []
+        self._spans: list[_Raw] = []  # `append` is atomic under the GIL
+        self._on_gpu: list[tuple[_Raw, Any, Any]] = []
         self._origin: tuple[Any, float] | None = None
         self.dropped = 0
         self.push = None if profiler is None else profiler[0]
         self.pop = None if profiler is None else profiler[1]
 
-    def range(self, name: str, batch: int, key: str = "") -> _Range:
+    def range(self, name: str, batch: int, key: BatchKey | None = None) -> _Range:
         """Return a context manager that records its block as an activity of the calling thread."""
         return _Range(self, name, batch, key)
 
-    def add(self, name: str, batch: int, begin: float, end: float, key: str = "", lane: str = "") -> None:
+    def add(self, name: str, batch: int, begin: float, end: float, key: BatchKey | None = None, lane: str = "") -> None:
         """Record an activity of a thread, by default of the calling one."""
         if not self._records:
             return
         if len(self._spans) >= _MOST:
             self.dropped += 1
             return
-        self._spans.append(Span(name, batch, lane or threading.current_thread().name, begin, end, key))
+        self._spans.append((name, batch, lane or threading.current_thread().name, begin, end, key))
 
     def mark(self, stream: Any) -> Any:
         """Record an event on a CUDA stream and return it; None if the trace collects no spans."""
@@ -128,14 +131,15 @@ class Trace:
                 self._origin = (first, time.perf_counter())
         return stream.record(cupy.cuda.Event())
 
-    def add_on_gpu(self, name: str, batch: int, lane: str, begin: Any, end: Any, key: str = "") -> None:
+    def add_on_gpu(self, name: str, batch: int, lane: str, begin: Any, end: Any, key: BatchKey | None = None) -> None:
         """Record an activity of a CUDA stream between two events of `mark`."""
         if begin is not None and len(self._on_gpu) < _MOST:
-            self._on_gpu.append((Span(name, batch, lane, 0.0, 0.0, key), begin, end))
+            self._on_gpu.append(((name, batch, lane, 0.0, 0.0, key), begin, end))
 
     def spans(self) -> list[Span]:
         """Return all spans, sorted by their begin. Wait for work on the GPU."""
-        return sorted([*self._spans, *map(self._measured, list(self._on_gpu))], key=lambda span: span.begin)
+        spans = [*map(_span, list(self._spans)), *map(self._measured, list(self._on_gpu))]
+        return sorted(spans, key=lambda span: span.begin)
 
     def take(self, most: int) -> list[Span]:
         """Return up to `most` spans and forget them. Wait for work on the GPU."""
@@ -143,23 +147,23 @@ class Trace:
         del self._spans[: len(spans)]
         on_gpu = self._on_gpu[: most - len(spans)]
         del self._on_gpu[: len(on_gpu)]
-        return [*spans, *map(self._measured, on_gpu)]
+        return [*map(_span, spans), *map(self._measured, on_gpu)]
 
-    def _measured(self, entry: tuple[Span, Any, Any]) -> Span:
+    def _measured(self, entry: tuple[_Raw, Any, Any]) -> Span:
         """Return a span on a GPU with its times."""
         import cupy
 
         assert self._origin is not None  # set by the first mark
-        span, begin, end = entry
+        raw, begin, end = entry
         first, seconds = self._origin
         end.synchronize()
         times = [seconds + cupy.cuda.get_elapsed_time(first, event) / 1e3 for event in (begin, end)]
-        return span._replace(begin=times[0], end=times[1])
+        return _span(raw)._replace(begin=times[0], end=times[1])
 
 
-def key_text(key: BatchKey) -> str:
-    """Return the identity of a batch in all processes as text: its epoch and its number in the epoch."""
-    return f"{key.epoch}.{key.iteration}"
+def _span(raw: _Raw) -> Span:
+    name, batch, lane, begin, end, key = raw
+    return Span(name, batch, lane, begin, end, "" if key is None else f"{key.epoch}.{key.iteration}")
 
 
 def profiler_trace() -> Trace | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
+from pipeline._remote.data_file import open_text
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
@@ -82,7 +83,7 @@ def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, o
         BuildError: the file can't be read, or isn't in COCO's format.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             content = json.load(file)
         return _images(content, remap, crowds, smallest, outlines)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENT
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Column, FilesLoader
 from pipeline._readers.saved_annotations import SavedAnnotations
+from pipeline._remote.urls import join
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -171,7 +171,7 @@ class CocoLoader(FilesLoader):
     def read(self, entry: int) -> tuple[Array, ...]:
         """Read an image whose objects are drawn pixel by pixel, on the threads that read ahead."""
         image = self._images[entry]
-        content = read_file(os.path.join(self.node.argument("file_root"), image.path))
+        content = read_file(join(self.node.argument("file_root"), image.path))
         return content, self._boxes([image]).at(0), np.array(image.labels, np.int32), *self._others(image)
 
     def _others(self, image: AnnotatedImage) -> list[Array]:

@@ -22,6 +22,7 @@ from pipeline._readers.loader import Column, Loader
 from pipeline._readers.order import BufferShuffled, EpochShuffled, FilesShuffled, Order, Sequential
 from pipeline._readers.reading_ahead import ReadAhead, Reading
 from pipeline._readers.sharding import Cursor, Sharding
+from pipeline._remote.reading import REMOTE_THREADS
 from pipeline.errors import SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -76,7 +77,7 @@ class DataReader(Reader):
         if self._opened is None:
             return self._restored
         sharding, ahead = self._opened
-        return ReaderPosition(ahead.cursor.epoch, ahead.cursor.offset, sharding.entries)
+        return ReaderPosition(ahead.cursor.epoch, ahead.cursor.offset, sharding.entries, sharding.num_shards)
 
     def restore(self, position: ReaderPosition) -> None:
         self._restored = position
@@ -135,7 +136,7 @@ class DataReader(Reader):
                     self._order(sharding),
                     self._loader,
                     arguments.prefetch_queue_depth,
-                    min(max(2, self.setup.num_threads), _MOST_THREADS),
+                    REMOTE_THREADS if self._loader.remote else min(max(2, self.setup.num_threads), _MOST_THREADS),
                     f"{THREAD_PREFIX}{self.node.name}",
                 )
                 self._seek(sharding, ahead)
@@ -169,7 +170,15 @@ class DataReader(Reader):
                 f"{self.node.display}: the checkpoint belongs to a dataset of {position.entries} entries, but this "
                 f"dataset has {sharding.entries}"
             )
-        ahead.seek(Cursor(position.epoch, position.offset))
+        cursor = Cursor(position.epoch, position.offset)
+        if position.num_shards not in (0, sharding.num_shards):
+            if 0 < cursor.offset < -(-sharding.entries // position.num_shards):
+                raise SerializationError(
+                    f"{self.node.display}: the checkpoint belongs to {position.num_shards} shards, but this reader has "
+                    f"num_shards={sharding.num_shards}: only a checkpoint of the end of an epoch fits another number"
+                )
+            cursor = Cursor(cursor.epoch + (cursor.offset > 0))
+        ahead.seek(cursor)
 
 
 def reads(schema: OperatorSchema) -> Callable[[type[Loader]], type[Loader]]:

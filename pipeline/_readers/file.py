@@ -14,7 +14,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import IMAGES, SOUNDS, list_files, list_folders, matcher, read_file_list
+from pipeline._readers.file_lists import IMAGES, SOUNDS, list_files_of, list_folders, matcher, read_file_list
 from pipeline._readers.loader import Column, FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.tensors.cpu import TensorListCPU
@@ -121,8 +121,7 @@ class FileLoader(FilesLoader):
             folders = [folder for folder in folders if fits.match(folder)]
         fits = matcher(argument("file_filters"), case_sensitive)
         labels = []
-        for label, folder in enumerate(folders):
-            names = list_files(os.path.join(self._root, folder), fits)
+        for label, (folder, names) in enumerate(zip(folders, list_files_of(self._root, folders, fits), strict=True)):
             self._paths += [f"{folder}{os.sep}{name}" for name in names]
             labels += [label] * len(names)
         if not labels:

@@ -7,9 +7,14 @@ import os
 import re
 from collections.abc import Sequence
 
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._remote.data_file import open_text
+from pipeline._remote.reading import REMOTE_THREADS, url_names
+from pipeline._remote.urls import is_url, local_path
 from pipeline.errors import BuildError
 
-__all__ = ["IMAGES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
+__all__ = ["IMAGES", "SOUNDS", "list_files", "list_files_of", "list_folders", "matcher", "read_file_list"]
 
 #: Patterns of the files that DALI recognises as images and as sounds.
 IMAGES = (
@@ -47,9 +52,32 @@ def list_files(folder: str, fits: re.Pattern[str]) -> list[str]:
     return [name for name in _names(folder, folders=False) if fits.match(name)]
 
 
+def list_files_of(root: str, folders: Sequence[str], fits: re.Pattern[str]) -> list[list[str]]:
+    """Return the result of `list_files` for folders in a folder. Remote folders are listed many at once.
+
+    Raises:
+        BuildError: a folder can't be read.
+    """
+    found: list[list[str]] = [[]] * len(folders)
+
+    def list_one(number: int) -> None:
+        found[number] = list_files(os.path.join(root, folders[number]), fits)
+
+    if is_url(root) and folders:
+        with ThreadPool(min(len(folders), REMOTE_THREADS), f"{THREAD_PREFIX}remote") as pool:
+            errors = pool.run(list_one, len(folders))
+    else:
+        errors = ThreadPool.run_here(list_one, len(folders))
+    if errors:
+        raise errors[0][1]
+    return found
+
+
 def _names(folder: str, folders: bool) -> list[str]:
+    if is_url(folder):
+        return url_names(folder, folders)
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(local_path(folder)) as found:
             return sorted(item.name for item in found if (item.is_dir() if folders else item.is_file()))
     except OSError as error:
         raise BuildError(f"can't list the folder {folder!r}: {error.strerror or error}") from error
@@ -62,7 +90,7 @@ def read_file_list(path: str) -> list[str]:
         BuildError: the file can't be read.
     """
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open_text(path, errors="surrogateescape") as file:
             return file.read().splitlines()
     except OSError as error:
         raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error

@@ -8,8 +8,9 @@ from pipeline._bulk.paths import PathTable
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
-from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
+from pipeline._readers.file_lists import list_files, list_files_of, list_folders, matcher, read_file_list
 from pipeline._readers.loader import FilesLoader
+from pipeline._remote.urls import is_url, join
 from pipeline.errors import ArgumentValueError, BuildError
 
 __all__ = ["ListedFilesLoader", "listing_arguments"]
@@ -59,18 +60,21 @@ class ListedFilesLoader(FilesLoader):
             self._list_lines(argument("file_list"))
         else:
             fits = matcher([argument("file_filter")], True)
-            for folder in (".", *list_folders(self._root)):
-                names = list_files(os.path.join(self._root, folder), fits)
+            here = "" if is_url(self._root) else f".{os.sep}"
+            self._paths = [f"{here}{name}" for name in list_files(self._root, fits)]
+            folders = list_folders(self._root)
+            for folder, names in zip(folders, list_files_of(self._root, folders, fits), strict=True):
                 self._paths += [f"{folder}{os.sep}{name}" for name in names]
         if not self._paths:
             raise BuildError(f"no files to read in {argument('file_list') or self._root or 'files'!r}")
+        self.remote = is_url(self._root) or is_url(self._paths[0])
         if self.whole:
             self.paths = PathTable.from_paths(self._paths, self._root)
         return len(self._paths)
 
     def path(self, entry: int) -> str:
         """Return the path of a file."""
-        return os.path.join(self._root, self._paths[entry])
+        return join(self._root, self._paths[entry])
 
     def source_info(self, entry: int) -> str:
         return self._paths[entry]

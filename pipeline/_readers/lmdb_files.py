@@ -13,6 +13,7 @@ from pipeline._operator_api.operator import Setup
 from pipeline._optional import optional_package
 from pipeline._readers.arguments import READER_ARGUMENTS
 from pipeline._readers.loader import Loader
+from pipeline._remote.urls import is_url
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
@@ -40,6 +41,9 @@ class LmdbLoader(Loader):
         self._paths = node.argument("path")
         if not self._paths:
             raise ArgumentValueError("argument 'path' is an empty list")
+        for path in self._paths:
+            if is_url(path):
+                raise ArgumentValueError(f"LMDB reads only local files: copy {path!r} to a local disk")
         self._databases: list[Any] = []
         self._held: list[tuple[int, str]] = []
         self._keys: list[tuple[int, bytes]] = []  # the database and the key of each entry

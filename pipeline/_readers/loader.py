@@ -51,6 +51,9 @@ class Loader(ABC):
     #: sets it. ``shuffle_after_epoch`` then shuffles the files, not their entries.
     file_sizes: Sequence[int] | None = None
 
+    #: Whether entries are read one by one from URLs, so that more threads should read; `open` sets it.
+    remote: bool = False
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup

@@ -11,6 +11,7 @@ from pipeline._declaration.schema import OperatorSchema
 from pipeline._operator_api.operator import OutputSpec
 from pipeline._readers.data_reader import reads
 from pipeline._readers.records import RECORD_ARGUMENTS, RecordLoader, Span, read_header
+from pipeline._remote.data_file import DataFile
 from pipeline.tensors.cpu import Array
 
 __all__ = ["MxnetLoader"]
@@ -56,8 +57,8 @@ class MxnetLoader(RecordLoader):
 
     outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(dtype=np.dtype(np.float32)))
 
-    def scan(self, path: str, file: int, size: int) -> Iterator[Span]:
-        start = offset = 0
+    def scan(self, file: DataFile) -> Iterator[Span]:
+        start, offset, size = 0, 0, file.size
         while offset < size:
             flag, length = _part(read_header(file, offset, _PART.size), 0)
             offset += _PART.size + length + -length % 4

@@ -20,6 +20,7 @@ from pipeline._operators.decoding.audio import DECODING_ARGUMENTS, decoding_of
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
+from pipeline._remote.data_file import open_text
 from pipeline.errors import ArgumentValueError, BuildError, DecodeError
 from pipeline.tensors.cpu import Array
 
@@ -125,7 +126,7 @@ class _Entry:
 def _entries(path: str) -> Iterator[_Entry]:
     """Yield the entries of a manifest."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._operators.decoding.numpy_file import LONGEST_HEADER, parse_header
+from pipeline._remote.data_file import DataFile
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 
@@ -50,11 +51,11 @@ class NpyFile:
             DecodeError: it isn't a .npy file, or is truncated.
             PipelineError: the file can't be read.
         """
-        with _Descriptor(path) as file:
-            size = os.fstat(file).st_size
-            head = os.pread(file, _HEADER, 0)
+        with _opened(path) as file:
+            size = file.size
+            head = file.pread(_HEADER, 0)
             if len(head) < min(size, _header_end(head)):
-                head = os.pread(file, LONGEST_HEADER, 0)
+                head = file.pread(LONGEST_HEADER, 0)
         shape, fortran, dtype, offset = parse_header(head)
         wanted = prod(shape) * dtype.itemsize
         if size - offset != wanted:
@@ -75,8 +76,8 @@ class NpyFile:
         region = np.empty(size, self.dtype)
         if region.size:
             strides = [self.dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
-            with _Descriptor(self.path) as file:
-                _read_window(file, self.path, self.offset, begin, strides, region)
+            with _opened(self.path) as file:
+                _read_window(file, self.offset, begin, strides, region)
         region = region.astype(self.dtype.newbyteorder("="), copy=False)
         return region.T if self.fortran else region
 
@@ -87,22 +88,22 @@ def _header_end(head: bytes) -> int:
     return 8 + width + int.from_bytes(head[8 : 8 + width], "little")
 
 
-def _read_window(file: int, path: str, offset: int, begin: Sequence[int], strides: Sequence[int], out: Array) -> None:
+def _read_window(file: DataFile, offset: int, begin: Sequence[int], strides: Sequence[int], out: Array) -> None:
     """Read a window of an array in C order: row by row, or many rows at once where the gaps between them are small."""
     first = offset + sum(low * stride for low, stride in zip(begin, strides, strict=True))
     span = _span(out.shape, strides, out.itemsize)
     if span == out.nbytes:
-        _read_bytes(file, path, first, out.reshape(-1).view(np.uint8))
+        _read_bytes(file, first, out.reshape(-1).view(np.uint8))
         return
     row = _span(out.shape[1:], strides[1:], out.itemsize)
     count = max(1, _BLOCK // strides[0]) if strides[0] - row <= _GAP else 1
     for index in range(0, len(out), count):
         if count == 1:
-            _read_window(file, path, offset + (begin[0] + index) * strides[0], begin[1:], strides[1:], out[index])
+            _read_window(file, offset + (begin[0] + index) * strides[0], begin[1:], strides[1:], out[index])
             continue
         rows = out[index : index + count]
         block = np.empty(_span(rows.shape, strides, out.itemsize), np.uint8)
-        _read_bytes(file, path, first + index * strides[0], block)
+        _read_bytes(file, first + index * strides[0], block)
         rows[...] = np.ndarray(rows.shape, out.dtype, block, 0, tuple(strides))
 
 
@@ -111,34 +112,24 @@ def _span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     return sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + itemsize
 
 
-def _read_bytes(file: int, path: str, offset: int, target: npt.NDArray[np.uint8]) -> None:
+def _read_bytes(file: DataFile, offset: int, target: npt.NDArray[np.uint8]) -> None:
     done = 0
     while done < target.size:
-        count = os.preadv(file, [target[done:].data], offset + done)
+        count = file.pread_into(target[done:].data, offset + done)
         if not count:
-            raise PipelineError(f"the file {path!r} was truncated while it was read")
+            raise PipelineError(f"the file {file.path!r} was truncated while it was read")
         done += count
 
 
-class _Descriptor:
-    """Context of an open file descriptor. Its errors name the file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> int:
-        if not self._path:
-            raise PipelineError("the path of the file is empty")
-        try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-            raise self._named(error) from error
-        return self._file
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        os.close(self._file)
-        if isinstance(error, OSError):
-            raise self._named(error) from error
-
-    def _named(self, error: Exception) -> PipelineError:
-        return PipelineError(f"can't read the file {self._path!r}: {getattr(error, 'strerror', None) or error}")
+@contextmanager
+def _opened(path: str) -> Iterator[DataFile]:
+    """Open a file for the block. Errors name it."""
+    if not path:
+        raise PipelineError("the path of the file is empty")
+    try:
+        with DataFile(path) as file:
+            yield file
+    except PipelineError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import Setup
 from pipeline._readers.arguments import FILE_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.loader import Loader
+from pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
@@ -52,17 +51,15 @@ class RecordLoader(Loader):
             raise ArgumentValueError(
                 f"argument 'index_path' has {len(self._indices)} files, but 'path' has {len(self._paths)}"
             )
-        self._files: list[int] = []
+        self._files: list[DataFile] = []
         self._spans: npt.NDArray[np.int64] = np.empty((0, 3), np.int64)  # file, offset and size of each record
 
     @abstractmethod
-    def scan(self, path: str, file: int, size: int) -> Iterator[Span]:
+    def scan(self, file: DataFile) -> Iterator[Span]:
         """Yield the records of a file in order.
 
         Args:
-            path: path of the file.
-            file: its descriptor.
-            size: its size.
+            file: the file.
 
         Raises:
             ValueError: the file is damaged.
@@ -90,15 +87,11 @@ class RecordLoader(Loader):
 
     def open(self) -> int:
         spans = []
-        for number, path in enumerate(self._paths):
+        self._files = open_files(self._paths, Blocks())
+        self.remote = any(file.remote for file in self._files)
+        for number, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
             try:
-                self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                size = os.fstat(self._files[-1]).st_size
-                found = (
-                    self._read_index(self._indices[number], size)
-                    if self._indices
-                    else list(self.scan(path, self._files[-1], size))
-                )
+                found = self._read_index(self._indices[number], file.size) if self._indices else list(self.scan(file))
             except OSError as error:
                 raise BuildError(f"can't read the file {path!r}: {error.strerror or error}") from error
             except ValueError as error:
@@ -115,7 +108,7 @@ class RecordLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         number, offset, size = self._spans[entry].tolist()
-        record = os.pread(self._files[number], size, offset)
+        record = self._files[number].pread(size, offset)
         try:
             if len(record) < size:
                 raise ValueError(f"the file ends after {len(record)} of {size} bytes")
@@ -129,11 +122,11 @@ class RecordLoader(Loader):
 
     def close(self) -> None:
         while self._files:
-            os.close(self._files.pop())
+            self._files.pop().close()
 
     def _read_index(self, path: str, size: int) -> list[Span]:
         try:
-            with open(path, encoding="ascii") as file:
+            with open_text(path, encoding="ascii") as file:
                 spans = self.parse_index([words for line in file if (words := line.split())], size)
         except OSError as error:
             raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error
@@ -147,13 +140,13 @@ class RecordLoader(Loader):
         return spans
 
 
-def read_header(file: int, offset: int, size: int) -> Any:
+def read_header(file: DataFile, offset: int, size: int) -> bytes:
     """Return bytes of a file.
 
     Raises:
         ValueError: the file ends before.
     """
-    data = os.pread(file, size, offset)
+    data = file.pread(size, offset)
     if len(data) < size:
         raise ValueError(f"it ends within the record at {offset}")
     return data

@@ -20,6 +20,7 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.data_reader import reads
 from pipeline._readers.protobuf import BYTES, fields, floats, integers
 from pipeline._readers.records import RECORD_ARGUMENTS, RecordLoader, Span, read_header
+from pipeline._remote.data_file import DataFile
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.tfrecord import Feature, float32, int64, string
@@ -190,8 +191,8 @@ class TfrecordLoader(RecordLoader):
         ]
         self.outputs = [OutputSpec(dtype=_DTYPES[each.kind]) for each in self._wanted]
 
-    def scan(self, path: str, file: int, size: int) -> Iterator[Span]:
-        offset = 0
+    def scan(self, file: DataFile) -> Iterator[Span]:
+        offset, size = 0, file.size
         while offset < size:
             (length,) = struct.unpack_from("<Q", read_header(file, offset, _HEAD))
             whole = _HEAD + length + _TAIL

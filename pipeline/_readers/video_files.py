@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
+from pipeline._remote.urls import join
 from pipeline._video.index import FrameIndex
 from pipeline.errors import ArgumentValueError, BuildError
 
@@ -143,7 +144,7 @@ def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
         try:
             name, label, *ends = _words(line)
             bounds = _Bounds([float(end) for end in ends], form) if ends else None
-            found.append(VideoFile(os.path.join(os.path.dirname(path), name), int(label), bounds))
+            found.append(VideoFile(join(os.path.dirname(path), name), int(label), bounds))
         except ValueError as error:
             raise BuildError(
                 f"file_list {path!r}, line {number}: expected a path, a label, and at most a start and an end, not "

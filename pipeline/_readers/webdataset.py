@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
+from pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
+from pipeline._remote.urls import local_path
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
@@ -94,16 +95,19 @@ class WebdatasetLoader(Loader):
         self._dtypes = _dtypes(argument("dtypes"), len(self._extensions))
         self.outputs = tuple(OutputSpec(dtype=dtype) for dtype in self._dtypes)
         self._entries: list[tuple[int, tuple[_Member | None, ...]]] = []  # the archive, and a file for each output
-        self._files: list[int] = []
+        self._files: list[DataFile] = []
 
     def open(self) -> int:
-        indices = self.node.argument("index_paths")
-        for number, path in enumerate(self._paths):
-            try:
-                self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            except OSError as error:
-                raise BuildError(f"can't open the archive {path!r}: {error.strerror or error}") from error
-            samples = _samples_of_index(indices[number]) if indices else _samples_of_archive(path)
+        argument, blocks = self.node.argument, Blocks()
+        indices = argument("index_paths")
+        shuffles = argument("random_shuffle") or argument("shuffle_after_epoch")  # entries that aren't adjacent
+        self._files = open_files(self._paths, None if shuffles else blocks)
+        self.remote = any(file.remote for file in self._files)
+        for number, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
+            if indices:
+                samples = _samples_of_index(indices[number])
+            else:
+                samples = _samples_of_archive(path, file.stream(blocks) if file.remote else None)
             for sample in samples:
                 self._add(number, sample)
         if not self._entries:
@@ -112,9 +116,12 @@ class WebdatasetLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         archive, members = self._entries[entry]
+        pread = self._files[archive].pread
+        if self._files[archive].remote:
+            pread = _adjacent(pread, members)
         outputs = []
         for member, dtype in zip(members, self._dtypes, strict=True):
-            data = b"" if member is None else os.pread(self._files[archive], member.size, member.offset)
+            data = b"" if member is None else pread(member.size, member.offset)
             if member is not None and len(data) < member.size:
                 raise InputError(f"the archive {self._paths[archive]!r} ends within {self.source_info(entry)}")
             outputs.append(np.frombuffer(data, dtype))
@@ -127,7 +134,7 @@ class WebdatasetLoader(Loader):
 
     def close(self) -> None:
         while self._files:
-            os.close(self._files.pop())
+            self._files.pop().close()
 
     def _add(self, archive: int, sample: _Sample) -> None:
         members = tuple(self._choose(sample, extensions) for extensions in self._extensions)
@@ -157,10 +164,19 @@ def _dtypes(argument: Any, count: int) -> tuple[np.dtype[Any], ...]:
     return tuple(to_numpy_type(DALIDataType(each)) for each in chosen)
 
 
-def _samples_of_archive(path: str) -> Iterator[_Sample]:
+def _adjacent(pread: Callable[[int, int], bytes], members: Sequence[_Member | None]) -> Callable[[int, int], bytes]:
+    """Read the files of a sample, which are adjacent, with one call. Return a function that returns parts of them."""
+    files = [member for member in members if member is not None]
+    begin = min((member.offset for member in files), default=0)
+    end = max((member.offset + member.size for member in files), default=0)
+    content = pread(end - begin, begin)
+    return lambda size, offset: content[offset - begin : offset - begin + size]
+
+
+def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample]:
     last, sample = None, _Sample()
     try:
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(local_path(path), "r:", stream) as archive:
             for member in archive:
                 folder, _, name = member.name.rpartition("/")
                 stem, _, extension = name.partition(".")
@@ -181,7 +197,7 @@ def _samples_of_archive(path: str) -> Iterator[_Sample]:
 def _samples_of_index(path: str) -> Iterator[_Sample]:
     """Read an index: a line with the version and the number of samples, then one line per sample."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             version, count = next(file, "").split()[:2]
             if not _VERSION.fullmatch(version):
                 raise ValueError(f"unknown version {version!r}")

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
+from pipeline._remote.data_file import Blocks, DataFile
+from pipeline._remote.urls import is_url, local_path
 from pipeline._video.contexts import Contexts
 from pipeline._video.index import FrameIndex, count_frames, index_packets
 from pipeline._video.missing import any_title, require_av
@@ -168,7 +171,10 @@ class Clip:
         if not probe:
             options["options"]["skip_frame"] = "all"
         source: Any = self._source
-        if isinstance(source, str):
+        if isinstance(source, str) and is_url(source):
+            source = DataFile(source, _remote_blocks()).stream()
+        elif isinstance(source, str):
+            source = local_path(source)
             if os.path.isdir(source):
                 raise DecodeError("it is a folder")
             source = f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
@@ -235,6 +241,12 @@ class Clip:
                 shown.append(frame.pts)
         decodable = np.isin(index.times, shown) | (index.times >= first)
         return replace(index, times=index.times[decodable], keys=index.keys - np.count_nonzero(~decodable))
+
+
+@cache
+def _remote_blocks() -> Blocks:
+    """Return the blocks of all remote videos of this process."""
+    return Blocks()
 
 
 def _warn_of(reason: str, name: str) -> None:

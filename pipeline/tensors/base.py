@@ -132,6 +132,11 @@ class TensorBase:
     def __repr__(self) -> str:
         return format_tensor(self, show_data=False)
 
+    def _repr_html_(self) -> str:
+        from pipeline.tensors.notebook import as_html  # needs PIL, which other methods don't
+
+        return as_html(repr(self), [self], self.layout())
+
     def __str__(self) -> str:
         return format_tensor(self)
 
@@ -245,6 +250,11 @@ class TensorListBase:
 
     def __repr__(self) -> str:
         return format_batch(self, show_data=False)
+
+    def _repr_html_(self) -> str:
+        from pipeline.tensors.notebook import as_html
+
+        return as_html(repr(self), self, self.layout())  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return format_batch(self)

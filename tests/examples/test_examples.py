@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -82,10 +84,10 @@ def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_examples_are_all_run_and_listed() -> None:
     helpers = {"boxes", "common", "networks", "scenes"}
-    names = {*RUNS, "video_superres"}
+    names = {*RUNS, "imagenet_ddp", "video_superres"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == names
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert [name for name in names if f"python examples/{name}.py" not in listed] == []
+    assert [name for name in names if f" examples/{name}.py" not in listed] == []
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -116,6 +118,35 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
     with Image.open(picture) as sheet:
         assert sheet.width == 3 * 196 + 4  # input, output, truth
         assert np.asarray(sheet).std() > 20
+
+
+def run_ranks(count: int, *arguments: str) -> str:
+    """Run imagenet_ddp.py with the variables that torchrun sets. Return what rank 0 prints."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
+    sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+
+    def rank(number: int) -> CompletedProcess[str]:
+        environment = with_project(RANK=str(number), LOCAL_RANK=str(number), **sizes, **address)
+        environment.pop("DALI_EXTRA_PATH", None)
+        options = ("--device", "cpu", "--epochs", "1", "--batch-size", "2", "--image-size", "32")
+        return run_python(str(EXAMPLES / "imagenet_ddp.py"), *options, *arguments, cwd=ROOT, env=environment)
+
+    with ThreadPoolExecutor(count) as pool:
+        ended = list(pool.map(rank, range(count)))
+    for each in ended:
+        assert each.returncode == 0, f"{each.stdout}\n{each.stderr}"
+    return ended[0].stdout
+
+
+def test_distributed_training_resumes_with_another_number_of_ranks(jpeg_folder: Path, tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        (tmp_path / split).symlink_to(jpeg_folder)
+    options = ("--data", str(tmp_path), "--checkpoint", str(tmp_path / "training.pt"))
+    assert "stopped     after step 2" in run_ranks(4, *options, "--stop-after", "2")
+    said = run_ranks(2, *options)
+    assert "ranks       2" in said
+    assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said  # each image once
 
 
 def test_invalid_number_is_an_error_of_one_line() -> None:

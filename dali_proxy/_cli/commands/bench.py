@@ -38,15 +38,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=_counts, default=[], metavar="N,N", help="numbers of pipeline threads to try")
     add("--batch-size", type=int, default=64, help="samples in a batch (default: %(default)s)")
     add("--seconds", type=float, default=3.0, help="length of a measurement (default: %(default)s)")
+    add("--rounds", type=int, default=3, help="measurements of the best one beside torch (default: %(default)s)")
     add("--json", action="store_true", help="print JSON")
     add("--repository", nargs=argparse.REMAINDER, metavar="OPTION", help="run the benchmarks of a checkout instead")
 
 
 def _counts(text: str) -> list[int]:
-    counts = [int(word) for word in text.split(",")]
-    if min(counts) < 0:
-        raise ValueError
-    return counts
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be numbers such as 1,2,4, not {text!r}")
+    return [int(word) for word in words]
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -54,8 +55,8 @@ def _execute(options: argparse.Namespace) -> int:
         return _run_repository(options.repository)
     if options.pipeline is None or options.folder is None:
         raise CommandError("PIPELINE and FOLDER are required", status=2)
-    if options.batch_size < 1 or options.seconds <= 0 or 0 in options.threads:
-        raise CommandError("--batch-size, --seconds and --threads must be positive", status=2)
+    if options.batch_size < 1 or options.seconds <= 0 or options.rounds < 1 or 0 in options.threads:
+        raise CommandError("--batch-size, --seconds, --rounds and --threads must be positive", status=2)
     from tqdm import tqdm
 
     from dali_proxy._benchmark import Bench, Report, recommend
@@ -70,7 +71,7 @@ def _execute(options: argparse.Namespace) -> int:
         pipe, files, input_values(options), batch_size=options.batch_size, seconds=options.seconds, plain=plain
     )
     with tqdm(bar_format="{desc} [{elapsed}]", leave=False, disable=None) as line:
-        for step in recommend(bench, options.workers, options.threads):
+        for step in recommend(bench, options.workers, options.threads, options.rounds):
             if isinstance(step, Report):
                 print(_as_json(step) if options.json else _as_text(step, len(files), options.batch_size))
             else:

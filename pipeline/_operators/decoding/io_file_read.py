@@ -17,19 +17,19 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
+from pipeline._remote.urls import SCHEME_OF_FILES, is_url
 from pipeline.errors import ArgumentTypeError, OperatorError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["FILE_READ"]
-
-_SCHEME = "file://"
 
 FILE_READ = register(
     OperatorSchema(
         name="io.file.read",
         doc="""Reads files on the threads of the CPU stage.
 
-A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes.""",
+A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes. URLs
+such as `s3://bucket/key` are read through fsspec, many at once (`pip install 'dali-proxy[remote]'`).""",
         inputs=(Input("filepaths", "Paths, as 1-D uint8 or int8 arrays of their bytes."),),
         arguments=(
             Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),
@@ -56,7 +56,7 @@ class BatchFileRead(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (paths,) = inputs
         _check_dtype(paths.table().dtype)
-        files = BatchOfFiles(PathTable.from_samples(paths, _SCHEME.encode()), self._buffers)
+        files = BatchOfFiles(PathTable.from_samples(paths, SCHEME_OF_FILES.encode()), self._buffers)
         files.read_all(batch.pool)
         if files.failures:
             raise OperatorError.from_failures(files.failures)
@@ -64,17 +64,32 @@ class BatchFileRead(BatchOperator):
 
 
 @implements(FILE_READ, "cpu")
-class FileRead(SampleOperator[None]):
-    """Reads sample by sample, so that the next operator finds the bytes in the cache of its core."""
+class FileRead(SampleOperator[Sequence[Array] | None]):
+    """Reads sample by sample, so that the next operator finds the bytes in the cache of its core.
+
+    A batch of URLs is read before its first sample runs: many requests at once hide the latency of the network.
+    """
 
     waits = True
 
     batch_operator = BatchFileRead
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        _check_dtype(inputs[0].dtype)
-        return None, [describe("", (None,), np.dtype(np.uint8))]
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._batches = BatchFileRead(node, setup)
 
-    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        path = os.fsdecode(inputs[0].tobytes().rstrip(b"\0"))
-        return read_file(path.removeprefix(_SCHEME))
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Sequence[Array] | None, Sequence[OutputSpec]]:
+        _check_dtype(inputs[0].dtype)
+        described = [describe("", (None,), np.dtype(np.uint8))]
+        paths = batch.values.get(self.node.inputs[0])  # None if an operator of this chain computes them
+        if isinstance(paths, TensorListCPU) and len(paths) and is_url(_path(paths.at(0))):
+            (contents,) = self._batches.run(batch, [paths])
+            return contents.samples, described
+        return None, described
+
+    def run(self, state: Sequence[Array] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        return read_file(_path(inputs[0])) if state is None else state[sample]
+
+
+def _path(sample: Array) -> str:
+    return os.fsdecode(sample.tobytes().rstrip(b"\0")).removeprefix(SCHEME_OF_FILES)

@@ -17,10 +17,10 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._server.placement import (
     CORES,
     Placing,
-    cgroup_cores,
     choose,
     decodes_images,
     idle_cores,

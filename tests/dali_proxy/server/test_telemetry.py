@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import sys
+import threading
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
-from dali_proxy import OperatorTimes, ServerStats
+from dali_proxy import DALIServer, DataLoader, OperatorTimes, ServerStats
 from dali_proxy._server.telemetry import LoopTimes
+from tests.dali_proxy.indexed import IndexDataset, affine
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,90 @@ def test_ring_wait_is_a_deprecated_name() -> None:
     with pytest.warns(DeprecationWarning, match="use arena_wait") as caught:
         assert ServerStats(arena_wait=2.5).ring_wait == 2.5
     assert caught[0].filename == __file__
+
+
+OPERATORS = {"fn.rotate": OperatorTimes(5, 6.0, 7.0), "fn.crop": OperatorTimes(5, 1.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({}, ["Nothing is measured yet"]),
+        ({"training": 9.8, "worker_wait": 0.2}, ["training itself", "2%"]),
+        (
+            {"worker_wait": 9, "busy": 3, "workers": 2},
+            ["waits 90%", "only 30%", "Raise num_workers (2 processes"],
+        ),
+        ({"worker_wait": 9, "busy": 3, "workers": 8}, ["as many workers as cores (8)"]),
+        ({"worker_wait": 9, "busy": 3, "workers": 2, "arena_wait": 9}, ["raise arena_bytes_limit"]),
+        ({"worker_wait": 9, "busy": 3, "workers": 2, "load": 3.0}, ["3.0 processes share each core"]),
+        ({"result_wait": 9, "busy": 9}, ["busy 90%", "fn.rotate takes 88%", "Raise num_threads", "2 now, 8 cores"]),
+        ({"result_wait": 9, "busy": 9, "threads": 8}, ["All 8 cores are in use"]),
+        ({"result_wait": 9, "busy": 9, "operators": {"fn.python_function": OperatorTimes(5, 1.0, 9.0)}}, ["the GIL"]),
+        (
+            {"result_wait": 9, "busy": 9, "operators": {"fn.blur": OperatorTimes(5, 1.0, 1.0, "gpu")}},
+            ["larger batches"],
+        ),
+    ],
+)
+def test_advice_names_the_bottleneck_and_the_remedy(changes: dict[str, Any], parts: list[str]) -> None:
+    base = ServerStats(seconds=10, batches=5 if changes else 0, threads=2, cores=8, operators=OPERATORS)
+    changes = {"training": 1.0, **changes} if changes else {}
+    stats = replace(base, **changes)
+    assert all(part in stats.advice for part in parts), stats.advice
+    assert " ".join(stats.advice.split()) in " ".join(str(stats).split())
+    assert stats.to_dict()["advice"] == stats.advice
+
+
+class _Profiler:
+    """Records the ranges that a profiler would see, as NVTX's functions do."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, list[str]] = {}
+        self.closed: list[str] = []
+
+    def push_range(self, message: str, domain: str) -> None:
+        assert domain == "dali_proxy"
+        self.open.setdefault(threading.get_ident(), []).append(message)
+
+    def pop_range(self, domain: str) -> None:
+        self.closed.append(self.open[threading.get_ident()].pop())
+
+
+def test_ranges_are_marked_for_a_profiler_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiler = _Profiler()
+    monkeypatch.setitem(sys.modules, "nvtx", profiler)  # type: ignore[arg-type]
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "/opt/nvidia/libToolsInjection64.so")
+    with DALIServer(affine(), mode="thread") as server:
+        for _ in DataLoader(server, IndexDataset(8, server.proxy), batch_size=4):
+            pass
+    assert not any(profiler.open.values())
+    assert sum("arithmetic" in name for name in profiler.closed) == 4  # two operators, two batches
+    assert profiler.closed.count("wait for a batch") == 3  # the last one ends the epoch
+
+
+def test_no_ranges_are_marked_without_a_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)  # importing it would be an error
+    monkeypatch.delenv("NVTX_INJECTION64_PATH", raising=False)
+    with DALIServer(affine(), mode="thread") as server:
+        assert server.loop_times.trace is None
+
+
+def test_metrics_of_a_server() -> None:
+    prometheus = pytest.importorskip("prometheus_client")
+    registry = prometheus.CollectorRegistry()
+    server = DALIServer(affine(), mode="thread")
+    registry.register(server.metrics(job="test"))
+    assert registry.get_sample_value("dali_proxy_up", {"job": "test"}) == 0
+    with server:
+        for _ in DataLoader(server, IndexDataset(8, server.proxy), batch_size=4):
+            pass
+        stats = server.stats()
+        samples = [each for family in registry.collect() for each in family.samples]
+    metrics = {(each.name, *each.labels.values()): each.value for each in samples}
+    assert metrics["dali_proxy_up", "test"] == 1
+    assert metrics["dali_proxy_samples_total", "test"] == 8
+    assert metrics["dali_proxy_training_seconds_total", "test"] == stats.training
+    assert metrics["dali_proxy_memory_bytes", "test"] > 1e6
+    assert metrics["dali_proxy_limited_by", "test", stats.limited_by] == 1
+    assert any(key[0] == "dali_proxy_operator_seconds_total" and "arithmetic" in key[2] for key in metrics)

@@ -294,7 +294,7 @@ def test_subclass_may_assign_any_name_that_dali_leaves_free(tmp_path: Path) -> N
     assert pipe.executor_statistics() == {}
     pipe.save_graph_to_dot_file(tmp_path / "graph.dot")
     assert "fn.external_source" in (tmp_path / "graph.dot").read_text()
-    pipe._repr_svg_()
+    pipe._repr_html_()
     with pytest.raises(errors.SerializationError, match="needs Python objects"):
         Pipeline.deserialize(pipe.serialize())
     assert "built" in repr(pipe)
@@ -309,6 +309,7 @@ def test_subclass_that_is_dropped_ends_although_it_assigned_close() -> None:
     del pipe  # the fixture checks that its threads end
 
 
+@pytest.mark.parity
 def test_pipeline_has_no_other_names_than_dali_and_the_documentation() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
 

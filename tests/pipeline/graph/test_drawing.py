@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline import Pipeline, errors, fn
+from pipeline._graph.drawing import draw
 
 
 @pytest.fixture
@@ -52,9 +53,8 @@ def test_tensors_ids_and_colors(pipe: Pipeline, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 def test_notebooks_get_a_drawing(pipe: Pipeline, tmp_path: Path) -> None:
-    drawing = pipe._repr_svg_()
-    assert drawing is not None
-    root = xml.etree.ElementTree.fromstring(drawing)
+    assert pipe._repr_html_().startswith("<pre>&lt;Pipeline")
+    root = xml.etree.ElementTree.fromstring(pipe.show()._repr_html_())
     assert root.tag.endswith("svg")
     assert 'a "quoted" name' in "".join(root.itertext())
     pipe.show().save(tmp_path / "graph.svg")
@@ -65,7 +65,7 @@ def test_drawing_without_graphviz_is_an_error_that_says_so(
     pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert pipe._repr_svg_() is None, "a notebook then displays the text"
+    assert "fn.crop" in pipe._repr_html_(), "a notebook then displays the table of operators"
     drawing = pipe.show()
     assert str(drawing) == drawing.dot
     drawing.save(tmp_path / "graph.dot")
@@ -88,5 +88,33 @@ def test_pipeline_that_is_not_described_yet_has_no_drawing() -> None:
             return fn.external_source(name="x")
 
     pipe = Later(batch_size=1)
-    assert pipe._repr_svg_() is None, "displaying it in a notebook doesn't fix its graph"
+    assert "fn." not in pipe._repr_html_(), "displaying it in a notebook doesn't fix its graph"
     assert '"x"' in pipe.show().dot
+
+
+def test_mermaid_and_text_show_names_devices_and_arrows(pipe: Pipeline, tmp_path: Path) -> None:
+    drawing = pipe.show()
+    lines = [line.strip() for line in drawing.mermaid.splitlines()]
+    assert lines[0] == "flowchart TD"
+    assert 'n0("fn.external_source<br>a #quot;quoted#quot; name")' in lines
+    assert {"n0 --> n2", "n1 -. crop_pos_x .-> n2", "n3 --> output0[output 0]"} <= set(lines)
+    table = [line.split() for line in drawing.text.splitlines()]
+    assert table[0] == ["operator", "reads", "device"]
+    assert table[3][-3:] == ["0,", "crop_pos_x=1", "cpu"]
+    assert table[-1] == ["outputs:", "3,", "0"]
+    for name, content in (("graph.mmd", drawing.mermaid), ("graph.txt", drawing.text)):
+        drawing.save(tmp_path / name)
+        assert (tmp_path / name).read_text() == content
+
+
+def test_times_are_shown_and_colored(pipe: Pipeline) -> None:
+    drawing = draw(pipe._internals.graph, times={0: 0.0, 2: 3.0, 1: 1.0})
+    assert r'"crop" [label="fn.crop\ncrop\n3.000 ms", style=filled, fillcolor="#ffa52d"];' in drawing.dot
+    assert "style n0 fill:#ffffff,color:#000" in drawing.mermaid
+    assert "n3(" in drawing.mermaid
+    assert "style n3" not in drawing.mermaid
+    assert [line.split()[-2:] for line in drawing.text.splitlines()[1:4]] == [
+        ["0.000", "0%"],
+        ["1.000", "25%"],
+        ["3.000", "75%"],
+    ]

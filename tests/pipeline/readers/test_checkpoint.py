@@ -115,3 +115,19 @@ def test_smaller_batches_lose_nothing(tmp_path: Path) -> None:
     assert [len(numbers) for numbers in made] == [4, 1, 3, 3, 2]
     assert flat(made) == [*range(10), 0, 1, 2]
     pipe.close()
+
+
+def test_number_of_shards_may_change_only_between_epochs(tmp_path: Path) -> None:
+    files = write_files(tmp_path, 8)
+    pipe = reading(files, 2, pipe_enable_checkpointing=True, num_shards=2, pad_last_batch=True)
+    take(pipe, 1)
+    within = pipe.checkpoint()
+    take(pipe, 1)
+    between = pipe.checkpoint()
+    pipe.close()
+    more = {"pipe_enable_checkpointing": True, "num_shards": 4, "pad_last_batch": True}
+    with pytest.raises(errors.SerializationError, match="belongs to 2 shards, but this reader has num_shards=4"):
+        reading(files, 2, pipe_checkpoint=within, **more).build()
+    resumed = reading(files, 2, pipe_checkpoint=between, **more)
+    assert flat(take(resumed, 1)) == [2, 3]  # its second epoch reads the second shard
+    resumed.close()

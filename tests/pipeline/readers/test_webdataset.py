@@ -108,7 +108,7 @@ def test_samples_are_those_of_dali(root: Path, arguments: dict[str, Any]) -> Non
         ({"ext": ["jpg", "cls"], "types": ["UINT8"]}, "1 dtypes for 2 outputs"),
         ({"ext": ["jpg"], "index_paths": ["a.idx"]}, "1 index_paths for 2 archives"),
         ({"ext": ["jpg"], "index_paths": ["a.tar", "b.tar"]}, "isn't an index of an archive"),
-        ({"ext": ["jpg"], "paths": ["nowhere.tar"]}, "can't open the archive"),
+        ({"ext": ["jpg"], "paths": ["nowhere.tar"]}, "can't read the file"),
         ({"ext": ["jpg"], "paths": ["a.idx"]}, "can't read the archive"),
         ({"ext": ["zzz"], "missing_component_behavior": "skip"}, "no samples in"),
     ],

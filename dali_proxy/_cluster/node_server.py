@@ -1,0 +1,163 @@
+"""A server in a cluster: the Ray actor that reads the samples of batches, runs the pipeline and returns the results."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from dali_proxy._cluster.batch_pickle import dumps
+from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
+from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._host import HOSTS, HostOptions
+from dali_proxy._transport.endpoint import Endpoint, serve_here
+from dali_proxy._worker.tickets import Ticket
+from dali_proxy.errors import BatchError
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._ipc import pickling
+
+__all__ = ["BatchRequest", "NodeServer", "Reader", "RemoteHost"]
+
+_READERS = 4  # readers that a server keeps: two loaders, and two epochs of each
+
+
+class Reader(Protocol):
+    """Reads and collates batches of one loader. It is pickled in the training process."""
+
+    def begin(self, node: str) -> None:
+        """Prepare this process, on the given node."""
+
+    def session(self, numbered: Any) -> int:
+        """Return the session of a batch."""
+
+    def read(self, numbered: Any, seed: int) -> Any:
+        """Return a batch, whose placeholders are submitted."""
+
+
+class RemoteHost(NamedTuple):
+    """The host that a server starts.
+
+    Attributes:
+        pipeline: the pipeline, from `serialize_for_host`.
+        mode: "process" or "thread".
+        endpoint: endpoint of the handle in the training process, which the dataset's proxies have.
+        options: settings. The server replaces the path and the secrets.
+    """
+
+    pipeline: bytes
+    mode: str
+    endpoint: Endpoint
+    options: HostOptions
+
+
+class BatchRequest(NamedTuple):
+    """A request for a batch.
+
+    Attributes:
+        reader: identity of the reader.
+        data: the pickled reader: a list with one Ray object, which a server gets only if it doesn't know the reader.
+        numbered: number and dataset indices of the batch.
+        seed: seed of the epoch, for random numbers that the dataset draws.
+    """
+
+    reader: bytes
+    data: list[Any]
+    numbered: Any
+    seed: int
+
+
+class NodeServer:
+    """A server in a cluster. Ray runs its methods on several threads, so that batches overlap.
+
+    All calls of the dataset happen on one thread, since few datasets are thread-safe.
+    """
+
+    def __init__(self) -> None:
+        import ray
+
+        self._node = f"node {ray.util.get_node_ip_address()}"
+        torch.set_num_threads(1)  # as in torch's workers
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_PREFIX}reading")
+        self._readers: OrderedDict[bytes, Reader] = OrderedDict()
+        self._sessions: set[int] = set()
+
+    def start(self, host: RemoteHost) -> None:
+        """Start the pipeline's host.
+
+        Raises:
+            BuildError: the pipeline can't run here.
+        """
+        remove_dead_folders()
+        folder = new_folder()
+        make_folder(folder)
+        path, key = os.path.join(folder, "socket"), secrets.token_bytes(32)
+        own = replace(host.endpoint, path=path, key=key, is_remote=False)
+        options = replace(host.options, path=path, key=key, server=secrets.token_bytes(16))
+        try:
+            self._host = HOSTS[host.mode](host.pipeline, options)
+            self._consumer = ConsumerClient(own, self._host.describe_exit, self._host.local)
+        except BaseException:
+            remove_folder(folder)
+            raise
+        serve_here(host.endpoint, own)
+
+    def make(self, request: BatchRequest) -> tuple[bytes, list[Any]]:
+        """Return a batch with its results; see `batch_pickle`.
+
+        Raises:
+            ServerDiedError: the pipeline's host is gone.
+        """
+        batch = self._reading.submit(self._read, request).result()
+        return dumps(batch, self._outputs)
+
+    def close_sessions(self, sessions: tuple[int, ...]) -> None:
+        """Close the sessions of iterators that have ended."""
+        self._reading.submit(self._close_sessions, sessions).result()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the host's counters."""
+        return self._consumer.statistics()
+
+    def stop(self) -> None:
+        """Stop the host in an orderly way."""
+        self._consumer.close()
+        self._host.stop("it was stopped")
+
+    def _outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+        try:
+            return self._consumer.outputs(ticket)
+        except BatchError as error:
+            if hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(f"on {self._node}")
+            raise
+
+    def _read(self, request: BatchRequest) -> Any:
+        reader = self._readers.get(request.reader)
+        if reader is None:
+            reader = self._load(request)
+        self._readers.move_to_end(request.reader)
+        session = reader.session(request.numbered)
+        if session not in self._sessions:
+            self._consumer.open_session(session)
+            self._sessions.add(session)
+        return reader.read(request.numbered, request.seed)
+
+    def _load(self, request: BatchRequest) -> Reader:
+        import ray
+
+        reader: Reader = pickling.loads(ray.get(request.data[0]))
+        reader.begin(self._node)
+        self._readers[request.reader] = reader
+        while len(self._readers) > _READERS:
+            self._readers.popitem(last=False)
+        return reader
+
+    def _close_sessions(self, sessions: tuple[int, ...]) -> None:
+        for session in self._sessions.intersection(sessions):
+            self._consumer.close_session(session)
+        self._sessions.difference_update(sessions)

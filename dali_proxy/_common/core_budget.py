@@ -1,0 +1,56 @@
+"""The cores that a process may use: its affinity, its control group, and the processes that share them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pipeline._ranks import Ranks
+
+__all__ = ["allowed_cores", "cgroup_cores", "core_budget", "processes_sharing"]
+
+
+def allowed_cores() -> tuple[int, ...]:
+    """Return the numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def cgroup_cores(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Return the number of cores that this process's control group may use, or None for no limit."""
+    for quota, period in (
+        ("cpu.max", None),
+        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+    ):
+        try:
+            words = (root / quota).read_text().split()
+            if period is not None:
+                words += (root / period).read_text().split()
+            allowed, of = float(words[0]), float(words[1])
+        except (OSError, ValueError, IndexError):  # no such file, or "max"
+            continue
+        if allowed > 0 < of:
+            return allowed / of
+    return None
+
+
+def processes_sharing(ranks: Ranks, allowed: int) -> int:
+    """Return the number of ranks that share the allowed cores. SLURM may have bound each task to its own cores."""
+    own = os.environ.get("SLURM_CPUS_PER_TASK", "") if "SLURM_STEP_NUM_TASKS" in os.environ else ""
+    return 1 if own.isdecimal() and allowed <= int(own) else ranks.local_world_size
+
+
+def core_budget(allowed: int, limit: float | None, sharing: int) -> int:
+    """Return the number of cores that a process should use, at least 1.
+
+    Args:
+        allowed: number of cores that it may run on.
+        limit: number of cores that its control group may use, or None for no limit.
+        sharing: number of processes that share these cores.
+
+    Example:
+        >>> core_budget(64, None, 8), core_budget(64, 16.0, 8), core_budget(2, None, 8)
+        (8, 2, 1)
+    """
+    return max(1, int((allowed if limit is None else min(allowed, limit)) / sharing))

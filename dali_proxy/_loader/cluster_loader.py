@@ -1,0 +1,236 @@
+"""The inner loader of a server in a cluster: batches are read there, and arrive with their results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch.utils.data import _utils
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from dali_proxy._cluster.node_server import BatchRequest
+from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
+from dali_proxy._common.in_flight import InFlight
+from dali_proxy._consumer.pending_requests import Deadline
+from dali_proxy._loader.batch_transform import seeded
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.collate import Collate
+from dali_proxy._loader.inner_loader import InnerLoader, create_batch
+from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
+from dali_proxy._loader.rescue import LOST
+from dali_proxy.errors import ServerDiedError
+from pipeline._ipc import pickling
+from pipeline._ipc.signals import deferred_signals
+
+if TYPE_CHECKING:
+    from dali_proxy._server.server import DALIServer
+
+__all__ = ["ClusterLoader"]
+
+_EACH = 3  # batches in flight of each server: one is read, one is in the pipeline, one is on its way
+
+
+@dataclass(eq=False)
+class BatchReader:
+    """Reads and collates batches in a server of a cluster, like a worker of torch's loader.
+
+    Attributes:
+        dataset: the wrapped dataset.
+        collate: the wrapped collate function; it shares the role `own` with the dataset.
+        has_batches: whether the indices are those of a batch.
+        worker_init_fn: the user's function, or None.
+        rank: rank of the training process; ranks draw different random numbers.
+    """
+
+    dataset: NumberedDataset
+    collate: Collate
+    has_batches: bool
+    worker_init_fn: Any
+    rank: int
+
+    def begin(self, node: str) -> None:
+        """Let this process look like a worker to the user's code, on the given node."""
+        self._node = node
+        own = self.dataset.own
+        own.id, own.count = 0, 1
+        self.collate.packs = False  # the server pickles batches together with their results
+        worker: Any = _utils.worker  # torch has no public names for these
+        worker._worker_info = worker.WorkerInfo(id=0, num_workers=1, seed=0, dataset=self.dataset.dataset)
+        try:
+            if self.worker_init_fn is not None:
+                self.worker_init_fn(0)
+        except Exception as error:  # noqa: BLE001  # raised for each batch
+            own.init_error = error
+
+    def session(self, numbered: NumberedIndices) -> int:
+        """Return the session of a batch."""
+        return session_of(self.dataset.first_session, numbered.epoch)
+
+    def read(self, numbered: NumberedIndices, seed: int) -> CollatedBatch | FailedBatch:
+        """Return a batch, whose placeholders are submitted.
+
+        Random numbers that the dataset draws depend only on the seed and the batch.
+
+        Raises:
+            ServerDiedError: the pipeline's host is gone.
+        """
+        with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks(self.rank)])):
+            batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
+        if isinstance(batch, FailedBatch):
+            if isinstance(batch.error, BaseException):
+                return batch
+            if issubclass(batch.error.exc_type, LOST):
+                raise ServerDiedError(batch.traceback)
+            batch.worker += f" on {self._node}"
+            batch.error.where += f", on {self._node}"
+        return batch
+
+
+class ClusterLoader(InnerLoader):
+    """An inner loader whose batches are made in a cluster.
+
+    Args:
+        server: handle of the servers.
+        dataset: the wrapped dataset.
+        **options: as for `InnerLoader`. `num_workers` and `worker_init_fn` refer to the servers.
+    """
+
+    def __init__(self, server: DALIServer, dataset: NumberedDataset, **options: Any) -> None:
+        self._server = server
+        self._each = options.pop("prefetch_factor", None) or _EACH
+        self._reads_once = bool(options.pop("persistent_workers", False))
+        self._init = options.pop("worker_init_fn", None)
+        for name in ("num_workers", "multiprocessing_context", "pin_memory_device"):
+            options.pop(name, None)
+        super().__init__(dataset, **options)
+        self._reader: tuple[bytes, list[Any]] | None = None
+        self._size = 0  # bytes of the last result
+        self._seed = 0
+
+    @property
+    def pool(self) -> ServerPool:
+        """The servers.
+
+        Raises:
+            ServerClosedError: they were stopped.
+        """
+        return self._server.pool
+
+    @property
+    def reads_here(self) -> bool:
+        return False
+
+    @property
+    def in_flight(self) -> InFlight:
+        ready = self.pool.ready
+        if not self._size:
+            return InFlight(ready, "the first batches")
+        bound = max(self.pool.in_flight_bytes // self._size, 1)
+        if bound < ready * self._each:
+            return InFlight(bound, "in_flight_bytes")
+        return InFlight(ready * self._each, f"{self._each} of each server")
+
+    def _get_iterator(self) -> Any:
+        self._publish()
+        return _ClusterBatches(self)
+
+    def request(self, numbered: NumberedIndices, seed: int) -> PendingBatch:
+        """Request a batch from a server."""
+        if self._reader is None:
+            self._publish()
+        assert self._reader is not None
+        self._seed = seed
+        return self.pool.request(BatchRequest(*self._reader, numbered, seed))
+
+    def take(self, batch: PendingBatch) -> Any:
+        """Return the batch that has arrived, or raise its error."""
+        self._size = batch.nbytes or self._size
+        return batch.result()
+
+    @deferred_signals
+    def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
+        """Compute a batch and wait for it: one that failed, without its bad samples."""
+        batch = self.request(numbered, self._seed)
+        self.wait(lambda: batch.done)
+        made: CollatedBatch | FailedBatch = self.take(batch)
+        return made
+
+    def wait(self, is_done: Callable[[], bool]) -> None:
+        """Wait for something that the servers do.
+
+        Raises:
+            ServerClosedError: the servers were stopped.
+            ServerDiedError: there is no server.
+            ProxyError: it takes longer than the limits of the loader and the server.
+        """
+        deadline = Deadline(self._server.endpoint.timeout, "the servers in the cluster are", self.timeout)
+        while not is_done():
+            self.pool.wait()
+            deadline.check()
+
+    def _publish(self) -> None:
+        """Pickle the dataset as it is now, like torch, which starts workers for each epoch."""
+        if self._reader is not None and self._reads_once:
+            return
+        assert isinstance(self.dataset, NumberedDataset)
+        assert isinstance(self.collate_fn, Collate)
+        rank = self._server.endpoint.rank
+        reader = BatchReader(self.dataset, self.collate_fn, self.batch_sampler is not None, self._init, rank)
+        parts = {"the dataset": self.dataset.dataset, "collate_fn": self.collate_fn.collate_fn}
+        data = pickling.dumps(reader, {**parts, "worker_init_fn": self._init})
+        identity = blake2b(data, digest_size=16).digest()
+        if self._reader is None or self._reader[0] != identity:
+            self._reader = identity, [self.pool.put(data)]
+
+
+class _ClusterBatches(_BaseDataLoaderIter):
+    """One epoch of a `ClusterLoader`."""
+
+    def __init__(self, loader: ClusterLoader) -> None:
+        super().__init__(loader)
+        self._loader = loader
+        self._in_flight: deque[PendingBatch | Pause] = deque()
+        self._drawn_all = False
+
+    def _next_data(self) -> Any:
+        self._loader.wait(self._has_next)
+        if not self._in_flight:
+            raise StopIteration
+        batch = self._next_done()
+        self._in_flight.remove(batch)
+        if isinstance(batch, Pause):
+            return batch
+        data = self._loader.take(batch)
+        self._request_more()
+        return pin_memory(data) if self._pin_memory else data  # type: ignore[no-untyped-call]
+
+    def _has_next(self) -> bool:
+        self._request_more()
+        return self._next_done() is not None or (self._drawn_all and not self._in_flight)
+
+    def _next_done(self) -> Any:
+        batches = self._in_flight if not self._loader.in_order else list(self._in_flight)[:1]
+        return next((batch for batch in batches if isinstance(batch, Pause) or batch.done), None)
+
+    def _request_more(self) -> None:
+        self._loader.pool.handle()
+        while not self._drawn_all and len(self._in_flight) < self._loader.in_flight.batches:
+            try:
+                numbered = next(self._sampler_iter)
+            except StopIteration:
+                self._drawn_all = True
+                return
+            if isinstance(numbered.indices, Pause):
+                self._in_flight.append(numbered.indices)
+            else:
+                self._in_flight.append(self._loader.request(numbered, int(self._base_seed)))
+
+    def __del__(self) -> None:
+        for batch in self._in_flight:
+            if isinstance(batch, PendingBatch):
+                batch.drop()

@@ -1,0 +1,170 @@
+"""`DistributedBatchSampler`: deals the batches of an epoch to the ranks of a distributed run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+from torch.utils.data import Sampler
+
+from dali_proxy._common.policies import LastBatchPolicy, check_policy
+from pipeline._ranks import current_ranks
+from pipeline._readers.order import permutation
+from pipeline._rng import BatchKey
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError
+
+__all__ = ["DistributedBatchSampler"]
+
+
+class _Dealt(list[int]):
+    """The indices of a batch, with the position of its first sample in the epoch's order, which no other batch has."""
+
+    __slots__ = ("global_batch",)
+
+    def __init__(self, indices: Sequence[int], global_batch: int) -> None:
+        super().__init__(indices)
+        self.global_batch = global_batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Dealt, (list(self), self.global_batch)
+
+
+class DistributedBatchSampler(Sampler[list[int]]):
+    """Batch sampler for one rank of a distributed run.
+
+    All ranks draw the same order, and each takes its batches from it: in every step, the ranks' batches are adjacent
+    parts of the order. So no sample is read twice, and all ranks have the same number of batches. With
+    `dali_proxy.DataLoader`, the random numbers of a batch depend on its position in the order. An epoch over the same
+    samples in batches of the same size therefore contains the same batches with any number of ranks. A run may resume
+    with another number of ranks, in the middle of an epoch: load the `state_dict` of any rank into the loaders of all
+    ranks.
+
+    `dali_proxy.DataLoader` sets the epoch. With other loaders, call `set_epoch` before each epoch.
+
+    Args:
+        dataset: dataset with a length, or that length.
+        batch_size: number of samples in a batch of one rank.
+        shuffle: whether each epoch has a new random order; it must be the same on all ranks.
+        seed: seed of the orders; it must be the same on all ranks.
+        last_batch_policy: treatment of the last step if there are too few samples for all ranks. PARTIAL divides the
+            rest evenly into smaller batches; every sample is read exactly once (if there are at least as many samples
+            as ranks, and `batch_size` isn't 1). FILL adds samples until all batches are full. DROP drops the rest.
+        last_batch_padded: whether FILL repeats the last sample; otherwise, it adds the first samples of the epoch.
+        order: function that returns the indices of an epoch, given its number, such as for weighted sampling. It must
+            return the same indices on all ranks, and always the same number of them. It replaces `shuffle` and `seed`.
+        rank: number of this rank; by default, that of `distributed.environment`.
+        world_size: number of ranks.
+
+    Raises:
+        ArgumentValueError: `batch_size` isn't 1 or more, or `rank` not below `world_size`.
+
+    Attributes:
+        epoch: number of the epoch.
+
+    Example:
+        >>> [list(DistributedBatchSampler(10, 2, shuffle=False, rank=rank, world_size=2)) for rank in range(2)]
+        [[[0, 1], [4, 5], [8]], [[2, 3], [6, 7], [9]]]
+    """
+
+    def __init__(
+        self,
+        dataset: Sized | int,
+        batch_size: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        last_batch_policy: LastBatchPolicy = LastBatchPolicy.PARTIAL,
+        last_batch_padded: bool = False,
+        order: Callable[[int], Sequence[int]] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        ranks = current_ranks()
+        self.rank = ranks.rank if rank is None else rank
+        self.world_size = ranks.world_size if world_size is None else world_size
+        if batch_size < 1:
+            raise ArgumentValueError(f"batch_size must be 1 or more, not {batch_size}")
+        if not 0 <= self.rank < self.world_size:
+            raise ArgumentValueError(
+                f"rank must be 0 or more and less than world_size={self.world_size}, not {self.rank}"
+            )
+        self.epoch = 0
+        self.last_batch_policy = check_policy(last_batch_policy)
+        self.last_batch_padded = last_batch_padded
+        self._samples = dataset if isinstance(dataset, int) else len(dataset)
+        self._step = batch_size * self.world_size
+        self._shuffle, self._seed = shuffle, seed
+        self._order = order
+        self._position = 0  # samples of the epoch that all ranks have drawn
+        self._resumed: int | None = None  # position of the next iterator
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iterator."""
+        self.epoch = epoch
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position in the epoch, which is the same on all ranks after the same number of batches."""
+        position = self._position if self._resumed is None else self._resumed
+        return {"position": position, "samples": self._samples, "seed": self._seed}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Resume the next iterator at a position, with any number of ranks.
+
+        Raises:
+            ArgumentMismatchError: the state belongs to a sampler with another number of samples or another seed.
+        """
+        for name, here in (("samples", self._samples), ("seed", self._seed)):
+            if state.get(name) != here:
+                raise ArgumentMismatchError(
+                    f"the state was saved with {name}={state.get(name)}, but this sampler has {name}={here}, so its "
+                    "order is different"
+                )
+        self._resumed = int(state["position"])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._position, self._resumed = self._resumed or 0, None
+        order = self._draw(self.epoch)
+        for total in self._steps(self._samples - self._position):
+            begin = self._position
+            first, end = (begin + total * rank // self.world_size for rank in (self.rank, self.rank + 1))
+            self._position = min(begin + total, self._samples)
+            yield _Dealt([self._index(order, position) for position in range(first, end)], first)
+        self._position = 0
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._steps(self._samples))
+
+    def _draw(self, epoch: int) -> Sequence[int]:
+        if self._order is not None:
+            order = self._order(epoch)
+            if len(order) != self._samples:
+                raise ArgumentValueError(f"order({epoch}) returned {len(order)} indices instead of {self._samples}")
+            return order
+        if not self._shuffle:
+            return range(self._samples)
+        drawn: list[int] = permutation(self._samples, self._seed, 0, BatchKey(epoch)).tolist()
+        return drawn
+
+    def _index(self, order: Sequence[int], position: int) -> int:
+        if position < self._samples:
+            return int(order[position])
+        return int(order[-1] if self.last_batch_padded else order[(position - self._samples) % self._samples])
+
+    def _steps(self, samples: int) -> Iterator[int]:
+        """Yield the number of samples of each step of all ranks together, for the rest of an epoch."""
+        full, rest = divmod(samples, self._step)
+        policy, ranks = self.last_batch_policy, self.world_size
+        last: tuple[int, ...] = ()
+        if rest and policy is LastBatchPolicy.FILL:
+            last = (self._step,)
+        elif rest and policy is LastBatchPolicy.PARTIAL:
+            if rest >= ranks:
+                last = (rest,)
+            elif full and self._step >= 2 * ranks:  # too few for all ranks: divide the last two steps evenly
+                full, both = full - 1, self._step + rest
+                last = (both - both // 2, both // 2)
+            else:
+                last = (ranks,)
+        for _ in range(full):
+            yield self._step
+        yield from last

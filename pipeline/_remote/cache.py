@@ -1,0 +1,168 @@
+"""A cache on the local disk, whose size is limited, for all processes that use the same folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["DiskCache", "disk_cache"]
+
+_HEAD = struct.Struct("<8sQ")  # a mark, and the size of the content: a crash of the machine may truncate files
+_MARK = b"dalicach"
+_UNFINISHED = ".tmp"
+_ABANDONED = 3600.0  # seconds after which an unfinished file counts as left behind by a process that was killed
+_TOUCH = 60.0  # seconds between two updates of the time when a file was used
+_KEPT = 0.9  # share of the limit that eviction leaves
+_DEFAULT_LIMIT = 10 << 30
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+
+
+class DiskCache:
+    """Contents by key, as files of a folder. The least recently used ones are evicted.
+
+    The cache survives restarts, and any number of processes may use it at once. A file gets its final name when it is
+    complete, so no process sees a part of it. The sum of all files never exceeds the limit: a process reserves the
+    space before it writes, and a lock file orders the reservations. Errors of the disk never fail a read.
+
+    Args:
+        folder: folder of the cache, which is created if it is missing.
+        limit: largest sum of the sizes of its files, in bytes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = DiskCache(Path(folder), 1000)
+        ...     cache.put("s3://bucket/key", b"content")
+        ...     cache.get("s3://bucket/key"), cache.get("another")
+        (b'content', None)
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self._warned = False
+
+    def get(self, key: str) -> bytes | None:
+        """Return the content of a key, or None if the cache doesn't have it."""
+        path = self._path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                status = os.fstat(file.fileno())
+                content = file.read()
+            if _HEAD.unpack_from(content) != (_MARK, len(content) - _HEAD.size):
+                raise ValueError("truncated")
+            if time.time() - status.st_mtime > _TOUCH:
+                os.utime(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, struct.error):
+            with suppress(OSError):
+                os.unlink(path)
+            return None
+        return content[_HEAD.size :]
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store the content of a key, unless it is larger than the whole cache."""
+        size = _HEAD.size + len(content)
+        if size > self.limit:
+            return
+        path = self._path(key)
+        unfinished = f"{path}.{os.getpid()}-{time.monotonic_ns()}{_UNFINISHED}"
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            with self._locked():
+                total = self._total()
+                if total + size > self.limit:
+                    total = self._evict(int(self.limit * _KEPT) - size)
+                file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                os.truncate(file, size)  # counts for other processes from now on
+                self._set_total(total + size)
+            with open(file, "wb", buffering=0) as stream:
+                stream.write(_HEAD.pack(_MARK, len(content)))
+                left = memoryview(content)
+                while left:
+                    left = left[stream.write(left) :]
+            os.replace(unfinished, path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(unfinished)
+            if not self._warned:
+                self._warned = True
+                warnings.warn(f"the cache {str(self.folder)!r} isn't used: {error}", RuntimeWarning, stacklevel=2)
+
+    def _path(self, key: str) -> str:
+        name = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
+        return os.path.join(self.folder, name[:2], name)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+    def _total(self) -> int:
+        """Return the sum of all sizes, as counted. It is counted anew if the counter is lost."""
+        try:
+            return int((self.folder / "total").read_text())
+        except (OSError, ValueError):
+            return self._evict(self.limit)
+
+    def _set_total(self, total: int) -> None:
+        (self.folder / "total").write_text(str(total))
+
+    def _evict(self, target: int) -> int:
+        """Remove the least recently used files until the sum of all sizes is at most `target`. Return the sum."""
+        files: list[tuple[float, int, str]] = []
+        now = time.time()
+        for folder in self.folder.iterdir():
+            if not folder.is_dir():
+                continue
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # renamed or removed meanwhile
+                        status = entry.stat()
+                        unfinished = entry.name.endswith(_UNFINISHED)
+                        if unfinished and now - status.st_mtime < _ABANDONED:
+                            used = now  # another process writes it
+                        else:
+                            used = 0.0 if unfinished else status.st_mtime
+                        files.append((used, status.st_size, entry.path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= target:
+                break
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            total -= size
+        return total
+
+
+def disk_cache() -> DiskCache | None:
+    """Return the cache that the environment selects: the folder DALI_PROXY_CACHE, of DALI_PROXY_CACHE_BYTES bytes.
+
+    Raises:
+        ArgumentValueError: the size isn't a number.
+    """
+    folder = os.environ.get("DALI_PROXY_CACHE", "")
+    return _cache(folder, os.environ.get("DALI_PROXY_CACHE_BYTES", "")) if folder else None
+
+
+@lru_cache(maxsize=4)
+def _cache(folder: str, limit: str) -> DiskCache:
+    number, unit = (limit[:-1], limit[-1:].upper()) if limit[-1:].upper() in _UNITS else (limit, "")
+    if limit and not (number.isdecimal() and int(number)):
+        raise ArgumentValueError(f'DALI_PROXY_CACHE_BYTES must be a number of bytes, or such as "50G", not {limit!r}')
+    return DiskCache(Path(folder).absolute(), int(number) << _UNITS.get(unit, 0) if limit else _DEFAULT_LIMIT)

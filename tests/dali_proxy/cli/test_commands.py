@@ -1,0 +1,148 @@
+"""What subcommands print, and their exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environment import with_project
+from tests.preloaded import run_python
+
+PIPES = """
+from nvidia.dali import fn, pipeline_def
+from pipeline import dynamic
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def read(folder):
+    files, labels = fn.readers.file(file_root=folder)
+    return fn.decoders.image(files), labels
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def fed(size=8):
+    return fn.resize(fn.external_source(name="image", layout="HWC"), size=size)
+
+def function(image):
+    return dynamic.flip(image)
+
+def broken():
+    raise KeyError("size")
+
+number = 7
+"""
+
+RUN_ALL = """
+import contextlib, io, json, sys
+from dali_proxy._cli import main
+for words in json.loads(sys.argv[1]):
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps([status, output.getvalue(), errors.getvalue()]))
+"""
+
+
+def run_all(folder: Path, commands: list[str]) -> list[tuple[int, str, str]]:
+    """Return the status, the output and the errors of each command, all run in one process."""
+    words = json.dumps([command.split() for command in commands])
+    done = run_python("-c", RUN_ALL, words, cwd=folder, env=with_project())
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, jpeg_folder: Path) -> Path:
+    """Return a folder with pipelines and images."""
+    (tmp_path / "pipes.py").write_text(PIPES)
+    (tmp_path / "photos").symlink_to(jpeg_folder)
+    return tmp_path
+
+
+ERRORS = {
+    "preview nowhere.py photos": (2, "the file 'nowhere.py' doesn't exist"),
+    "preview nowhere:pipe photos": (2, "there is no module 'nowhere'"),
+    "preview pipes.py photos": (2, "pipes.py defines several pipelines, read, fed: name one, as in pipes.py:read"),
+    "preview pipes:pipe photos": (2, "pipes has no 'pipe'"),
+    "preview pipes:number photos": (2, "pipes:number must be a Pipeline or a function, not int"),
+    "preview pipes:read": (2, "pipes:read needs --set folder=VALUE"),
+    "preview pipes:fed": (2, "the pipeline has inputs, so it needs a FOLDER of images"),
+    "preview pipes:fed photos --set size": (2, "'size' isn't of the form NAME=VALUE"),
+    "preview pipes:fed photos --set width=3": (
+        1,
+        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'width'; neither the graph function nor Pipeline has "
+        "an argument of this name",
+    ),
+    "preview pipes:broken photos": (1, "pipes:broken: KeyError: 'size'"),
+    "preview pipes:fed nowhere": (1, "the folder 'nowhere' doesn't exist"),
+    "preview pipes:fed photos --output nowhere/x.png": (
+        2,
+        "can't write nowhere/x.png: it needs a suffix and an existing folder",
+    ),
+    "graph pipes:fed --times": (2, "the pipeline has inputs, so --times needs a FOLDER of images"),
+    "bench": (2, "PIPELINE and FOLDER are required"),
+    "bench pipes:read photos": (
+        1,
+        "the pipeline has no input, but bench feeds it from a dataset: begin with external_source",
+    ),
+    "check nowhere": (2, "there is no file, folder or module 'nowhere'"),
+    "check pipes.py:nothing": (2, "pipes.py has no function or class 'nothing'"),
+}
+
+
+def test_errors_are_one_line(folder: Path) -> None:
+    results = run_all(folder, list(ERRORS))
+    expected = [
+        (status, "", f"dali-proxy {command.split()[0]}: {said}\n") for command, (status, said) in ERRORS.items()
+    ]
+    assert results == expected
+
+
+def test_commands_accept_readers_and_functions(folder: Path) -> None:
+    commands = [
+        "preview pipes:read photos --images 1 --draws 2 --output read.png",
+        "preview pipes:function photos --images 2 --output function.png",
+        "graph pipes:fed --set size=5 --format mermaid",
+        "graph pipes.py:read photos --json",
+    ]
+    results = run_all(folder, commands)
+    assert [(status, errors) for status, _, errors in results] == [(0, "")] * len(commands)
+    assert {"read.png", "function.png"} <= {path.name for path in folder.iterdir()}
+    assert results[2][1].startswith("flowchart TD\n")
+    document: Any = json.loads(results[3][1])
+    decoder = document["nodes"][1]
+    assert (decoder["operator"], decoder["inputs"]) == ("decoders.image", [[0, 0]])
+    assert decoder["milliseconds_per_sample"] > 0
+    assert "fn.decoders.image" in document["program"]
+
+
+def test_check_reports_what_is_missing(folder: Path) -> None:
+    (folder / "train.py").write_text("from nvidia.dali import fn\nfn.magic(1)\nfn.resize(2)\n")
+    plain, quiet, as_json = run_all(
+        folder, ["check train.py", "check --missing-only train.py pipes.py", "check --json train"]
+    )
+    assert plain[0] == quiet[0] == as_json[0] == 1
+    assert "train.py:2: missing: fn.magic: dali-proxy doesn't have it" in plain[1]
+    assert "train.py:3: differs: fn.resize: " in plain[1]
+    assert len(quiet[1].splitlines()) == 2
+    assert quiet[1].splitlines()[1].startswith("1 missing; ")
+    document: Any = json.loads(as_json[1])
+    assert document["findings"][0] == {
+        "file": "train.py",
+        "line": 2,
+        "kind": "missing",
+        "name": "fn.magic",
+        "message": "dali-proxy doesn't have it",
+    }
+
+
+def test_doctor_prints_json(folder: Path) -> None:
+    ((status, output, _),) = run_all(folder, ["doctor --json"])
+    document: Any = json.loads(output)
+    assert (status, document["ready"]) == (0, True)
+    names = [check["name"] for check in document["checks"]]
+    assert {"driver", "cuda", "nvImageCodec", "memlock", "/dev/shm", "file descriptors", "fork", "codecs"} <= set(names)

@@ -1,0 +1,98 @@
+"""``dali-proxy top``: running servers are found, and shown in a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dali_proxy import DALIServer, DataLoader
+from dali_proxy._cli import main
+from dali_proxy._common import folders
+from dali_proxy._monitor.client import MonitorClient
+from dali_proxy._monitor.discovery import find_sockets
+from dali_proxy._monitor.observation import Observation
+from dali_proxy._monitor.terminal import render
+from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+from dali_proxy._transport.protocol import Fetch, StatsRequest
+from dali_proxy.errors import ProxyError
+from pipeline._ipc.errors import ChannelClosedError
+from tests.dali_proxy.indexed import IndexDataset, affine
+from tests.waiting import wait_until
+
+
+def loop(server: DALIServer, samples: int = 40) -> None:
+    for _ in DataLoader(server, IndexDataset(samples, server.proxy), batch_size=4):
+        pass
+
+
+def test_top_shows_what_a_server_and_its_loops_did(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DALIServer(affine()) as server:
+        loop(server)
+        monkeypatch.setattr("dali_proxy._monitor.servers.find_sockets", lambda: [server.endpoint.path])
+        assert main(["top", "--once", "--json", "--interval", "0.1"]) == 0
+        (report,) = json.loads(capsys.readouterr().out)
+        assert report["pid"] == server.pid
+        assert report["total"]["batches"] == 10
+        expected = server.stats()
+        for name in ("training", "worker_wait", "result_wait", "start_wait"):
+            assert report["total"][name] == pytest.approx(getattr(expected, name))
+        assert report["limited_by"] == expected.limited_by
+        assert main(["top", "--once", "--interval", "0.1"]) == 0
+        shown = capsys.readouterr().out
+        assert f"\n{server.pid:7}" in shown
+        assert expected.limited_by in shown
+
+
+def test_servers_are_found_in_other_temporary_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        assert server.endpoint.path in find_sockets()
+        monkeypatch.setattr(folders, "_parent_folder", lambda: str(tmp_path))
+        assert server.endpoint.path in find_sockets()
+    assert server.endpoint.path not in find_sockets()
+
+
+@pytest.mark.parametrize("message", [Fetch(1, 0), StatsRequest(1, "trace"), StatsRequest(1, "secrets")])
+def test_monitors_can_only_read_reports(message: Any) -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        client = MonitorClient(server.endpoint.path)
+        client._channel.send(message)
+        with pytest.raises(ChannelClosedError):
+            client._channel.receive(timeout=60)
+        client.close()
+        loop(server)
+
+
+def test_monitor_of_a_server_that_has_ended() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        client = MonitorClient(server.endpoint.path)
+        assert client.stats().batches == 0
+    wait_until(lambda: client.ended)
+    with pytest.raises(ProxyError):
+        client.stats()
+    client.close()
+    with pytest.raises(ProxyError):
+        MonitorClient(server.endpoint.path)
+
+
+def test_report_of_a_server_in_a_terminal() -> None:
+    before = ServerStats(seconds=10, batches=100, samples=3200)
+    operators = {"fn.resize": OperatorTimes(30, 0.5, 3.0), "fn.crop": OperatorTimes(30, 0.5, 1.0)}
+    later = ServerStats(
+        seconds=12, batches=120, samples=3840, busy=2.0, waiting_results=5, errors=1, memory=300_000_000,
+        training=0.5, worker_wait=0.1, result_wait=1.4, workers=4, operators=operators, last_error="Bad\nsample",
+        threads=2, cores=8,
+    )  # fmt: skip
+    text = render([Observation(123, 99, "python train.py", later, later - before, 1.5)], 140)
+    row = text.splitlines()[1].split()
+    assert row == [
+        *("123", "0:12", "320", "10.0", "5", "100%", "25%", "5%", "/", "70%", "150%", "300", "MB", "1", "pipeline"),
+    ]
+    assert "Operators: fn.resize 75%, fn.crop 25%" in text
+    assert "Last error: Bad sample" in text
+    assert "python train.py  (process 99, 4 workers)" in text
+    assert "no running server" in render([])

@@ -1,0 +1,62 @@
+"""`dali_proxy.distributed`: the share of a rank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dali_proxy import DALIServer, DataLoader
+from dali_proxy._common.core_budget import processes_sharing
+from dali_proxy.distributed import environment, set_ranks
+from pipeline._ranks import Ranks
+from tests.dali_proxy.indexed import IndexDataset, affine
+from tests.environment import with_project
+from tests.preloaded import run_python
+
+
+@pytest.fixture(autouse=True)
+def _own_ranks() -> Iterator[None]:
+    yield
+    set_ranks(None)
+
+
+def test_processes_of_eight_ranks_share_the_cores(tmp_path: Path) -> None:
+    set_ranks(5, 8, 5, 8)
+    here = environment(allowed=range(128), cgroup_limit=1024, sysfs=tmp_path)
+    assert (here.core_budget, here.num_workers, here.num_threads) == (16, 4, 11)
+    assert here.shard == {"shard_id": 5, "num_shards": 8, "pad_last_batch": True}
+    limited = environment(allowed=range(128), cgroup_limit=12, sysfs=tmp_path)
+    assert (limited.core_budget, limited.num_workers, limited.num_threads) == (1, 1, 1)
+
+
+def test_cores_that_slurm_bound_to_a_task_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = Ranks(1, 4, 1, 4)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "16")
+    assert [processes_sharing(ranks, cores) for cores in (16, 64)] == [1, 4]
+
+
+def test_bound_process_and_its_children_run_on_their_cores(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    program = (
+        "import os, subprocess, sys\n"
+        "from dali_proxy.distributed import environment\n"
+        f"environment(allowed=[{core}]).bind()\n"
+        "print(sorted(os.sched_getaffinity(0)))\n"
+        "command = 'import os; print(sorted(os.sched_getaffinity(0)))'\n"
+        "print(subprocess.run([sys.executable, '-Sc', command], capture_output=True, text=True).stdout)\n"
+    )
+    done = run_python("-c", program, cwd=tmp_path, env=with_project())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == [f"[{core}]"] * 2
+
+
+def test_too_many_workers_of_all_ranks_are_warned_of() -> None:
+    cores = len(os.sched_getaffinity(0))
+    set_ranks(0, cores, 0, cores)
+    server = DALIServer(affine())
+    with pytest.warns(UserWarning, match=r"every rank has a share of .*num_workers=dali_proxy\.distributed"):
+        DataLoader(server, IndexDataset(4, server.proxy), num_workers=cores + 1)

@@ -1,0 +1,122 @@
+"""The cache on the local disk: its limit, restarts, and concurrent processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline._remote.cache import DiskCache, disk_cache
+from pipeline.errors import ArgumentValueError
+
+HEAD = 16  # bytes of each file besides its content
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*/*"))
+
+
+def test_least_recently_used_content_is_evicted(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 10 * (100 + HEAD))
+    for number in range(10):
+        cache.put(str(number), bytes(100))
+        os.utime(cache._path(str(number)), (number, number))  # used long ago
+    assert cache.get("0") == bytes(100)
+    cache.put("new", bytes(100))
+    assert size_of(tmp_path) <= cache.limit
+    assert cache.get("0") is not None
+    assert cache.get("new") is not None
+    assert cache.get("1") is None
+
+
+def test_content_survives_a_restart_and_damage_is_noticed(tmp_path: Path) -> None:
+    DiskCache(tmp_path, 1 << 20).put("key", b"content")
+    again = DiskCache(tmp_path, 1 << 20)
+    assert again.get("key") == b"content"
+    os.truncate(again._path("key"), HEAD + 3)
+    assert again.get("key") is None
+    again.put("key", b"content")
+    assert again.get("key") == b"content"
+
+
+def test_abandoned_files_and_a_lost_counter_are_cleaned_up(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1000)
+    cache.put("key", bytes(100))
+    left = tmp_path / "00" / "left.tmp"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(bytes(700))
+    os.utime(left, (1, 1))
+    (tmp_path / "total").write_text("?")
+    cache.put("other", bytes(300))
+    assert not left.exists()
+    assert cache.get("key") == bytes(100)
+    assert cache.get("other") == bytes(300)
+
+
+def test_content_larger_than_the_cache_is_not_stored(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 100)
+    cache.put("key", bytes(100))
+    assert cache.get("key") is None
+
+
+def test_unusable_folder_does_not_fail_reads(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = DiskCache(tmp_path / "file", 1000)
+    with pytest.warns(RuntimeWarning, match="the cache .* isn't used"):
+        cache.put("key", b"content")
+    assert cache.get("key") is None
+
+
+def _use(folder: Path, limit: int, number: int, most: multiprocessing.Queue[int]) -> None:
+    cache, largest = DiskCache(folder, limit), 0
+    rng = np.random.default_rng(number)
+    for step, key in enumerate(rng.integers(0, 60, 80).tolist()):
+        content = str(key).encode() * (20 + key)
+        found = cache.get(str(key))
+        assert found is None or found == content
+        cache.put(str(key), content)
+        if step % 8 == 0:
+            largest = max(largest, size_of_some(folder))
+    most.put(largest)
+
+
+def size_of_some(folder: Path) -> int:
+    """Return the sum of the sizes of the files that aren't renamed or removed meanwhile."""
+    total = 0
+    for path in folder.glob("*/*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def test_processes_share_a_cache_within_its_limit(tmp_path: Path) -> None:
+    limit = 2000
+    context = multiprocessing.get_context("fork")
+    most: multiprocessing.Queue[int] = context.Queue()
+    processes = [context.Process(target=_use, args=(tmp_path, limit, number, most)) for number in range(3)]
+    for process in processes:
+        process.start()
+    largest = [most.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert max(largest) <= limit * 2  # files that are renamed while the test looks count twice
+    assert 0 < size_of(tmp_path) <= limit
+    assert not [*tmp_path.glob("*/*.tmp")]
+
+
+def test_environment_selects_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert disk_cache() is None
+    monkeypatch.setenv("DALI_PROXY_CACHE", str(tmp_path))
+    monkeypatch.setenv("DALI_PROXY_CACHE_BYTES", "2G")
+    chosen = disk_cache()
+    assert chosen is not None
+    assert (chosen.folder, chosen.limit) == (tmp_path, 2 << 30)
+    monkeypatch.setenv("DALI_PROXY_CACHE_BYTES", "much")
+    with pytest.raises(ArgumentValueError, match="DALI_PROXY_CACHE_BYTES must be a number"):
+        disk_cache()

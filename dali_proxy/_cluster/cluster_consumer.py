@@ -10,8 +10,10 @@ import torch
 from dali_proxy._cluster.batch_pickle import FetchedTicket
 from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._consumer.pending_requests import fresh
+from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
-from dali_proxy.errors import ServerClosedError, StaleReferenceError
+from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
+from pipeline._operator_api.trace import Trace
 
 __all__ = ["ClusterConsumer"]
 
@@ -87,9 +89,21 @@ class ClusterConsumer:
         """Return the number of results that are sent before a thread requests them: all that the loader requests."""
         return 0
 
-    def statistics(self) -> dict[str, Any]:
-        """Request the counters of all servers and return their sums; `seconds` is the mean."""
+    def statistics(self, subject: str = "stats") -> dict[str, Any]:
+        """Request the counters of all servers and return their sums; `seconds` is the mean.
+
+        Raises:
+            ProxyError: other reports are requested.
+        """
+        if subject != "stats":
+            raise ProxyError("servers in a cluster don't record traces: trace a server on one machine")
         return _merged(self.pool.statistics())
+
+    def report_loops(self, report: LoopReport) -> None:
+        """Do nothing: monitors don't find servers in a cluster."""
+
+    def trace(self, trace: Trace | None) -> None:
+        """Do nothing: a trace isn't recorded."""
 
     def close(self) -> None:
         """Do nothing: the pool has the connections."""

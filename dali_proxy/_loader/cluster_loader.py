@@ -44,12 +44,14 @@ class BatchReader:
         collate: the wrapped collate function; it shares the role `own` with the dataset.
         has_batches: whether the indices are those of a batch.
         worker_init_fn: the user's function, or None.
+        rank: rank of the training process; ranks draw different random numbers.
     """
 
     dataset: NumberedDataset
     collate: Collate
     has_batches: bool
     worker_init_fn: Any
+    rank: int
 
     def begin(self, node: str) -> None:
         """Let this process look like a worker to the user's code, on the given node."""
@@ -77,7 +79,7 @@ class BatchReader:
         Raises:
             ServerDiedError: the pipeline's host is gone.
         """
-        with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.batch])):
+        with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks(self.rank)])):
             batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
         if isinstance(batch, FailedBatch):
             if isinstance(batch.error, BaseException):
@@ -177,7 +179,8 @@ class ClusterLoader(InnerLoader):
             return
         assert isinstance(self.dataset, NumberedDataset)
         assert isinstance(self.collate_fn, Collate)
-        reader = BatchReader(self.dataset, self.collate_fn, self.batch_sampler is not None, self._init)
+        rank = self._server.endpoint.rank
+        reader = BatchReader(self.dataset, self.collate_fn, self.batch_sampler is not None, self._init, rank)
         parts = {"the dataset": self.dataset.dataset, "collate_fn": self.collate_fn.collate_fn}
         data = pickling.dumps(reader, {**parts, "worker_init_fn": self._init})
         identity = blake2b(data, digest_size=16).digest()

@@ -544,7 +544,7 @@ class DALIServer:
             port: TCP port on the loopback interface; 0 for a free one.
 
         Raises:
-            ProxyError: the port isn't free, or the page's process can't start.
+            ProxyError: the port isn't free, the page's process can't start, or the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:
@@ -553,6 +553,8 @@ class DALIServer:
         """
         if not self._owned:
             raise ProxyError("only the process that made the server can open its page; see also `dali-proxy top --web`")
+        if self.cluster is not None:
+            raise ProxyError("servers in a cluster have no page: use the dashboard of Ray, or server.stats()")
         with self._lock:
             error = self.end_error()
             if error is not None:
@@ -572,6 +574,7 @@ class DALIServer:
 
         Raises:
             OSError: the file can't be written.
+            ProxyError: the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:

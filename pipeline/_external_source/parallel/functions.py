@@ -71,8 +71,7 @@ class FunctionPool:
             seeds: seed of each sample, or of the batch.
 
         Raises:
-            OperatorError: the function failed.
-            WorkerError: processes died, hung or were ended.
+            OperatorError: the function failed, or processes died, hung or were ended.
         """
         number = self._numbers[_identity(node)]
         call, timeout = self._calls[number], node.argument("timeout") or 0.0
@@ -90,16 +89,20 @@ class FunctionPool:
             )
             for first, last in bounds
         ]
+        results = []
         try:
-            results = [chunk.result() for chunk in chunks]
+            for chunk in chunks:
+                results.append(chunk.result())
         except RemoteFailure as failure:
             failed = failure.failed
             cause = RemoteTraceback(failure.worker, failed.traceback)
             kind = OperatorError.type_for(find_type(failed.type_name))
-            failures = () if failed.sample is None else (SampleFailure(failed.sample, cause),)
+            failures = tuple(SampleFailure(each, cause) for each in (failed.sample,) if each is not None)
             raise kind(failed.reason, failures=failures) from cause
         except WorkerError as error:
-            raise WorkerError(f"{error}\n  in function {display_name(call.function)}") from None
+            samples = () if call.batch_processing else range(*bounds[len(results)])
+            failures = tuple(SampleFailure(sample, error) for sample in samples)
+            raise OperatorError(f"{error}\n  in function {display_name(call.function)}", failures=failures) from error
         finally:
             for chunk in chunks:
                 chunk.cancel()

@@ -408,18 +408,10 @@ class DALIServer:
         consumer = self._life.consumers.get(os.getpid())
         if consumer is None or consumer.ended:
             return
-        times, losses = self.loop_times, self.losses
+        in_flight = tuple((name, each.batches, each.reason) for name, each in self.loop_times.in_flight.items())
+        placed: dict[str, Any] = {"placement": self.placement, "placement_reason": self._placing.reason}
         consumer.report_loops(
-            LoopReport(
-                training=times.training,
-                worker_wait=times.worker_wait,
-                result_wait=times.result_wait,
-                start_wait=times.start_wait,
-                **vars(losses),
-                placement=self.placement,
-                placement_reason=self._placing.reason,
-                in_flight=tuple((name, each.batches, each.reason) for name, each in times.in_flight.items()),
-            )
+            LoopReport(**self.loop_times.seconds(), **vars(self.losses), **placed, in_flight=in_flight)
         )
 
     def stop(self) -> None:
@@ -511,11 +503,8 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
-            result_wait=self.loop_times.result_wait,
+            **self.loop_times.seconds(),
             **vars(self.losses),
-            worker_wait=self.loop_times.worker_wait,
-            start_wait=self.loop_times.start_wait,
-            training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
 

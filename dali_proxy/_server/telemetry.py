@@ -48,6 +48,10 @@ class LoopTimes:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
 
+    def seconds(self) -> dict[str, Any]:
+        """Return the times, by name."""
+        return {name: getattr(self, name) for name in ("worker_wait", "result_wait", "start_wait", "training")}
+
     def enter(self) -> None:
         """Record that the loop requests a batch."""
         if self._handed_over:

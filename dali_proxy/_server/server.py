@@ -28,7 +28,6 @@ from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
-from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
@@ -408,11 +407,7 @@ class DALIServer:
         consumer = self._life.consumers.get(os.getpid())
         if consumer is None or consumer.ended:
             return
-        in_flight = tuple((name, each.batches, each.reason) for name, each in self.loop_times.in_flight.items())
-        placed: dict[str, Any] = {"placement": self.placement, "placement_reason": self._placing.reason}
-        consumer.report_loops(
-            LoopReport(**self.loop_times.seconds(), **vars(self.losses), **placed, in_flight=in_flight)
-        )
+        consumer.report_loops(self.loop_times.report(self.losses, self.placement, self._placing.reason))
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.

@@ -100,10 +100,7 @@ class LoopTimes:
     def report(self, losses: Losses, placement: str, reason: str) -> LoopReport:
         """Return these times and other counters of this process as a message for monitors."""
         return LoopReport(
-            training=self.training,
-            worker_wait=self.worker_wait,
-            result_wait=self.result_wait,
-            start_wait=self.start_wait,
+            **self.seconds(),
             **vars(losses),
             placement=placement,
             placement_reason=reason,

@@ -1,6 +1,6 @@
 """Draws the figures of the concepts: `python -m docs.drawings` writes docs/images/*.svg.
 
-A drawing has a light background of its own, so that it is legible on light and dark pages.
+A drawing has a light background, so that it is legible on light and dark pages.
 """
 
 from __future__ import annotations

@@ -295,6 +295,16 @@ def cluster_without_room(server: DALIServer) -> Any:
     return {}
 
 
+def page_runs(server: DALIServer) -> Any:
+    """The script of the documentation, with the servers of a cluster that has no room beside this server."""
+    server.stop()
+    os.chdir(FOLDER)
+    sys.path.insert(0, str(FOLDER))
+    scope: dict[str, Any] = {}
+    exec((FOLDER / "page.py").read_text(encoding="utf-8"), scope)
+    return {"images": list(scope["images"].shape)}
+
+
 SCENARIOS = (
     same_bits,
     errors,
@@ -307,6 +317,7 @@ SCENARIOS = (
     node_is_killed_and_another_joins,
     server_is_stopped_in_a_loop,
     cluster_without_room,
+    page_runs,
 )
 
 

@@ -158,7 +158,7 @@ def test_epoch_resumes_in_the_cluster_and_here(outcome: Outcome) -> None:
 def test_policies_and_forms_are_those_of_a_server_here(outcome: Outcome) -> None:
     found = outcome("policies_and_forms")
     assert found["filled"] == [5] * 10
-    assert found["single"] == [[3, 32, 32], [3, 32, 32]]
+    assert found["single"] == [[3, 64, 64], [3, 64, 64]]
     assert found["unordered"]
 
 

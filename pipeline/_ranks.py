@@ -70,8 +70,9 @@ def current_ranks(environ: Mapping[str, str] = os.environ) -> Ranks:
         Ranks(rank=5, world_size=8, local_rank=1, local_world_size=4, source='torchrun')
     """
     if _VARIABLE in environ:
-        rank, size, local_rank, local_size, source = environ[_VARIABLE].split(",")
-        return Ranks(int(rank), int(size), int(local_rank), int(local_size), source)
+        *numbers, source = environ[_VARIABLE].split(",")
+        rank, size, local_rank, local_size = map(int, numbers)
+        return Ranks(rank, size, local_rank, local_size, source)
     distributed = sys.modules.get("torch.distributed")  # never imported here: servers run without torch
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return _ranks(distributed.get_rank(), distributed.get_world_size(), environ, "torch.distributed")

@@ -93,17 +93,17 @@ class ClusterConsumer:
         """Request the counters of all servers and return their sums; `seconds` is the mean.
 
         Raises:
-            ProxyError: `subject` isn't "stats".
+            ProxyError: other reports are requested.
         """
         if subject != "stats":
-            raise ProxyError(f"{subject!r} isn't possible with cluster=, since the clocks of machines differ")
+            raise ProxyError("servers in a cluster don't record traces: trace a server on one machine")
         return _merged(self.pool.statistics())
 
     def report_loops(self, report: LoopReport) -> None:
-        """Do nothing: monitors connect to servers on their machine."""
+        """Do nothing: monitors don't find servers in a cluster."""
 
     def trace(self, trace: Trace | None) -> None:
-        """Do nothing: there is no device stage here."""
+        """Do nothing: a trace isn't recorded."""
 
     def close(self) -> None:
         """Do nothing: the pool has the connections."""

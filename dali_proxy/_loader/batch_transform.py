@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 
+from pipeline._user_functions.seeding import GlobalGenerators
 from pipeline.errors import ArgumentTypeError
 
 __all__ = ["BatchTransform", "check_batch_transform", "seeded"]
@@ -39,23 +38,9 @@ class BatchTransform:
 @contextmanager
 def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch, on the CPU and the current GPU. Reset them at the end."""
-    state = int(seed.generate_state(1, np.uint64)[0])
-    generators = [torch.default_generator]
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
-    python, torch_states = random.getstate(), [each.get_state() for each in generators]
-    numpy = np.random.get_bit_generator()  # type: ignore[attr-defined]
-    random.seed(state)
-    np.random.set_bit_generator(np.random.MT19937(seed))  # type: ignore[attr-defined]
-    for generator in generators:
-        generator.manual_seed(state)
-    try:
+    with GlobalGenerators(gpu=True) as generators:
+        generators.seed(int(seed.generate_state(1, np.uint64)[0]))
         yield
-    finally:
-        random.setstate(python)
-        np.random.set_bit_generator(numpy)  # type: ignore[attr-defined]
-        for generator, before in zip(generators, torch_states, strict=True):
-            generator.set_state(before)
 
 
 def check_batch_transform(function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:

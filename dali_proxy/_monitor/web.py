@@ -98,9 +98,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(404, "there is no such page")
                 return
             try:
-                self._send(200, "application/json", json.dumps(subject()).encode())
+                report = subject()
             except (ProxyError, ValueError) as error:
-                self._send(503, "application/json", json.dumps({"error": str(error)}).encode())
+                report = {"unavailable": str(error)}  # with another status, browsers log an error
+            self._send(200, "application/json", json.dumps(report).encode())
 
     def _send_page(self) -> None:
         nonce = secrets.token_urlsafe(16)

@@ -28,7 +28,6 @@ from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
-from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
@@ -408,19 +407,7 @@ class DALIServer:
         consumer = self._life.consumers.get(os.getpid())
         if consumer is None or consumer.ended:
             return
-        times, losses = self.loop_times, self.losses
-        consumer.report_loops(
-            LoopReport(
-                training=times.training,
-                worker_wait=times.worker_wait,
-                result_wait=times.result_wait,
-                start_wait=times.start_wait,
-                **vars(losses),
-                placement=self.placement,
-                placement_reason=self._placing.reason,
-                in_flight=tuple((name, each.batches, each.reason) for name, each in times.in_flight.items()),
-            )
-        )
+        consumer.report_loops(self.loop_times.report(self.losses, self.placement, self._placing.reason))
 
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
@@ -511,11 +498,8 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
-            result_wait=self.loop_times.result_wait,
+            **self.loop_times.seconds(),
             **vars(self.losses),
-            worker_wait=self.loop_times.worker_wait,
-            start_wait=self.loop_times.start_wait,
-            training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
 
@@ -544,7 +528,7 @@ class DALIServer:
             port: TCP port on the loopback interface; 0 for a free one.
 
         Raises:
-            ProxyError: the port isn't free, or the page's process can't start.
+            ProxyError: the port isn't free, the page's process can't start, or the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:
@@ -553,6 +537,8 @@ class DALIServer:
         """
         if not self._owned:
             raise ProxyError("only the process that made the server can open its page; see also `dali-proxy top --web`")
+        if self.cluster is not None:
+            raise ProxyError("servers in a cluster have no page: use the dashboard of Ray, or server.stats()")
         with self._lock:
             error = self.end_error()
             if error is not None:
@@ -572,6 +558,7 @@ class DALIServer:
 
         Raises:
             OSError: the file can't be written.
+            ProxyError: the servers are in a cluster.
             ServerClosedError: the server isn't running.
 
         Example:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.advice import advise
+from dali_proxy._transport.protocol import LoopReport
 from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._rng import BatchKey
 
@@ -47,6 +48,10 @@ class LoopTimes:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
+
+    def seconds(self) -> dict[str, Any]:
+        """Return the times, by name."""
+        return {name: getattr(self, name) for name in ("worker_wait", "result_wait", "start_wait", "training")}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
@@ -91,6 +96,16 @@ class LoopTimes:
         if self._in_range and self.trace is not None and self.trace.pop is not None:
             self._in_range = False
             self.trace.pop()
+
+    def report(self, losses: Losses, placement: str, reason: str) -> LoopReport:
+        """Return these times and other counters of this process as a message for monitors."""
+        return LoopReport(
+            **self.seconds(),
+            **vars(losses),
+            placement=placement,
+            placement_reason=reason,
+            in_flight=tuple((name, each.batches, each.reason) for name, each in self.in_flight.items()),
+        )
 
     def pause(self) -> None:
         """Record that a loop begins or ends: time between loops isn't counted."""

@@ -23,8 +23,8 @@ __all__ = ["traced"]
 def traced(server: DALIServer, path: str | Path) -> Iterator[None]:
     """Record a trace inside the block, and write it to a file at the end; see `DALIServer.trace`."""
     file = Path(path)
-    file.touch()  # raises now if it can't be written
     consumer, loops = server.consumer, server.loop_times
+    file.touch()  # raises now if it can't be written
     consumer.statistics("trace")
     loops.trace = training = Trace(profiler=profiler())
     consumer.trace(training)

@@ -22,10 +22,12 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
     """
     if not path:
         raise PipelineError("the path of the file is empty")
-    if is_url(path):
-        return np.frombuffer(read_url(path), np.uint8)
+    if "://" in path:
+        if is_url(path):
+            return np.frombuffer(read_url(path), np.uint8)
+        path = local_path(path)
     try:
-        with open(local_path(path), "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0) as file:
             content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
             count = 0
             while count < content.size:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pipeline._definition.file_inputs import FileInputs, find_images
 from pipeline._graph.graph import Edge, Graph
 from pipeline._sheet import as_array, show
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, OperatorError, PipelineError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -70,7 +70,11 @@ def draw_preview(
             reader = FileInputs(graph, inputs)
             for file in files:
                 samples = reader.read(file)
-                tiles.add(copy.run(**{name: [sample] * draws for name, sample in samples.items()}), file.name)
+                try:
+                    outputs = copy.run(**{name: [sample] * draws for name, sample in samples.items()})
+                except OperatorError as error:
+                    raise PipelineError(f"{file}: {error}") from error
+                tiles.add(outputs, file.name)
         else:
             for _ in range(images):
                 tiles.add(copy.run(), "")

@@ -135,15 +135,7 @@ class Executor:
     def _make_operators(self, functions: FunctionProcesses | None) -> None:
         graph, config = self.graph, self.config
         kernels = None if self._device is None else self._device.kernels
-        setup = Setup(
-            config.max_batch_size,
-            config.num_threads,
-            config.device_id,
-            config.seed,
-            kernels,
-            config.seeded,
-            functions,
-        )
+        setup = Setup.from_config(config, kernels, functions)
         for node in graph.nodes:
             operator = make_operator(node, graph, setup)
             closing = getattr(operator, "close", None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline._graph.graph import GraphNode
     from pipeline._kernels import KernelContext
     from pipeline._operator_api.batch import Batch
-    from pipeline._operator_api.request import BatchRequest, TensorList
+    from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
     from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["BatchOperator", "FunctionProcesses", "OutputSpec", "SampleOperator", "Setup"]
@@ -63,6 +63,14 @@ class Setup:
     kernels: KernelContext | None = None
     seeded: bool = True
     functions: FunctionProcesses | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: ExecutorConfig, kernels: KernelContext | None, functions: FunctionProcesses | None
+    ) -> Setup:
+        """Return the environment that an executor provides."""
+        sizes = (config.max_batch_size, config.num_threads, config.device_id, config.seed)
+        return cls(*sizes, kernels, config.seeded, functions)
 
     @property
     def reading_gpu(self) -> int | None:

@@ -83,6 +83,8 @@ def url_names(url: str, folders: bool) -> list[str]:
 def _filesystem(url: str) -> tuple[Any, str]:
     core = optional_package("fsspec.core", f"reading {url!r}", "remote")
     options: dict[str, Any] = {}
+    if url.startswith(("s3://", "s3a://")):
+        options["max_concurrency"] = 1  # otherwise it asks for the size before it reads
     if url.startswith(("http://", "https://")):  # the default waits for five minutes
         aiohttp = optional_package("aiohttp", f"reading {url!r}", "remote")
         options["client_kwargs"] = {

@@ -23,8 +23,8 @@ class Transform:
 
     Args:
         *args: arguments of the transform.
-        device: "gpu" to copy the images to the GPU first. By default, images stay on their device.
-        **kwargs: arguments of the transform.
+        **kwargs: arguments of the transform; `device="gpu"` also copies the images to the GPU first. By default, images
+            stay on their device.
     """
 
     _signature: inspect.Signature

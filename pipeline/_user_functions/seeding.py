@@ -25,6 +25,9 @@ Seeds = npt.NDArray[np.uint64]
 _lock = new_rlock(Level.USER_CODE, "global generators")
 _TORCH_DEFAULT = 67280421310721  # the seed of torch's generator in a new process
 _WORD = (1 << 32) - 1
+_PHILOX = 161  # CURAND_RNG_PSEUDO_PHILOX4_32_10, which is quick to seed
+
+_cupy_states: dict[int, Any] = {}  # our generator of each GPU; creating one takes long
 
 
 class _Nesting(threading.local):
@@ -49,7 +52,8 @@ class GlobalGenerators:
     Libraries that the process hasn't imported are left alone.
 
     Args:
-        gpu: whether to seed torch's generator of the current GPU, and CuPy's, too.
+        gpu: whether to seed torch's generator of the current GPU, too, if torch uses it.
+        cupy: whether to seed CuPy's generator of the current GPU, too.
         exclusive: whether to wait for other blocks. Only a block inside of another one, on another thread, must not.
 
     Example:
@@ -61,8 +65,9 @@ class GlobalGenerators:
         True
     """
 
-    def __init__(self, *, gpu: bool = False, exclusive: bool = True) -> None:
+    def __init__(self, *, gpu: bool = False, cupy: bool = False, exclusive: bool = True) -> None:
         self._gpu = gpu
+        self._wants_cupy = cupy
         self._exclusive = exclusive
         self._torch: list[Any] = []
         self._cupy: Any = None
@@ -130,16 +135,21 @@ class GlobalGenerators:
             if self._gpu and torch.cuda.is_initialized():
                 self._torch.append(torch.cuda.default_generators[torch.cuda.current_device()])
             self._resets += [partial(each.set_state, each.get_state()) for each in self._torch]
-        if self._gpu and "cupy" in sys.modules:
+        if self._wants_cupy and "cupy" in sys.modules:
             self._cupy = self._own_cupy(sys.modules["cupy"])
 
     def _own_cupy(self, cupy: Any) -> Any:
-        """Replace CuPy's generator of this GPU for the block. Philox is quick to seed."""
-        before = cupy.random.get_random_state()
-        own = cupy.random.RandomState(0, method=cupy.cuda.curand.CURAND_RNG_PSEUDO_PHILOX4_32_10)
-        cupy.random.generator.set_random_state(own)
-        self._resets.append(partial(cupy.random.generator.set_random_state, before))
-        return own
+        """Replace CuPy's generator of this GPU for the block. Return the other one; None if CuPy lacks cuRAND."""
+        try:
+            before = cupy.random.get_random_state()
+            device = cupy.cuda.runtime.getDevice()
+            if device not in _cupy_states:
+                _cupy_states[device] = cupy.random.RandomState(0, method=_PHILOX)
+        except (ImportError, RuntimeError):
+            return None
+        cupy.random.set_random_state(_cupy_states[device])
+        self._resets.append(partial(cupy.random.set_random_state, before))
+        return _cupy_states[device]
 
 
 def _seed_numba(number: int) -> None:

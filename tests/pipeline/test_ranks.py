@@ -34,10 +34,14 @@ def test_impossible_ranks_are_errors(environ: dict[str, str]) -> None:
         current_ranks(environ)
 
 
-def test_chosen_ranks_come_first() -> None:
-    set_ranks(Ranks(1, 2, source="set_ranks"))
+def test_chosen_ranks_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    chosen = Ranks(1, 2, source="set_ranks")
+    set_ranks(chosen)
     try:
-        assert current_ranks({"RANK": "3", "WORLD_SIZE": "4"}).rank == 1
+        assert current_ranks() == chosen
+        assert current_ranks({**chosen.variable, "RANK": "3"}) == chosen  # as in a child process
     finally:
         set_ranks(None)
-    assert current_ranks({"RANK": "3", "WORLD_SIZE": "4"}).rank == 3
+    assert current_ranks().rank == 3

@@ -386,8 +386,7 @@ class WorkerPool:
                 if member.alive and member not in watched.values():
                     watched[member.channel.fileno()] = member
                     poll.register(member.channel.fileno(), select.POLLIN | select.POLLRDHUP)
-            busy = any(member.jobs for member in self._members)
-            for fd, _ in poll.poll(_STOPPED_PATIENCE * 1000 if busy else None):
+            for fd, _ in poll.poll(_STOPPED_PATIENCE * 1000):
                 if fd == self._doorbell:
                     os.eventfd_read(fd)
                 elif why := self._listen(watched[fd]):

@@ -137,7 +137,8 @@ class _PythonFunction(BatchOperator):
         if not self._seeded and RANDOM_STATE.name not in self.node.arguments:
             return self._call.run(inputs, batch.size, caller, batch.stream)
         seeds = self._seeds(batch)
-        with GlobalGenerators(gpu=self.node.device == "gpu", exclusive=not batch.nested) as generators:
+        on_gpu = self.node.device == "gpu"
+        with GlobalGenerators(gpu=on_gpu, cupy=on_gpu, exclusive=not batch.nested) as generators:
             return self._call.run(inputs, batch.size, SeededCaller(generators, seeds, caller), batch.stream)
 
     def _seeds(self, batch: Batch) -> Seeds:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline import Pipeline, fn, types
 from pipeline._sheet import _COLORS
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, PipelineError
 
 RED, BLUE = (200, 40, 40), (40, 40, 200)
 STEP = 24 + 4  # width of a tile and its gap
@@ -125,6 +125,12 @@ def test_folder_without_images_is_an_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArgumentValueError, match=said):
         decoding().preview(place)
+
+
+def test_bad_file_is_named(folder: Path) -> None:
+    (folder / "text.jpg").write_text("text")
+    with pytest.raises(PipelineError, match=r"text\.jpg: fn\.decoders\.image failed for sample 0: not an image"):
+        decoding().preview(folder)
 
 
 def test_pipeline_without_images_is_an_error(folder: Path) -> None:

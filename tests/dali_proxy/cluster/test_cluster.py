@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 Outcome = Callable[[str], dict[str, Any]]
 
+pytestmark = pytest.mark.timeout(600)  # one test waits for all scenarios, in which several nodes start
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray isn't installed: pip install 'dali-proxy[ray]'")
 
 
@@ -65,6 +67,7 @@ def run_scenarios(folder: Path, jpegs: Path) -> Outcome:
         assert block is not None
         (folder / name).write_text(block[1], encoding="utf-8")
     environment = with_project(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), TMPDIR=str(folder))
+    environment["PYTHONPATH"] += os.pathsep + str(folder)  # the nodes import photos.py
     run = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder)], env=environment, capture_output=True, text=True, check=False
     )
@@ -158,7 +161,7 @@ def test_epoch_resumes_in_the_cluster_and_here(outcome: Outcome) -> None:
 def test_policies_and_forms_are_those_of_a_server_here(outcome: Outcome) -> None:
     found = outcome("policies_and_forms")
     assert found["filled"] == [5] * 10
-    assert found["single"] == [[3, 32, 32], [3, 32, 32]]
+    assert found["single"] == [[3, 64, 64], [3, 64, 64]]
     assert found["unordered"]
 
 

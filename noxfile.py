@@ -17,7 +17,6 @@ import nox
 
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 QUICK = [
-    "tests/pipeline/test_native.py",
     "tests/pipeline/imaging",
     "tests/pipeline/ipc",
     "tests/pipeline/bulk",

@@ -108,6 +108,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
+    if name == "distributed":
+        return import_ours(f"{__name__}.distributed")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

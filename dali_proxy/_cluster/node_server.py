@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from dali_proxy._cluster.batch_pickle import dumps
+from dali_proxy._cluster.result_stream import Address, ResultSender, is_encrypted
 from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._host import HOSTS, HostOptions
@@ -47,12 +48,14 @@ class RemoteHost(NamedTuple):
         mode: "process" or "thread".
         endpoint: endpoint of the handle in the training process, which the dataset's proxies have.
         options: settings. The server replaces the path and the secrets.
+        home: Ray's ID of the node of the training process.
     """
 
     pipeline: bytes
     mode: str
     endpoint: Endpoint
     options: HostOptions
+    home: str
 
 
 class BatchRequest(NamedTuple):
@@ -63,12 +66,14 @@ class BatchRequest(NamedTuple):
         data: the pickled reader: a list with one Ray object, which a server gets only if it doesn't know the reader.
         numbered: number and dataset indices of the batch.
         seed: seed of the epoch, for random numbers that the dataset draws.
+        number: number of the request at its server.
     """
 
     reader: bytes
     data: list[Any]
     numbered: Any
     seed: int
+    number: int = 0
 
 
 class NodeServer:
@@ -80,14 +85,17 @@ class NodeServer:
     def __init__(self) -> None:
         import ray
 
-        self._node = f"node {ray.util.get_node_ip_address()}"
+        self._address = ray.util.get_node_ip_address()
+        self._node = f"node {self._address}"
+        self._node_id = ray.get_runtime_context().get_node_id()
+        self._sender: ResultSender | None = None
         torch.set_num_threads(1)  # as in torch's workers
         self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_PREFIX}reading")
         self._readers: OrderedDict[bytes, Reader] = OrderedDict()
         self._sessions: set[int] = set()
 
-    def start(self, host: RemoteHost) -> None:
-        """Start the pipeline's host.
+    def start(self, host: RemoteHost) -> Address | None:
+        """Start the pipeline's host. Return the address for large results, or None if Ray carries them.
 
         Raises:
             BuildError: the pipeline can't run here.
@@ -105,15 +113,22 @@ class NodeServer:
             remove_folder(folder)
             raise
         serve_here(host.endpoint, own)
+        if self._node_id == host.home or is_encrypted():  # on one node, the object store needs the fewest copies
+            return None
+        self._sender = ResultSender(self._address)
+        return self._sender.address
 
-    def make(self, request: BatchRequest) -> tuple[bytes, list[Any]]:
-        """Return a batch with its results; see `batch_pickle`.
+    def make(self, request: BatchRequest) -> tuple[bytes, list[Any] | None]:
+        """Return a batch with its results; see `batch_pickle`. The buffers are None if they were sent directly.
 
         Raises:
             ServerDiedError: the pipeline's host is gone.
         """
         batch = self._reading.submit(self._read, request).result()
-        return dumps(batch, self._outputs)
+        data, buffers = dumps(batch, self._outputs)
+        if self._sender is not None and self._sender.send(request.number, buffers):
+            return data, None
+        return data, buffers
 
     def close_sessions(self, sessions: tuple[int, ...]) -> None:
         """Close the sessions of iterators that have ended."""

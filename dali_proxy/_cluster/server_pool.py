@@ -16,6 +16,7 @@ from typing import Any
 from dali_proxy._cluster.batch_pickle import loads
 from dali_proxy._cluster.node_server import BatchRequest, NodeServer, RemoteHost
 from dali_proxy._cluster.ray_cluster import RayCluster
+from dali_proxy._cluster.result_stream import Address, ResultReceiver
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_rlock
@@ -45,6 +46,8 @@ class _Server:
         actor: handle of the Ray actor.
         ready: whether it takes requests.
         load: number of its unfinished requests.
+        pending: pickled batches whose buffers come directly and haven't come, by the number of the request.
+        arrived: buffers that came before Ray's answer.
         is_trying: whether it has a batch that was lost with another server, and gets no other meanwhile. If it is lost,
             too, that batch is the likely cause.
     """
@@ -53,6 +56,8 @@ class _Server:
         self.actor = actor
         self.ready = False
         self.load = 0
+        self.pending: dict[int, tuple[PendingBatch, bytes]] = {}
+        self.arrived: dict[int, list[Any]] = {}
         self.is_trying = False
 
 
@@ -134,9 +139,13 @@ class ServerPool:
         self._closed = threading.Event()
         self._ended_sessions: list[int] = []  # finalizers append
         self._turns = itertools.count()
+        self._numbers = itertools.count()
         if not self._ray.is_initialized():
             self._ray.init(address=cluster.address)
-        self._host = self._ray.put(host)
+        home = self._ray.get_runtime_context().get_node_id()
+        self._host = self._ray.put(host._replace(home=home))
+        self._receiver = ResultReceiver()
+        self._connects = True  # no direct connection has failed
         self._watcher: threading.Thread | None = None
         try:
             self._add(max(self._room(), 1) if cluster.servers is None else cluster.servers)
@@ -229,10 +238,13 @@ class ServerPool:
 
     def stop(self, reason: str) -> None:
         """Stop all servers."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         if self._watcher is not None:
             self._watcher.join(_ENDING)
         servers, self._servers = self._servers, []
+        self._receiver.close()
         if not servers or not self._ray.is_initialized():
             return
         with suppress(self._ray.exceptions.RayError):
@@ -255,7 +267,9 @@ class ServerPool:
         server = min(ready[first:] + ready[:first], key=lambda each: each.load)
         server.load += 1
         server.is_trying = batch.losses > 0
-        self._call(server.actor.make.remote(batch.request), lambda done: self._receive(server, batch, done))
+        number = next(self._numbers)
+        ref = server.actor.make.remote(batch.request._replace(number=number))
+        self._call(ref, lambda done: self._receive(server, batch, number, done))
         return True
 
     def _close_sessions(self) -> None:
@@ -269,28 +283,51 @@ class ServerPool:
         """Let `handle` run with the finished future, in `handle` of this object."""
 
         def finish(done: Future[Any]) -> None:  # Ray's thread must not wait
-            self._events.put(lambda: handle(done))
-            self._arrived.set()
+            self._note(lambda: handle(done))
 
         ref.future().add_done_callback(finish)
 
-    def _receive(self, server: _Server, batch: PendingBatch, done: Future[Any]) -> None:
+    def _receive(self, server: _Server, batch: PendingBatch, number: int, done: Future[Any]) -> None:
         server.load -= 1
         server.is_trying = False
         error = done.exception()
-        if error is None:
-            batch.answer(done.result())
+        if error is not None:
+            self._fail(server, batch, self._cause(error))
             return
-        cause = self._cause(error)
-        if not self._is_loss(cause):
-            batch.error = cause
+        data, buffers = done.result()
+        if buffers is None:
+            buffers = server.arrived.pop(number, None)
+        if buffers is not None:
+            batch.answer((data, buffers))
+        elif server in self._servers:
+            server.pending[number] = batch, data
+        else:
+            self._fail(server, batch, ServerDiedError("the connection to the server has ended"))
+
+    def _receive_buffers(self, server: _Server, number: int, buffers: list[Any]) -> None:
+        if number in server.pending:
+            batch, data = server.pending.pop(number)
+            batch.answer((data, buffers))
+        else:
+            server.arrived[number] = buffers
+
+    def _fail(self, server: _Server, batch: PendingBatch, error: Exception) -> None:
+        if not self._is_loss(error):
+            batch.error = error
             return
-        self._lose(server, cause)
+        self._lose(server, error)
         batch.losses += 1
         if batch.losses > _LOSSES:
-            batch.error = _lost_for_good(batch, cause)
+            batch.error = _lost_for_good(batch, error)
         else:
             self._waiting.append(batch)
+
+    def _disconnect(self, server: _Server) -> None:
+        """Handle the end of the connection to a server."""
+        self._lose(server, ServerDiedError("the connection to the server has ended"))
+        pending, server.pending = server.pending, {}
+        for batch, _ in pending.values():
+            self._fail(server, batch, ServerDiedError("the connection to the server has ended"))
 
     def _cause(self, error: BaseException) -> Exception:
         """Return the exception of a server, without Ray's wrapper."""
@@ -337,6 +374,8 @@ class ServerPool:
         if error is None:
             server.ready = True
             self._failed_starts = 0
+            if (address := done.result()) is not None:
+                self._connect(server, address)
             return
         self._failure = self._cause(error)
         self._failed_starts += 1
@@ -346,6 +385,20 @@ class ServerPool:
             self._kill(server)
             if self._is_loss(self._failure) and self._failed_starts < _FAILED_STARTS:
                 self._add(1)
+
+    def _connect(self, server: _Server, address: Address) -> None:
+        def receive(number: int, buffers: list[Any]) -> None:
+            self._note(lambda: self._receive_buffers(server, number, buffers))
+
+        if self._connects:  # else each attempt could make the loop wait
+            self._connects = self._receiver.connect(
+                address, receive, lambda: self._note(lambda: self._disconnect(server))
+            )
+
+    def _note(self, event: Callable[[], None]) -> None:
+        """Let `handle` call a function. Other threads call this."""
+        self._events.put(event)
+        self._arrived.set()
 
     def _check_start(self) -> None:
         """Raise an error if there is no server, and none is to be expected."""

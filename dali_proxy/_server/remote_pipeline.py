@@ -61,7 +61,7 @@ class RemotePipeline:
         from dali_proxy._cluster.node_server import RemoteHost  # torch and Ray are needed only with a cluster
         from dali_proxy._cluster.server_pool import ServerPool
 
-        host = RemoteHost(serialize_for_host(self._pipeline), mode, endpoint, options)
+        host = RemoteHost(serialize_for_host(self._pipeline), mode, endpoint, options, home="")
         return ServerPool(self._cluster, self._num_cpus, host)
 
     def consumer(self, pool: ServerPool) -> ClusterConsumer:

@@ -498,11 +498,8 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
-            result_wait=self.loop_times.result_wait,
+            **self.loop_times.seconds(),
             **vars(self.losses),
-            worker_wait=self.loop_times.worker_wait,
-            start_wait=self.loop_times.start_wait,
-            training=self.loop_times.training,
             in_flight=dict(self.loop_times.in_flight),
         )
 

@@ -49,6 +49,10 @@ class LoopTimes:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
 
+    def seconds(self) -> dict[str, Any]:
+        """Return the times, by name."""
+        return {name: getattr(self, name) for name in ("worker_wait", "result_wait", "start_wait", "training")}
+
     def enter(self) -> None:
         """Record that the loop requests a batch."""
         if self._handed_over:
@@ -96,10 +100,7 @@ class LoopTimes:
     def report(self, losses: Losses, placement: str, reason: str) -> LoopReport:
         """Return these times and other counters of this process as a message for monitors."""
         return LoopReport(
-            training=self.training,
-            worker_wait=self.worker_wait,
-            result_wait=self.result_wait,
-            start_wait=self.start_wait,
+            **self.seconds(),
             **vars(losses),
             placement=placement,
             placement_reason=reason,

@@ -25,7 +25,7 @@ def start_functions(graph: Graph, arguments: PipelineArguments) -> FunctionPool 
     nodes = [node for node in function_nodes(graph) if _may_run_in_processes(node, automatic)]
     if not nodes:
         return None
-    return FunctionPool(nodes, arguments.batch_size, workers, arguments.py_start_method)
+    return FunctionPool(nodes, arguments.batch_size, workers, arguments.py_start_method, arguments.pickler)
 
 
 def _may_run_in_processes(node: GraphNode, automatic: bool) -> bool:

@@ -52,7 +52,8 @@ class Pipeline(PipelineViews):
         max_streams: largest number of CUDA streams; -1 for one per batch in the GPU stage.
         default_cuda_stream_priority: priority of the CUDA streams: 0 is the lowest, negative numbers are higher.
         enable_memory_stats: record the sizes of outputs, for `executor_statistics`.
-        py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
+        py_num_workers: processes for parallel external sources and, if it is more than `num_threads`, for Python
+            functions; with 0, both run in this process.
         py_start_method: start method of these processes, "fork" or "spawn".
         py_callback_pickler: for start method "spawn", an object with functions `dumps` and `loads`, such as the module
             `dill`, or a tuple of it, a dict of keyword arguments of `dumps`, and one of `loads`. It sends the sources

@@ -37,7 +37,10 @@ def decoder() -> Iterator[DALIServer]:
 def test_dataset_indices_are_what_the_sampler_drew(decoder: DALIServer, num_workers: int) -> None:
     drawn = [("a", 1), 2, "3", ("b", 4)]
     dataset = Named(decoder.proxy, lambda index: index != 2)
-    loader = DataLoader(decoder, dataset, sampler=drawn, batch_size=4, num_workers=num_workers)
+    context = "fork" if num_workers else None  # a lambda can't be pickled
+    loader = DataLoader(
+        decoder, dataset, sampler=drawn, batch_size=4, num_workers=num_workers, multiprocessing_context=context
+    )
     error = error_of(iter(loader))
     assert isinstance(error, BatchError)
     assert error.dataset_indices == (("a", 1), "3", ("b", 4))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pipeline._external_source.parallel.pickler import SourcePickler
 from pipeline._external_source.parallel.pool import RemoteFailure, WorkerPool
 from pipeline._external_source.parallel.remote import RemoteTraceback, find_type
 from pipeline._external_source.parallel.source import chunk_bounds, join
@@ -27,17 +29,25 @@ class FunctionPool:
         max_batch_size: batch size of the pipeline.
         num_workers: number of processes.
         start_method: "fork" or "spawn".
+        pickler: pickler of the functions for spawned processes; None for the default.
 
     Raises:
         WorkerError: the processes couldn't be started.
     """
 
-    def __init__(self, nodes: Sequence[GraphNode], max_batch_size: int, num_workers: int, start_method: str) -> None:
-        self._calls = [FunctionCall.from_node(node, None) for node in nodes]
+    def __init__(
+        self,
+        nodes: Sequence[GraphNode],
+        max_batch_size: int,
+        num_workers: int,
+        start_method: str,
+        pickler: SourcePickler | None = None,
+    ) -> None:
+        self._calls = sent = [FunctionCall.from_node(node, None) for node in nodes]
+        if pickler is not None:
+            sent = [replace(call, function=pickler.pickled(call.function)) for call in sent]
         self._numbers = {_identity(node): number for number, node in enumerate(nodes)}
-        self._pool = WorkerPool(
-            self._calls, max_batch_size, num_workers, start_method, "Python functions of the pipeline"
-        )
+        self._pool = WorkerPool(sent, max_batch_size, num_workers, start_method, "Python functions of the pipeline")
 
     @property
     def size(self) -> int:

@@ -33,7 +33,7 @@ from pipeline import fn, pipeline_def
 SAMPLES = 48
 SYSTEM = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
-BATCH = 4 * 3 * 32 * 32 * 4  # bytes of the images of a batch
+BATCH = 4 * 3 * 64 * 64 * 4  # bytes of the images of a batch
 FOLDER = Path(sys.argv[1])
 cluster: Cluster
 
@@ -41,9 +41,9 @@ cluster: Cluster
 @pipeline_def(batch_size=5, num_threads=1, device_id=None, seed=3)
 def augment() -> Any:
     image = fn.decoders.image(fn.external_source(name="image"))
-    image = fn.resize(image, size=[40, 40])
+    image = fn.resize(image, size=[80, 80])
     return fn.crop_mirror_normalize(
-        image, mirror=fn.random.coin_flip(), crop=(32, 32), crop_pos_x=fn.random.uniform(range=(0.0, 1.0))
+        image, mirror=fn.random.coin_flip(), crop=(64, 64), crop_pos_x=fn.random.uniform(range=(0.0, 1.0))
     )
 
 
@@ -295,6 +295,16 @@ def cluster_without_room(server: DALIServer) -> Any:
     return {}
 
 
+def page_runs(server: DALIServer) -> Any:
+    """The script of the documentation, with the servers of a cluster that has no room beside this server."""
+    server.stop()
+    os.chdir(FOLDER)
+    sys.path.insert(0, str(FOLDER))
+    scope: dict[str, Any] = {}
+    exec((FOLDER / "page.py").read_text(encoding="utf-8"), scope)
+    return {"images": list(scope["images"].shape)}
+
+
 SCENARIOS = (
     same_bits,
     errors,
@@ -307,6 +317,7 @@ SCENARIOS = (
     node_is_killed_and_another_joins,
     server_is_stopped_in_a_loop,
     cluster_without_room,
+    page_runs,
 )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,14 @@ from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import BatchError, ServerDiedError
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, BuildError, GraphError
-from tests.environment import with_project
+from tests.environment import ROOT, with_project
 
 PROGRAM = Path(__file__).with_name("program.py")
 HAS_RAY = importlib.util.find_spec("ray") is not None
 
 Outcome = Callable[[str], dict[str, Any]]
 
+pytestmark = pytest.mark.timeout(600)  # one test waits for all scenarios, in which several nodes start
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray isn't installed: pip install 'dali-proxy[ray]'")
 
 
@@ -48,10 +52,22 @@ class Stream(torch.utils.data.IterableDataset[Any]):
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def outcome(jpeg_folder: Path) -> Iterator[Outcome]:
     """Return a function that returns the outcome of a scenario."""
-    folder = tmp_path_factory.mktemp("r")
-    environment = with_project(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder))
+    # Killed servers leave their sockets here. The name is short, since Ray's sockets lie there, too.
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield run_scenarios(Path(name), jpeg_folder)
+
+
+def run_scenarios(folder: Path, jpegs: Path) -> Outcome:
+    (folder / "photos").symlink_to(jpegs)
+    for document, name in (("tutorial.md", "photos.py"), ("howto/many-machines.md", "page.py")):
+        text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+        block = re.search(r'^```python (?:title="photos.py"|notest="it needs Ray.*")\n(.*?)^```$', text, re.M | re.S)
+        assert block is not None
+        (folder / name).write_text(block[1], encoding="utf-8")
+    environment = with_project(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), TMPDIR=str(folder))
+    environment["PYTHONPATH"] += os.pathsep + str(folder)  # the nodes import photos.py
     run = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder)], env=environment, capture_output=True, text=True, check=False
     )
@@ -145,7 +161,7 @@ def test_epoch_resumes_in_the_cluster_and_here(outcome: Outcome) -> None:
 def test_policies_and_forms_are_those_of_a_server_here(outcome: Outcome) -> None:
     found = outcome("policies_and_forms")
     assert found["filled"] == [5] * 10
-    assert found["single"] == [[3, 32, 32], [3, 32, 32]]
+    assert found["single"] == [[3, 64, 64], [3, 64, 64]]
     assert found["unordered"]
 
 
@@ -171,6 +187,11 @@ def test_cluster_without_room_is_an_error_in_time(outcome: Outcome) -> None:
     found = outcome("cluster_without_room")
     assert "no server could be started in the Ray cluster within 1 s: a node with 64 CPU" in found["message"]
     assert found["seconds"] < 60
+
+
+@with_ray
+def test_script_of_the_documentation_runs(outcome: Outcome) -> None:
+    assert outcome("page_runs")["images"][1:] == [3, 224, 224]
 
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")

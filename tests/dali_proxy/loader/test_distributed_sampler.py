@@ -92,6 +92,15 @@ def test_loop_resumes_with_other_numbers_of_ranks() -> None:
     assert [*following] != [*whole]
 
 
+def test_loader_sets_the_epoch() -> None:
+    with DALIServer(noisy(), mode="thread") as server:
+        dataset = IndexDataset(SAMPLES, server.proxy)
+        loader = DataLoader(server, dataset, batch_sampler=DistributedBatchSampler(dataset, 16))
+        orders = [[index for _, indices in loader for index in indices.tolist()] for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == [*range(SAMPLES)]
+
+
 def test_state_of_another_order_is_an_error() -> None:
     state = DistributedBatchSampler(10, 2, seed=1, rank=0, world_size=1).state_dict()
     with pytest.raises(ArgumentMismatchError, match="seed=1, but this sampler has seed=2"):

@@ -309,6 +309,7 @@ def test_subclass_that_is_dropped_ends_although_it_assigned_close() -> None:
     del pipe  # the fixture checks that its threads end
 
 
+@pytest.mark.parity
 def test_pipeline_has_no_other_names_than_dali_and_the_documentation() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
 

@@ -1,6 +1,6 @@
-"""Draws the figures of the concepts: `python -m docs.drawings` writes docs/images/*.svg.
+"""Draws the figures of the concepts: `python -m docs.drawings` writes docs/figures/*.svg.
 
-A drawing has a light background of its own, so that it is legible on light and dark pages.
+A drawing has a light background, so that it is legible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["DRAWINGS", "FOLDER"]
 
-FOLDER = Path(__file__).resolve().parent / "images"
+FOLDER = Path(__file__).resolve().parent / "figures"
 _FILL = {"data": "#dbeafe", "work": "#d1fae5", "gpu": "#ecfccb", "memory": "#fef3c7", "process": "#ffffff"}
 _INK, _SOFT = "#1f2937", "#4b5563"
 

@@ -24,6 +24,7 @@ Seeds = npt.NDArray[np.uint64]
 # Held while the user's code runs, which may take any other lock.
 _lock = new_rlock(Level.USER_CODE, "global generators")
 _TORCH_DEFAULT = 67280421310721  # the seed of torch's generator in a new process
+_NUMBA = "numba._helperlib"
 _WORD = (1 << 32) - 1
 _PHILOX = 161  # CURAND_RNG_PSEUDO_PHILOX4_32_10, which is quick to seed
 
@@ -72,7 +73,7 @@ class GlobalGenerators:
         self._torch: list[Any] = []
         self._cupy: Any = None
         self._resets: list[Callable[[], object]] = []
-        self._had_torch = False
+        self._had_torch = self._had_numba = False
 
     def __enter__(self) -> GlobalGenerators:
         if self._exclusive:
@@ -108,7 +109,11 @@ class GlobalGenerators:
         _seed_numba(number & _WORD)
 
     def missed(self) -> bool:
-        """Return whether code of the block has imported torch and drawn from its generator, which wasn't seeded."""
+        """Return whether code of the block has imported torch or Numba, and may have drawn unseeded numbers."""
+        had_numba, self._had_numba = self._had_numba, _NUMBA in sys.modules
+        return self._missed_torch() or (self._had_numba and not had_numba)
+
+    def _missed_torch(self) -> bool:
         if self._had_torch or "torch" not in sys.modules:
             return False
         torch = sys.modules["torch"]
@@ -128,6 +133,7 @@ class GlobalGenerators:
         if not isinstance(before, np.random.MT19937):  # the user has set another one, which has no `seed`
             self._resets.append(partial(np.random.set_bit_generator, before))  # type: ignore[attr-defined]
             np.random.set_bit_generator(np.random.MT19937(0))  # type: ignore[attr-defined]
+        self._had_numba = _NUMBA in sys.modules
         torch = sys.modules.get("torch")
         self._had_torch = hasattr(torch, "default_generator")  # it is missing while another thread imports torch
         if torch is not None and self._had_torch:
@@ -154,7 +160,7 @@ class GlobalGenerators:
 
 def _seed_numba(number: int) -> None:
     """Seed the generators of code that Numba has compiled. Each thread has its own, so nothing needs a reset."""
-    helpers = sys.modules.get("numba._helperlib")
+    helpers = sys.modules.get(_NUMBA)
     if helpers is not None:
         with suppress(AttributeError):  # another version of Numba
             helpers.rnd_seed(helpers.rnd_get_np_state_ptr(), number)

@@ -77,7 +77,10 @@ class _Handlers:
         finally:
             self._defer()
             self.holds = before
-        raise Interrupted(raised)
+        try:
+            raise Interrupted(raised)
+        finally:  # its traceback refers to this frame, and thus to those of the callers
+            del raised
 
     def handlers(self) -> list[Any]:
         return list(self._replaced.values())

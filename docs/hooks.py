@@ -27,7 +27,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace `MARK` in a page by the operators, and make links point to the added results."""
-    markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace("](../../docs/", "](../../")
+    markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
+    markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
     if MARK not in markdown:
         return markdown

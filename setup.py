@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import glob
 import os
+import platform
 import runpy
 
 from setuptools import Extension, setup
 
 native = runpy.run_path("pipeline/_native.py")  # the package can't be imported yet
+
+# On ARM, compilers fuse multiplications and additions by default, which rounds differently from NumPy and x86-64.
+arguments = [] if platform.machine() == "x86_64" else ["-ffp-contract=off"]
 
 setup(
     ext_modules=[
@@ -20,7 +24,7 @@ setup(
             [f"pipeline/{folder}/_native.c"],
             depends=glob.glob(f"pipeline/{folder}/*.h") + glob.glob("pipeline/*.h"),
             define_macros=[("SOURCES", f"{native['checksum'](folder)}u")],
-            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", *arguments],
             extra_link_args=["-pthread"],
             optional=os.environ.get("DALI_PROXY_NATIVE") != "1",
         )

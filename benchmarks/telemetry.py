@@ -77,7 +77,7 @@ def page(server: DALIServer) -> Iterator[None]:
         number = 0
         while not stop:
             servers.observations(newer=True)
-            if number % 2 == 0:
+            if number % 4 == 0:
                 servers.request(pid, "samples")
             number += 1
             time.sleep(1.0)

@@ -35,8 +35,8 @@ def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> d
         captions: text below each sample; may be empty.
 
     Returns:
-        ``sheets``, each with the number of the output, a PNG as base64, the first sample's shape and dtype, and what is
-        drawn on it; and ``others``: number, shape and dtype of the outputs that aren't drawn.
+        ``sheets``, each with the number of the output, a JPEG as base64, the first sample's shape and dtype, and what
+        is drawn on it; and ``others``: number, shape and dtype of the outputs that aren't drawn.
     """
     samples = [_samples(output) for output in outputs]
     kinds = [_kind(arrays[0]) if arrays else "" for arrays in samples]
@@ -57,7 +57,7 @@ def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> d
                 notes.append(f"{wanted} of output {other}")
                 overlays[wanted] = samples[other]
         sheets.append(
-            {"output": number, "png": _sheet(arrays, overlays, captions), **_described(arrays[0]), "drawn": notes}
+            {"output": number, "jpeg": _sheet(arrays, overlays, captions), **_described(arrays[0]), "drawn": notes}
         )
     for number, arrays in enumerate(samples):
         if number not in drawn and all(sheet["output"] != number for sheet in sheets):
@@ -111,7 +111,7 @@ def _sheet(arrays: list[Array], overlays: dict[str, list[Array]], captions: Sequ
     images = [_smaller(array, scale) for array, scale in zip(arrays, scales, strict=True)]
     labels = [f"#{caption}" for caption in captions[: len(images)]] if any(captions) else None
     buffer = io.BytesIO()
-    show(images, labels=labels, boxes=boxes, masks=masks, columns=_COLUMNS).save(buffer, "png", compress_level=1)
+    show(images, labels=labels, boxes=boxes, masks=masks, columns=_COLUMNS).save(buffer, "jpeg", quality=85)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

@@ -25,10 +25,10 @@ def test_masks_and_boxes_are_drawn_on_images_that_they_fit() -> None:
         ["boxes of output 1", "masks of output 2"],
     )
     assert report["others"] == [{"output": 0, "shape": "()", "dtype": "int64"}]
-    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB"))
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet["jpeg"]))).convert("RGB"))
     assert drawn.shape[1] < 320  # 60 and 128 pixels wide, reduced
-    assert (drawn[4:44, 4:64] == drawn[4, 4]).all()  # the mask covers the first image
-    assert drawn[4, 4].any()
+    assert np.ptp(drawn[16:32, 16:48].astype(int), axis=(0, 1)).max() < 20  # the mask covers the first image
+    assert drawn[20, 20].max() > 50
 
 
 def test_planes_without_colored_images_are_images() -> None:

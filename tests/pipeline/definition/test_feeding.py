@@ -12,6 +12,8 @@ from pipeline._external_source.device import stream_handle
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+#: Arguments for a capsule of DLPack 1.0, which NumPy has from 2.1 on.
+VERSION: dict[str, Any] = {} if np.lib.NumpyVersion(np.__version__) < "2.1.0" else {"max_version": (1, 0)}
 
 
 class Array:
@@ -56,7 +58,7 @@ KINDS: dict[str, Any] = {
     "DLPack": Exchanged,
     "list with DLPack": lambda data: [Exchanged(sample) for sample in data],
     "DLPack capsule": lambda data: data.__dlpack__(),
-    "list of DLPack capsules": lambda data: [sample.__dlpack__(max_version=(1, 0)) for sample in data],
+    "list of DLPack capsules": lambda data: [sample.__dlpack__(**VERSION) for sample in data],
     "TensorListCPU": TensorListCPU,
     "ragged TensorListCPU": lambda data: TensorListCPU(list(data)),
     "list of TensorCPU": lambda data: [TensorCPU(sample) for sample in data],

@@ -7,6 +7,7 @@ object with the outcomes by name.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -305,6 +306,24 @@ def page_runs(server: DALIServer) -> Any:
     return {"images": list(scope["images"].shape)}
 
 
+def train() -> None:
+    """A training loop, in a worker of Ray Train."""
+    with DALIServer(augment(), cluster=RayCluster(servers=1), mode="thread") as server:
+        (FOLDER / "trained").write_text(json.dumps(results(digests(loader_of(server)))), encoding="utf-8")
+
+
+def ray_train(server: DALIServer) -> Any:
+    server.stop()
+    if importlib.util.find_spec("pydantic") is None:
+        return {"missing": "ray[train]"}
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    scaling = ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1})
+    TorchTrainer(train, scaling_config=scaling, run_config=RunConfig(storage_path=str(FOLDER / "train"))).fit()
+    return {"same_bits": json.loads((FOLDER / "trained").read_text(encoding="utf-8")) == expected()}
+
+
 SCENARIOS = (
     same_bits,
     errors,
@@ -318,6 +337,7 @@ SCENARIOS = (
     server_is_stopped_in_a_loop,
     cluster_without_room,
     page_runs,
+    ray_train,
 )
 
 

@@ -194,6 +194,14 @@ def test_script_of_the_documentation_runs(outcome: Outcome) -> None:
     assert outcome("page_runs")["images"][1:] == [3, 224, 224]
 
 
+@with_ray
+def test_worker_of_ray_train_gets_the_same_batches(outcome: Outcome) -> None:
+    found = outcome("ray_train")
+    if "missing" in found:
+        pytest.skip(f"{found['missing']} isn't installed")
+    assert found["same_bits"]
+
+
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
 def test_missing_ray_is_an_error_with_advice() -> None:
     with pytest.raises(BuildError, match=r"pip install 'dali-proxy\[ray\]'"):

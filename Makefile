@@ -19,6 +19,7 @@ DEMO := $(VENV)/.installed-demo
 DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
 GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
+SCALE := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray
 DOCS := $(VENV)/.installed-docs
 
 # If Python may not write bytecode, each of the many processes that tests start compiles everything again.
@@ -56,7 +57,7 @@ bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU,
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
 
-bench-scale: $(DEV) ## measure throughput, memory and the time to the first batch by ranks, in a minute
+bench-scale: $(SCALE) ## measure throughput, memory and the time to the first batch by ranks and nodes, in three minutes
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes

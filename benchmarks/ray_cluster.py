@@ -18,37 +18,42 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import psutil
 import simplejpeg
 import torch
 
 from benchmarks.machine import describe_machine, describe_versions
+from benchmarks.measurement import tree_cpu
 from dali_proxy import DALIServer, DataLoader, RayCluster
 from pipeline import fn, pipeline_def, types
 
 BATCH = 64
 SIZE = 224
 WARM = 12  # batches before the measurement: queues fill
+ARRAYS: dict[str, Any] = {"tiny": {"size": 2}, "waits": {"wait": 0.004}}  # arguments of jobs for `benchmarks.scale`
 MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
 
 
 class Arrays(torch.utils.data.Dataset[Any]):
-    """Copies of one array."""
+    """Copies of one array, each of which takes `wait` seconds, like a file of a remote store."""
 
-    def __init__(self, proxy: Any, length: int) -> None:
+    def __init__(self, proxy: Any, length: int, size: int = SIZE, wait: float = 0.0) -> None:
         self.proxy = proxy
         self.length = length
-        self.array = np.ones((3, SIZE, SIZE), np.uint8)
+        self.wait = wait
+        self.array = np.ones((3, size, size), np.uint8)
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
+        if self.wait:
+            time.sleep(self.wait)
         return self.proxy(self.array)
 
 
@@ -80,12 +85,14 @@ def augment() -> Any:
 
 
 def ours(job: str, batches: int, nodes: int, files: list[Path]) -> Iterator[torch.Tensor]:
-    """Yield batches of a server in the cluster."""
-    with DALIServer(cast() if job == "arrays" else augment(), cluster=RayCluster(servers=nodes)) as server:
+    """Yield batches of one server on each node."""
+    with DALIServer(augment() if job == "images" else cast(), cluster=RayCluster(servers=nodes)) as server:
         while server.pool.ready < nodes:
             server.pool.wait()
         length = batches * BATCH
-        dataset = Arrays(server.proxy, length) if job == "arrays" else Images(server.proxy, length, files)
+        dataset: Arrays | Images = Arrays(server.proxy, length, **ARRAYS.get(job, {}))
+        if job == "images":
+            dataset = Images(server.proxy, length, files)
         yield from DataLoader(server, dataset, batch_size=BATCH)
 
 
@@ -123,18 +130,6 @@ def ray_data(job: str, batches: int, nodes: int, files: list[Path]) -> Iterator[
         yield batch["image"]
 
 
-def processor_time() -> float:
-    """Return the processor time of this process and its living descendants: the whole cluster."""
-    total = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
-
-
 def measure(batches: Iterator[torch.Tensor], count: int) -> dict[str, float]:
     """Return milliseconds per batch, after the first batches; the loop reads one number of each batch."""
     begin, cpu = 0.0, 0.0
@@ -142,33 +137,40 @@ def measure(batches: Iterator[torch.Tensor], count: int) -> dict[str, float]:
         assert tuple(batch.shape) == (BATCH, 3, SIZE, SIZE)
         float(batch[0, 0, 0, 0])
         if number == WARM - 1:
-            begin, cpu = time.perf_counter(), processor_time()
+            begin, cpu = time.perf_counter(), tree_cpu()
         if number == count - 1:
-            seconds, cpu_seconds = time.perf_counter() - begin, processor_time() - cpu
+            seconds, cpu_seconds = time.perf_counter() - begin, tree_cpu() - cpu
     return {"wall_ms": 1000 * seconds / (count - WARM), "cpu_ms": 1000 * cpu_seconds / (count - WARM)}
 
 
-def run(nodes: int, rounds: int, count: int, files: list[Path]) -> dict[str, Any]:
-    """Return all measurements, by job and rival."""
+@contextmanager
+def local_cluster(nodes: int) -> Iterator[None]:
+    """Run a local cluster: a node without CPUs for this process, and loader nodes with one CPU each."""
     import ray
     from ray.cluster_utils import Cluster
 
     store = {"object_store_memory": 1 << 30}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
-    found: dict[str, Any] = {}
     try:
         for _ in range(nodes):
             cluster.add_node(num_cpus=1, **store)
         ray.init(address=cluster.address, log_to_driver=False)
+        yield
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def run(nodes: int, rounds: int, count: int, files: list[Path]) -> dict[str, Any]:
+    """Return all measurements, by job and rival."""
+    found: dict[str, Any] = {}
+    with local_cluster(nodes):
         for job in ("arrays", "images"):
             for _ in range(rounds):
                 for name, rival in (("dali-proxy", ours), ("ray-data", ray_data)):
                     times = measure(rival(job, count, nodes, files), count)
                     found.setdefault(job, {}).setdefault(name, []).append(times)
                     print(job, name, {key: round(value, 1) for key, value in times.items()}, flush=True)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     return found
 
 

@@ -1,12 +1,18 @@
-"""Measure a machine's ranks: throughput, memory and the time to the first batch: ``python -m benchmarks.scale``.
+"""Measure throughput, memory and the time to the first batch, by ranks and by nodes: ``python -m benchmarks.scale``.
 
 Each rank is a process with the variables that torchrun sets, with its own server and workers. The ranks share the
-cores: `dali_proxy.distributed` gives each its part.
+cores: `dali_proxy.distributed` gives each its share.
+
+The nodes are those of a local Ray cluster: each has its own daemon and object store, and one server. They share the
+cores, too, so most jobs end at the cores of this machine. "tiny" has samples of 12 bytes: the fixed work of a batch and
+of a sample. "arrays" and "images" are those of `benchmarks.ray_cluster`. The arrays of "waits" take 4 ms each without a
+processor, as if each node had its own: this shows how the rate grows with nodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -21,11 +27,13 @@ from typing import Any
 import psutil
 
 from benchmarks.machine import core_count, describe_machine, describe_versions, short_name
+from benchmarks.measurement import tree_cpu
 from benchmarks.report import save
 from benchmarks.session import RESULTS
 from benchmarks.workload import FILES, prepare_images
 
 MB = 1 << 20
+JOBS = ("tiny", "arrays", "images", "waits")
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,7 @@ class RankResult:
         first_batch: seconds from the start of its loop to its first batch: server and workers start.
         samples: number of samples that arrived while all ranks ran.
         seconds: duration of that time.
+        cpu_seconds: processor time of its processes during that time.
         memory_mb: proportional memory (PSS) of its process, its server and its workers.
         processes: number of these processes.
     """
@@ -45,8 +54,36 @@ class RankResult:
     first_batch: float
     samples: int
     seconds: float
+    cpu_seconds: float
     memory_mb: float
     processes: int
+
+
+@dataclass(frozen=True)
+class NodesResult:
+    """The measurement of one job on a number of nodes.
+
+    Attributes:
+        nodes: number of nodes.
+        job: one of `JOBS`.
+        first_batch: seconds from the start of the servers to the first batch, when Ray runs.
+        samples: number of samples that arrived after the first batches.
+        seconds: duration of that time.
+        cpu_seconds: processor time of the whole cluster during that time.
+        loop_cpu_seconds: the part of it that the process of the training loop used.
+        memory_mb: proportional memory (PSS) of one server.
+        load: load average of the machine.
+    """
+
+    nodes: int
+    job: str
+    first_batch: float
+    samples: int
+    seconds: float
+    cpu_seconds: float
+    loop_cpu_seconds: float
+    memory_mb: float
+    load: float
 
 
 def main() -> int:
@@ -62,7 +99,9 @@ def main() -> int:
         "versions": describe_versions(),
         "seconds": options.seconds,
         "batch_size": options.batch_size,
+        "load": [round(value, 1) for value in os.getloadavg()],
         "ranks": {},
+        "nodes": [],
     }
     print("ranks  samples/s  per rank  first batch  memory per rank  processes per rank")
     for count in options.ranks:
@@ -77,6 +116,12 @@ def main() -> int:
             f"{processes:18.0f}"
         )
         document["ranks"][count] = [asdict(result) for result in results]
+    if options.nodes and importlib.util.find_spec("ray") is None:
+        print("No measurement by nodes: Ray is not installed (extra: ray).")
+    elif options.nodes:
+        print("\nnodes  job       samples/s  CPU ms/batch  of the loop  first batch  memory per server")
+        for count in options.nodes:
+            document["nodes"] += [asdict(result) for result in run_nodes(count, folder, options)]
     if options.output:
         path = save(document, options.output, None, "-scale")
         print(f"Saved {path.name} ({short_name(None)}).")
@@ -157,30 +202,72 @@ def run_rank(options: argparse.Namespace) -> None:
         now = time.perf_counter()
         print("ready", flush=True)
         sys.stdin.readline()
-        samples, measured = 0, time.perf_counter()
+        samples, measured, cpu = 0, time.perf_counter(), tree_cpu()
         while (seconds := time.perf_counter() - measured) < options.seconds:
             samples += len(next(loop))
-        memory, processes = tree_memory()
-        result = RankResult(now - begin, now - loop_begin, samples, seconds, memory, processes)
+        cpu = tree_cpu() - cpu
+        memory, processes = tree_memory(psutil.Process())
+        result = RankResult(now - begin, now - loop_begin, samples, seconds, cpu, memory, processes)
     print(json.dumps(asdict(result)))
 
 
-def tree_memory() -> tuple[float, int]:
-    """Return the memory of this process and its descendants in MB, shared pages divided, and their number."""
-    me = psutil.Process()
-    sizes = [process.memory_full_info().pss for process in (me, *me.children(recursive=True))]
+def run_nodes(count: int, folder: Path, options: argparse.Namespace) -> list[NodesResult]:
+    """Run each job on a new cluster of so many nodes."""
+    from benchmarks.ray_cluster import BATCH, WARM, local_cluster, ours
+
+    results = []
+    with local_cluster(count):
+        for job in options.jobs:
+            batches = WARM * count + options.batches
+            begin = time.perf_counter()
+            for number, batch in enumerate(ours(job, batches, count, sorted(folder.iterdir())), 1):
+                float(batch[0, 0, 0, 0])
+                if number == 1:
+                    first = time.perf_counter() - begin
+                if number == WARM * count:
+                    measured, cpu, loop_cpu = time.perf_counter(), tree_cpu(), time.process_time()
+                if number == batches:
+                    seconds, cpu, loop_cpu = (
+                        time.perf_counter() - measured, tree_cpu() - cpu, time.process_time() - loop_cpu
+                    )  # fmt: skip
+                    memory = server_memory() / count
+            result = NodesResult(
+                count, job, first, options.batches * BATCH, seconds, cpu, loop_cpu, memory, os.getloadavg()[0]
+            )
+            results.append(result)
+            print(
+                f"{count:5}  {job:8}  {result.samples / seconds:9,.0f}  {1e3 * cpu / options.batches:12.1f}  "
+                f"{1e3 * loop_cpu / options.batches:11.1f}  {first:9.2f} s  {memory:14,.0f} MB",
+                flush=True,
+            )
+    return results
+
+
+def server_memory() -> float:
+    """Return the memory of all servers of the cluster in MB."""
+    descendants = psutil.Process().children(recursive=True)
+    return sum(tree_memory(process)[0] for process in descendants if "NodeServer" in " ".join(process.cmdline()))
+
+
+def tree_memory(root: psutil.Process) -> tuple[float, int]:
+    """Return the memory of a process and its descendants in MB, shared pages divided, and their number."""
+    sizes = [process.memory_full_info().pss for process in (root, *root.children(recursive=True))]
     return round(sum(sizes) / MB, 1), len(sizes)
 
 
 def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks.scale", description="Throughput, memory and the time to the first batch, by ranks."
+        prog="python -m benchmarks.scale",
+        description="Measure throughput, memory and the time to the first batch, by ranks and by nodes.",
     )
-    counts = [1, 2] if core_count() < 4 else [2**power for power in range(min(core_count().bit_length(), 4))]
+    counts = [1, 2, 4, 8] if core_count() >= 8 else [1, 2, 4]
     add = made.add_argument
     add("--ranks", nargs="+", type=int, default=counts, help="numbers of ranks (default: %(default)s)")
     add("--seconds", type=float, default=5.0, help="length of one measurement (default: %(default)s)")
+    add("--nodes", nargs="*", type=int, default=[1, 2, 4], help="numbers of nodes (default: %(default)s)")
+    add("--jobs", nargs="+", choices=JOBS, default=JOBS, help="jobs of the nodes (default: all)")
+    add("--batches", type=int, default=40, help="batches of a measurement by nodes (default: %(default)s)")
     add("--batch-size", type=int, default=64, help="samples in a batch of one rank (default: %(default)s)")
     add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")

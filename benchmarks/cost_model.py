@@ -21,6 +21,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,8 @@ def simulate(servers: int, in_flight: int, service: float, take: float, variatio
     """Return batches per second of one rank whose loop takes batches in order.
 
     Args:
-        servers: number of servers. Each computes one batch after another. The one with the fewest requests gets the next.
+        servers: number of servers, each of which computes one batch after another. The one with the fewest requests
+            gets the next batch.
         in_flight: number of batches that are requested, and that the loop hasn't taken.
         service: mean seconds that a server needs for a batch. The times have a gamma distribution.
         take: seconds that the loop needs for a batch: the slowest of receiving, network and training.
@@ -261,10 +263,11 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     by_nodes, by_gpus = figure.subplots(1, 2)
     small = replace(costs, result=costs.result / 4)
     for color, gpus in zip(COLORS, (1, 8, 64, 256, 1024), strict=False):
-        nodes = [count for count in NODES if cluster(costs, site, gpus, count)["servers per rank"]]
-        _line(by_nodes, nodes, lambda n, g=gpus: cluster(small, site, g, n), color, "-", f"{gpus:,} GPUs")  # type: ignore[misc]
-        _line(by_nodes, nodes, lambda n, g=gpus: cluster(costs, site, g, n), color, "--", "")  # type: ignore[misc]
-        for each in (small, costs):
+        for each, style, label in ((small, "-", f"{gpus:,}"), (costs, "--", "")):
+            bounds = partial(cluster, each, site, gpus)
+            nodes = [count for count in NODES if bounds(count)["servers per rank"]]
+            rates = [bottleneck(bounds(count))[1] for count in nodes]
+            by_nodes.plot(nodes, rates, style, color=color, label=label or None)
             by_nodes.plot(nodes, [simulated(each, site, gpus, count) for count in nodes], ".", color=color)
     by_nodes.set_xlabel("loader nodes\nsolid: results of uint8, dashed: float32, dots: simulation")
     few = replace(site, cores_per_gpu=4)
@@ -274,26 +277,21 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
         (f"CPU, {few.cores_per_gpu:g} cores per GPU", lambda gpus: local(costs, few, gpus)),
         ("the GPU that trains decodes", lambda gpus: local(costs, few, gpus, "gpu")),
         ("loader nodes: 1 per 4 GPUs", lambda gpus: cluster(small, site, gpus, math.ceil(gpus / 4))),
-        ("loader nodes, float32", lambda gpus: cluster(costs, site, gpus, math.ceil(gpus / 4))),
+        ("the same, float32", lambda gpus: cluster(costs, site, gpus, math.ceil(gpus / 4))),
     )
-    for (name, bounds), color in zip(ways, ("#bbbbbb", *COLORS), strict=False):
-        _line(by_gpus, GPUS, bounds, color, "--" if name == "GPUs alone" else "-", name)
+    for (name, way), color in zip(ways, ("#bbbbbb", *COLORS), strict=False):
+        each_gpu = [bottleneck(way(count))[1] / count for count in GPUS]
+        by_gpus.plot(GPUS, each_gpu, "--" if "nodes" in name else "-", color=color, label=name)
     by_gpus.set_xlabel("GPUs")
-    for axes in (by_nodes, by_gpus):
+    by_gpus.set_ylabel("images/s of each GPU")
+    by_gpus.set_ylim(bottom=0)
+    by_nodes.set_ylabel("images/s")
+    by_nodes.set_yscale("log")
+    for axes, title in ((by_nodes, "GPUs"), (by_gpus, None)):
         axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_ylabel("images/s")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="upper left")
+        axes.legend(fontsize=8, title=title)
     figure.savefig(path, dpi=110)
-
-
-def _line(
-    axes: Any, counts: Iterable[int], bounds: Callable[[int], Bounds], color: str, style: str, label: str
-) -> None:
-    """Draw the smallest bound by count."""
-    x = list(counts)
-    axes.plot(x, [bottleneck(bounds(count))[1] for count in x], style, color=color, label=label or None)
 
 
 def plot_check(document: dict[str, Any], path: Path) -> None:
@@ -320,10 +318,10 @@ def tables(costs: Costs, site: Site) -> Iterable[str]:
     """Yield lines of Markdown: the predictions, each with its bottleneck."""
     small, few = replace(costs, result=costs.result / 4), replace(site, cores_per_gpu=4)
     counts = (1, 10, 100, 1000)
-    yield from _row("loader nodes", *(f"{count:,}" for count in counts))
+    yield from _row("GPUs", *(f"{count:,} loader node{'s' * (count > 1)}" for count in counts))
     yield from _row("---", *("---" for _ in counts))
     for gpus in (1, 8, 64, 256, 1024):
-        yield from _row(f"{gpus:,} GPUs", *(_cell(cluster(small, site, gpus, count)) for count in counts))
+        yield from _row(f"{gpus:,}", *(_cell(cluster(small, site, gpus, count)) for count in counts))
     yield ""
     cores = (f"CPU, {each.cores_per_gpu:g} cores per GPU" for each in (site, few))
     yield from _row("GPUs", *cores, "the GPU that trains decodes", "1 node per 4 GPUs", "the same, float32")

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cost_model import (
-    Costs, Site, bottleneck, check_table, cluster, local, predict_check, simulate, simulated, tables,
-)  # fmt: skip
+from benchmarks import cost_model
+from benchmarks.cost_model import Costs, Site, bottleneck, cluster, local, simulate
 from benchmarks.session import RESULTS
 from tests.environment import ROOT
 
@@ -32,7 +31,7 @@ def test_simulation_never_exceeds_the_bounds() -> None:
     costs = replace(Costs(), result=Costs.result / 4)
     for gpus, nodes in ((1, 1), (8, 1), (8, 4), (64, 16), (1024, 512)):
         bounds = cluster(costs, Site(), gpus, nodes)
-        assert 0.5 < simulated(costs, Site(), gpus, nodes) / bottleneck(bounds)[1] < 1.03
+        assert 0.5 < cost_model.simulated(costs, Site(), gpus, nodes) / bottleneck(bounds)[1] < 1.03
 
 
 def test_cores_are_the_bottleneck_without_loader_nodes() -> None:
@@ -44,19 +43,25 @@ def test_nodes_without_a_server_for_each_rank_load_nothing() -> None:
     assert bottleneck(cluster(Costs(), Site(), 1024, 1)) == ("servers per rank", 0.0)
 
 
-def test_check_predicts_from_the_measurement_of_one() -> None:
+def test_check_predicts_from_the_measurement_of_one(tmp_path: Path) -> None:
     def part(samples: int, cpu: float, **others: Any) -> dict[str, Any]:
         return {"samples": samples, "seconds": 1.0, "cpu_seconds": cpu, **others}
 
     document = {
-        "machine": {"cores": 2},
+        "date": "2026-11-23",
+        "machine": {"processor": "a processor", "cores": 2},
         "ranks": {"1": [part(100, 2.0)], "2": [part(50, 1.0), part(40, 1.0)]},
         "nodes": [part(100, 0.5, nodes=1, job="waits"), part(190, 1.0, nodes=2, job="waits")],
     }
-    assert predict_check(document) == {
+    assert cost_model.predict_check(document) == {
         "ranks": [(1, 100, 100), (2, 100, 90)],
         "nodes, waits": [(1, 100, 100), (2, 200, 190)],
     }
+
+    pytest.importorskip("matplotlib")
+    cost_model.plot_check(document, tmp_path / "check.png")
+    cost_model.plot(Costs(), Site(), tmp_path / "plot.png")
+    assert {path.read_bytes()[:4] for path in tmp_path.iterdir()} == {b"\x89PNG"}
 
 
 def test_page_shows_the_predictions() -> None:
@@ -64,5 +69,5 @@ def test_page_shows_the_predictions() -> None:
     page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").splitlines()
     name = next(line for line in page if "-scale.json" in line).split("`")[1]
     document = json.loads((RESULTS / Path(name).name).read_text(encoding="utf-8"))
-    rows = [*tables(Costs(), Site()), *check_table(document)]
+    rows = [*cost_model.tables(Costs(), Site()), *cost_model.check_table(document)]
     assert not [row for row in rows if row not in page]

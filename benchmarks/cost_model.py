@@ -51,8 +51,8 @@ class Costs:
         decoder_rate: images per second of a server that decodes on the same GPU (same file).
         decoder_share: speed that training keeps when such a server uses its GPU (same file).
         decoder_ms: processor time per image of such a server (same file).
-        sample_ms: milliseconds that the thread of a server that reads the dataset needs for a sample at least
-            (2026-11-23-cpu-2-cores-scale.json: tiny, one node).
+        sample_ms: milliseconds that the thread of a server that reads the dataset needs for a sample
+            (2026-11-23-cpu-2-cores-scale.json: tiny, one node, whose elapsed time is an upper bound).
         send_ms: milliseconds of processor time of a loader node per MB of results, for their way (same file: arrays and
             tiny, one node, without the training process).
         receive_ms: the same of the training process (same file).
@@ -68,9 +68,9 @@ class Costs:
     decoder_rate: float = 31_500
     decoder_share: float = 0.85
     decoder_ms: float = 0.11
-    sample_ms: float = 0.05
-    send_ms: float = 0.9
-    receive_ms: float = 0.5
+    sample_ms: float = 0.19
+    send_ms: float = 0.71
+    receive_ms: float = 0.47
     batch_ms: float = 1.8
 
 
@@ -231,7 +231,7 @@ def predict_check(document: dict[str, Any]) -> dict[str, list[tuple[int, float, 
     """Predict the measurements of ``benchmarks.scale`` from those of one rank and one node.
 
     The ranks and nodes of one machine share its cores. So the bounds are the rate of one, times their number, and the
-    machine's cores divided by the processor time of a sample.
+    cores that other programs left free, divided by the processor time of a sample.
 
     Args:
         document: JSON of ``benchmarks.scale``.
@@ -251,7 +251,9 @@ def predict_check(document: dict[str, Any]) -> dict[str, list[tuple[int, float, 
         each, cost = first["samples"] / first["seconds"], first["cpu_seconds"] / first["samples"]
         for count, parts in points:
             measured = sum(part["samples"] / part["seconds"] for part in parts)
-            found.setdefault(name, []).append((count, min(count * each, cores / cost), measured))
+            own = sum(part["cpu_seconds"] / part["seconds"] for part in parts)
+            free = cores - max(parts[0]["machine_cpu_seconds"] / parts[0]["seconds"] - own, 0.0)
+            found.setdefault(name, []).append((count, min(count * each, free / cost), measured))
     return found
 
 

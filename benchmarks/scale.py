@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from benchmarks.machine import core_count, describe_machine, describe_versions, short_name
-from benchmarks.measurement import tree_cpu
+from benchmarks.measurement import machine_cpu, tree_cpu
 from benchmarks.report import save
 from benchmarks.session import RESULTS
 from benchmarks.workload import FILES, prepare_images
@@ -46,6 +46,7 @@ class RankResult:
         samples: number of samples that arrived while all ranks ran.
         seconds: duration of that time.
         cpu_seconds: processor time of its processes during that time.
+        machine_cpu_seconds: processor time of all processes of the machine.
         memory_mb: proportional memory (PSS) of its process, its server and its workers.
         processes: number of these processes.
     """
@@ -55,6 +56,7 @@ class RankResult:
     samples: int
     seconds: float
     cpu_seconds: float
+    machine_cpu_seconds: float
     memory_mb: float
     processes: int
 
@@ -70,6 +72,7 @@ class NodesResult:
         samples: number of samples that arrived after the first batches.
         seconds: duration of that time.
         cpu_seconds: processor time of the whole cluster during that time.
+        machine_cpu_seconds: processor time of all processes of the machine.
         loop_cpu_seconds: the part of it that the process of the training loop used.
         memory_mb: proportional memory (PSS) of one server.
         load: load average of the machine.
@@ -81,6 +84,7 @@ class NodesResult:
     samples: int
     seconds: float
     cpu_seconds: float
+    machine_cpu_seconds: float
     loop_cpu_seconds: float
     memory_mb: float
     load: float
@@ -202,12 +206,12 @@ def run_rank(options: argparse.Namespace) -> None:
         now = time.perf_counter()
         print("ready", flush=True)
         sys.stdin.readline()
-        samples, measured, cpu = 0, time.perf_counter(), tree_cpu()
+        samples, measured, cpu, machine = 0, time.perf_counter(), tree_cpu(), machine_cpu()
         while (seconds := time.perf_counter() - measured) < options.seconds:
             samples += len(next(loop))
-        cpu = tree_cpu() - cpu
+        cpu, machine = tree_cpu() - cpu, machine_cpu() - machine
         memory, processes = tree_memory(psutil.Process())
-        result = RankResult(now - begin, now - loop_begin, samples, seconds, cpu, memory, processes)
+        result = RankResult(now - begin, now - loop_begin, samples, seconds, cpu, machine, memory, processes)
     print(json.dumps(asdict(result)))
 
 
@@ -225,15 +229,13 @@ def run_nodes(count: int, folder: Path, options: argparse.Namespace) -> list[Nod
                 if number == 1:
                     first = time.perf_counter() - begin
                 if number == WARM * count:
-                    measured, cpu, loop_cpu = time.perf_counter(), tree_cpu(), time.process_time()
+                    start = _clocks()
                 if number == batches:
-                    seconds, cpu, loop_cpu = (
-                        time.perf_counter() - measured, tree_cpu() - cpu, time.process_time() - loop_cpu
-                    )  # fmt: skip
+                    seconds, cpu, machine, loop_cpu = (end - begin for end, begin in zip(_clocks(), start, strict=True))
                     memory = server_memory() / count
-            result = NodesResult(
-                count, job, first, options.batches * BATCH, seconds, cpu, loop_cpu, memory, os.getloadavg()[0]
-            )
+            load = os.getloadavg()[0]
+            samples = options.batches * BATCH
+            result = NodesResult(count, job, first, samples, seconds, cpu, machine, loop_cpu, memory, load)
             results.append(result)
             print(
                 f"{count:5}  {job:8}  {result.samples / seconds:9,.0f}  {1e3 * cpu / options.batches:12.1f}  "
@@ -241,6 +243,11 @@ def run_nodes(count: int, folder: Path, options: argparse.Namespace) -> list[Nod
                 flush=True,
             )
     return results
+
+
+def _clocks() -> tuple[float, float, float, float]:
+    """Return the time, and the processor time of this process and its descendants, the machine, and this process."""
+    return time.perf_counter(), tree_cpu(), machine_cpu(), time.process_time()
 
 
 def server_memory() -> float:

@@ -45,17 +45,17 @@ def test_nodes_without_a_server_for_each_rank_load_nothing() -> None:
 
 def test_check_predicts_from_the_measurement_of_one(tmp_path: Path) -> None:
     def part(samples: int, cpu: float, **others: Any) -> dict[str, Any]:
-        return {"samples": samples, "seconds": 1.0, "cpu_seconds": cpu, **others}
+        return {"samples": samples, "seconds": 1.0, "cpu_seconds": cpu, "machine_cpu_seconds": 2.0, **others}
 
     document = {
         "date": "2026-11-23",
         "machine": {"processor": "a processor", "cores": 2},
         "ranks": {"1": [part(100, 2.0)], "2": [part(50, 1.0), part(40, 1.0)]},
-        "nodes": [part(100, 0.5, nodes=1, job="waits"), part(190, 1.0, nodes=2, job="waits")],
+        "nodes": [part(100, 0.5, nodes=1, job="waits"), part(90, 0.5, nodes=2, job="waits")],
     }
     assert cost_model.predict_check(document) == {
         "ranks": [(1, 100, 100), (2, 100, 90)],
-        "nodes, waits": [(1, 100, 100), (2, 200, 190)],
+        "nodes, waits": [(1, 100, 100), (2, 100, 90)],
     }
 
     pytest.importorskip("matplotlib")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import dali_proxy
 from dali_proxy._cli.command import Command, CommandError, find_commands
+from dali_proxy._shadowing import import_ours
 
 __all__ = ["main", "parser"]
 
@@ -44,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return error.status
     except RuntimeError as error:
-        from pipeline.errors import PipelineError  # not before `run`, whose script may have a module `pipeline`
-
-        if not isinstance(error, PipelineError):
+        if not isinstance(error, import_ours("pipeline.errors").PipelineError):
             raise
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return 1

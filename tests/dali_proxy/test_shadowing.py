@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -225,6 +226,10 @@ def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> 
     assert f"hides {tmp_path / 'pipeline'}. Rename" in last
 
 
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def test_modules_loaded_before_the_name_changes_need_no_pipeline() -> None:
     """C modules use Python's own import, which would return the user's module."""
     code = (
@@ -234,5 +239,8 @@ def test_modules_loaded_before_the_name_changes_need_no_pipeline() -> None:
     files = python("-c", code, folder=ROOT).stdout.split()
     assert len(files) > 5
     for file in files:
-        lines = Path(file).read_text().splitlines()
-        assert not [line for line in lines if line.strip().startswith(("import pipeline", "from pipeline"))], file
+        tree = ast.parse(Path(file).read_text())
+        unused = [node for each in ast.walk(tree) if is_for_types(each) for node in ast.walk(each)]
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
+        names = [getattr(node, "module", None) or node.names[0].name for node in imports if node not in unused]
+        assert not [name for name in names if name.split(".")[0] == "pipeline"], file

@@ -313,7 +313,7 @@ def test_subclass_that_is_dropped_ends_although_it_assigned_close() -> None:
 def test_pipeline_has_no_other_names_than_dali_and_the_documentation() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
 
-    ours = {"checkpoint_notes", "close", "explain", "input_names", "output_devices", "show", "unused_inputs"}
+    ours = {"checkpoint_notes", "close", "explain", "input_names", "output_devices", "preview", "show", "unused_inputs"}
     names = {name for name in dir(Pipeline) if not name.startswith("_")}
     assert names - set(dir(DaliPipeline)) == ours
     assert set(vars(Pipeline(**ARGUMENTS))) == {"_internals"}

@@ -21,6 +21,7 @@ from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConf
 from pipeline._graph import Graph
 from pipeline._imaging import decode
 from pipeline._operator_api.trace import Trace
+from pipeline._operator_api.trace_file import ProcessSpans, save_spans
 from pipeline._operators.decoding import image as decoders
 from pipeline.tensors import TensorListCPU
 
@@ -85,7 +86,7 @@ def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(
                 break
     assert batches_overlap, "batches in the CPU stage overlap"
     assert len({span.lane for span in samples}) == 2
-    trace.save(tmp_path / "trace.json")
+    save_spans(tmp_path / "trace.json", [ProcessSpans(1, "server", spans)])
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == len(spans)
 

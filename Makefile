@@ -57,7 +57,7 @@ bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU,
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
 
-bench-scale: $(SCALE) ## measure throughput, memory and the time to the first batch by ranks and nodes, in three minutes
+bench-scale: $(SCALE) ## measure throughput, memory and the time to the first batch by ranks and nodes, in five minutes
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes

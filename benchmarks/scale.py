@@ -274,7 +274,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=5.0, help="length of one measurement (default: %(default)s)")
     add("--nodes", nargs="*", type=int, default=[1, 2, 4], help="numbers of nodes (default: %(default)s)")
     add("--jobs", nargs="+", choices=JOBS, default=JOBS, help="jobs of the nodes (default: all)")
-    add("--batches", type=int, default=40, help="batches of a measurement by nodes (default: %(default)s)")
+    add("--batches", type=int, default=30, help="batches of a measurement by nodes (default: %(default)s)")
     add("--batch-size", type=int, default=64, help="samples in a batch of one rank (default: %(default)s)")
     add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")

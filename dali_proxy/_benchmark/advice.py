@@ -109,8 +109,8 @@ def _advice(best: Configuration, result: Result, fastest: Result, count: int) ->
     elif result.operators:
         name, share = next(iter(result.operators.items()))
         yield (
-            f"The pipeline limits the speed: {name} takes {share:.0%} of its processor time. Give it more threads, if "
-            "cores are idle, or make that operator cheaper (`dali-proxy graph` shows all)."
+            f"The pipeline limits the speed: {name} takes {share:.0%} of its processor time. Make that operator "
+            "cheaper (`dali-proxy graph` shows all); more threads help only if cores are idle."
         )
     if best.workers + best.threads >= 2 * count:
         yield f"All {count} cores are busy: training on this CPU will slow the loader down."

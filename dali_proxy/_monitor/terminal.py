@@ -37,7 +37,7 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
     for each in observations:
         stats = each.recent if each.recent.limited_by else each.total
         lines += ["", f"{each.pid}  {each.command}  (process {each.owner}, {each.total.workers} workers)"]
-        lines += _indented(stats.advice, width)
+        lines += _indented(stats.advice if stats is each.recent else f"Since the start: {stats.advice}", width)
         operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].wall)
         total = sum(times.wall for _, times in operators)
         shown = [f"{name} {times.wall / total:.0%}" for name, times in operators[:_OPERATORS] if times.wall > 0]

@@ -117,8 +117,8 @@ class BatchRef(Placeholder):
 
     advice = (
         "It is a placeholder for a batch. collate_fn runs before the pipeline: compute on the tensors in "
-        "DataLoader(batch_transform=function) or in the training loop, or inside the pipeline. Behind torch's own "
-        "DataLoader, call server.produce_data(batch) first."
+        "DataLoader(batch_transform=function) or in the training loop, or inside the pipeline. If this loop has "
+        "torch's own DataLoader, use dali_proxy.DataLoader(server, ...), or call server.produce_data(batch) first."
     )
 
     def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:

@@ -68,8 +68,9 @@ class FileInputs:
         open_inputs = [name for name in nodes if name not in values]
         if len(open_inputs) > 1:
             raise ArgumentValueError(
-                f"the inputs {', '.join(map(repr, open_inputs))} need data: all but the one that gets the image files "
-                "need a folder with files of the same names, a function of a file's path, or an array"
+                f"the inputs {', '.join(map(repr, open_inputs))} need data. One of them may get the image files; give "
+                "each of the others a folder with files of the same names, a function of a file's path, or a value: "
+                f"{open_inputs[-1]}=..., or on the command line --input {open_inputs[-1]}=..."
             )
         self._nodes = nodes
         self._values = values

@@ -25,12 +25,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
+    from PIL import Image
+
     from pipeline._definition.file_inputs import find_images
 
     folder: Path | None = options.folder
     pipe = load_pipeline(options, folder)
     if not options.output.suffix or not options.output.parent.is_dir():
         raise CommandError(f"can't write {options.output}: it needs a suffix and an existing folder", status=2)
+    if Image.registered_extensions().get(options.output.suffix.lower()) not in Image.SAVE:
+        raise CommandError(f"can't write {options.output}: use a suffix of an image format, such as .png", status=2)
     values = input_values(options)
     files: Any = None
     if pipe.input_names:

@@ -83,6 +83,10 @@ ERRORS = {
         2,
         "can't write nowhere/x.png: it needs a suffix and an existing folder",
     ),
+    "preview pipes:fed photos --output x.txt": (
+        2,
+        "can't write x.txt: use a suffix of an image format, such as .png",
+    ),
     "graph pipes:fed --times": (2, "the pipeline has inputs, so --times needs a FOLDER of images"),
     "bench": (2, "PIPELINE and FOLDER are required"),
     "bench pipes:read photos": (

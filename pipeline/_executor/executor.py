@@ -17,6 +17,7 @@ from pipeline._bulk.gather import gathered
 from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.fused_steps import fused_steps
+from pipeline._compiler.joint_draws import joint_draws
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
@@ -154,13 +155,11 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
         #: Groups of equal operators on the GPU, by the index of the first one.
-        self._equal = {
-            first: group
-            for step in steps
-            if fuse and isinstance(step, BatchStep)
-            for first, group in equal_operators(step.nodes, self._operators).items()
-        }
+        self._equal = equal_operators(batch_steps, self._operators)
+        #: Random numbers that are drawn together, by the `id` of the step.
+        self._draws = joint_draws(batch_steps, self._operators, self.config.seed)
         self._constants = Constants(self._plan.constants, self._operators)
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
@@ -454,8 +453,11 @@ class Executor:
         if isinstance(step, SampleStep):
             self._chains[id(step)].run(batch)
             return
-        done: set[int] = set()
+        draws = self._draws.get(id(step)) if batch.costs is None else None
+        done = set() if draws is None else set(draws.run(batch))
         for node in step.nodes:
+            if node.index in done:
+                continue
             group = self._equal.get(node.index)
             if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
                 done.update(each.index for each in group)

@@ -1,4 +1,4 @@
-"""Random numbers of several operators, drawn by one call: a generator for each operator takes longer than its numbers."""
+"""Random numbers of several operators, drawn by one call: generators take longer to create than the numbers."""
 
 from __future__ import annotations
 

@@ -11,11 +11,12 @@ from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
-from pipeline._kernels.uniform import plan_uniform
+from pipeline._kernels.uniform import plan_uniform, uniform_scalars
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
-from pipeline._operator_api.joint_draws import LISTED, UNIFORM as UNIFORM_DRAW, NumberDraw
+from pipeline._operator_api.joint_draws import LISTED, NumberDraw
+from pipeline._operator_api.joint_draws import UNIFORM as UNIFORM_DRAW
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import Setup
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
@@ -81,6 +82,7 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
     """Draws the same numbers on the GPU; those of a list of values are drawn on the CPU."""
 
     only_launches = True
+    repeatable = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -97,6 +99,10 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
         if launch is not None:
             self.kernels.run(launch, batch.stream)
         return [output]
+
+    def seed_scalars(self, batch: Batch) -> tuple[np.generic, ...]:
+        """Return the scalars of the launch, which determine the random numbers."""
+        return uniform_scalars(batch.generator(self.node))
 
     def _shapes_and_ends(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Any]:
         """Return the dtype, the shapes (N, ndim), and `_ends`; no shapes if the CPU must draw the numbers."""

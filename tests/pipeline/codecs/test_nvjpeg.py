@@ -39,7 +39,13 @@ class Engine:
             return 0
 
         self.prepared = 0  # the status of preparing a state
-        decode = lambda *_: self.calls.append("decode") or self.status  # noqa: E731
+        self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
+
+        def decode(*_: Any) -> int:
+            self.calls.append("decode")
+            self.during()
+            return self.status
+
         calls = library(prepare=lambda *_: self.prepared, decode=decode)
 
         def state(*arguments: Any) -> int:
@@ -98,6 +104,23 @@ def test_reserved_states_decode_the_first_batches(engine: Engine) -> None:
     engine.decoder.close()
     states = ["state"] * 2 + ["decode"] * 3 + ["state", "decode", "state"]
     assert engine.calls == [*states, *["free"] * 4, "destroy"]
+
+
+def test_batches_of_one_stream_wait_for_its_state(engine: Engine) -> None:
+    """A new state would stop the engine for longer than the wait."""
+    engine.decoder.reserve(2, 2, RGB)
+    other = threading.Thread(target=engine.decode, args=(STREAM,))
+
+    def during() -> None:
+        if not other.ident:
+            other.start()
+            wait_until(lambda: bool(engine.decoder._changed._waiters))  # type: ignore[attr-defined]
+
+    engine.during = during
+    engine.decode(STREAM)
+    other.join(50)
+    engine.decoder.close()
+    assert engine.calls == ["state", "state", "decode", "decode", "free", "free", "destroy"]
 
 
 def test_refused_reservation_is_an_error(engine: Engine) -> None:

@@ -21,6 +21,7 @@ __all__ = ["RecordedStep", "recorded_steps"]
 
 _Words = npt.NDArray[np.uint64]
 _Scalars = tuple[np.generic, ...]
+_Block = tuple[int, int]  # address and size
 
 # Largest number of programs of a step: one for each size of batches, and for each shape of its inputs.
 _MOST_PROGRAMS = 16
@@ -58,49 +59,60 @@ class _Input(NamedTuple):
         return cls((value.layout(), table.dtype, *columns), address, int(lasts.max()) - address)
 
 
+class _Output(NamedTuple):
+    """An output of a step: a dense batch in memory that the step allocated.
+
+    Attributes:
+        block: index of the allocation.
+        offset: offset of the batch in it, in bytes.
+        shape, dtype, layout: those of the batch.
+    """
+
+    block: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: str
+
+    @classmethod
+    def from_batch(cls, value: Any, allocated: Sequence[_Block]) -> _Output | None:
+        """Describe a batch; return None if it is anything else."""
+        array = value.dense if isinstance(value, TensorListGPU) else None
+        if array is None or not array.flags.c_contiguous:
+            return None
+        address = int(array.data.ptr)
+        for block, (begin, size) in enumerate(allocated):
+            if begin <= address < begin + size:
+                return cls(block, address - begin, tuple(array.shape), array.dtype, value.layout())
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class _Recording:
     """What a step did for a batch.
 
     Attributes:
         launches: the launches.
-        memory: device memory that it allocated, kept alive.
+        allocated: addresses and sizes of the device memory that it allocated.
         inputs: its inputs.
         outputs: its outputs.
         drawn: scalars of launches that depend on the random numbers of the batch.
     """
 
     launches: Sequence[Launch]
-    memory: Sequence[Any]
+    allocated: Sequence[_Block]
     inputs: Sequence[_Input]
-    outputs: Sequence[TensorListGPU]
+    outputs: Sequence[_Output]
     drawn: Sequence[_Scalars]
 
     def words(self) -> _Words:
         """Return the tables of all launches, one after another."""
-        tables = [table for each in self.launches for table in each.tables]
-        return np.concatenate([np.ascontiguousarray(table).view(np.uint8).reshape(-1) for table in tables]).view(
-            np.uint64
-        )
+        tables = [np.ascontiguousarray(table) for each in self.launches for table in each.tables]
+        return np.concatenate([table.view(np.uint8).reshape(-1) for table in tables]).view(np.uint64)
 
-    def blocks(self) -> list[tuple[int, int]]:
+    def blocks(self) -> list[_Block]:
         """Return addresses and sizes of the allocated memory, then of the inputs."""
-        allocated = [(int(each.ptr), int(each.mem.size)) for each in self.memory]
-        return allocated + [(each.address, each.size) for each in self.inputs]
-
-    def places(self) -> list[tuple[int, int]] | None:
-        """Return the block of memory of each output and its offset there; None if an output isn't one array there."""
-        found = []
-        for output in self.outputs:
-            array = output.dense
-            if array is None or not array.flags.c_contiguous:
-                return None
-            address = int(array.data.ptr)
-            homes = [home for home, each in enumerate(self.memory) if 0 <= address - int(each.ptr) < int(each.mem.size)]
-            if not homes:
-                return None
-            found.append((homes[0], address - int(self.memory[homes[0]].ptr)))
-        return found
+        return [*self.allocated, *((each.address, each.size) for each in self.inputs)]
 
 
 class _Program:
@@ -108,13 +120,12 @@ class _Program:
 
     Args:
         recording: what the step did for one batch.
-        places: result of `_Recording.places`.
     """
 
-    def __init__(self, recording: _Recording, places: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, recording: _Recording) -> None:
         self._launches = recording.launches
-        self._sizes = [int(each.mem.size) for each in recording.memory]
-        self._outputs = [(*place, *_kind(output)) for place, output in zip(places, recording.outputs, strict=True)]
+        self._sizes = [size for _, size in recording.allocated]
+        self._outputs = recording.outputs
         self._words = recording.words()
         self._positions, self._blocks, self._offsets = _addresses(self._words, recording.blocks())
         #: For each launch: the index of its scalars among those that depend on random numbers, or None.
@@ -136,15 +147,11 @@ class _Program:
 
     def confirms(self, other: _Recording) -> bool:
         """Return whether the program would have done what the step did for another batch."""
-        places = other.places()
-        if places is None or self._sizes != [int(each.mem.size) for each in other.memory]:
+        if self._sizes != [size for _, size in other.allocated] or self._outputs != other.outputs:
             return False
         mine = self.launches([address for address, _ in other.blocks()], other.drawn)
-        return (
-            list(map(_frame, mine)) == list(map(_frame, other.launches))
-            and replace(other, launches=mine).words().tobytes() == other.words().tobytes()
-            and self._outputs == [(*place, *_kind(output)) for place, output in zip(places, other.outputs, strict=True)]
-        )
+        same = list(map(_frame, mine)) == list(map(_frame, other.launches))
+        return same and replace(other, launches=mine).words().tobytes() == other.words().tobytes()
 
     def run(
         self, kernels: KernelContext, stream: Any, inputs: Sequence[_Input], drawn: Sequence[_Scalars]
@@ -157,8 +164,9 @@ class _Program:
         for launch in self.launches(addresses, drawn):
             kernels.run(launch, stream)
         outputs = []
-        for home, offset, shape, dtype, layout in self._outputs:
-            pointer = cupy.cuda.MemoryPointer(memory[home].mem, addresses[home] - int(memory[home].mem.ptr) + offset)
+        for block, offset, shape, dtype, layout in self._outputs:
+            owner = memory[block].mem
+            pointer = cupy.cuda.MemoryPointer(owner, addresses[block] - int(owner.ptr) + offset)
             outputs.append(TensorListGPU(cupy.ndarray(shape, dtype, pointer), layout))
         return outputs
 
@@ -168,7 +176,7 @@ def _index(drawn: Sequence[_Scalars], scalars: _Scalars) -> int | None:
     return drawn.index(scalars) if scalars and scalars in drawn else None
 
 
-def _addresses(words: _Words, blocks: Sequence[tuple[int, int]]) -> tuple[Any, Any, _Words]:
+def _addresses(words: _Words, blocks: Sequence[_Block]) -> tuple[Any, Any, _Words]:
     """Return the positions of words that are addresses in blocks, the block of each, and its offset there."""
     positions, owners, offsets = [], [], []
     for block, (begin, size) in enumerate(blocks):
@@ -184,8 +192,9 @@ def _frame(launch: Launch) -> tuple[Hashable, ...]:
     return launch.file, launch.kernel, launch.defines, launch.grid, launch.scalars
 
 
-def _kind(output: TensorListGPU) -> tuple[tuple[int, ...], Any, str]:
-    return tuple(output.dense.shape), output.dense.dtype, output.layout()
+def _moved(one: _Recording, other: _Recording) -> bool:
+    """Return whether two recordings use different memory, so that their words tell addresses from other values."""
+    return all(mine[0] != its[0] for mine, its in zip(one.allocated, other.allocated, strict=False))
 
 
 class RecordedStep:
@@ -245,30 +254,47 @@ class RecordedStep:
             return True
         if known is None and (key in self._known or len(self._known) == _MOST_PROGRAMS):
             return False
-        recording = self._record(batch, inputs, run_operators)
-        if recording is None or known is None:
+        recording = self._record(batch, inputs, [] if known is None else known.allocated, run_operators)
+        if recording is None or known is None or not _moved(known, recording):
             self._known[key] = recording
         else:
-            places = known.places()
-            program = None if places is None else _Program(known, places)
-            self._known[key] = program if program is not None and program.confirms(recording) else None
+            program = _Program(known)
+            self._known[key] = program if program.confirms(recording) else None
         return True
 
-    def _record(self, batch: Batch, inputs: Sequence[_Input], run_operators: Callable[[], None]) -> _Recording | None:
-        """Run the operators. Return what they did, or None if they didn't only add launches to the queue."""
+    def _record(
+        self,
+        batch: Batch,
+        inputs: Sequence[_Input],
+        occupied: Sequence[_Block],
+        run_operators: Callable[[], None],
+    ) -> _Recording | None:
+        """Run the operators. Return what they did, or None if they didn't only add launches to the queue.
+
+        Args:
+            batch: the batch.
+            inputs: inputs of the step.
+            occupied: memory that an earlier recording used, if it is free. It isn't used again.
+            run_operators: runs the operators of the step.
+        """
+        import cupy
+
         queue, held = self._kernels.queue, len(batch.keep_alive)
+        spare = [cupy.cuda.alloc(size) for _, size in occupied]
         begin = None if queue is None else queue.state
         run_operators()
         batch.outputs.compute(self._results)
-        if queue is None or begin != (0, 0, 0) or queue.state[0] or len(batch.keep_alive) > held:
+        if queue is None or begin != (0, 0, len(spare)) or queue.state[0] or len(batch.keep_alive) > held:
             return None
-        outputs = [batch.outputs[edge] for edge in self._results]
         launches = queue.waiting
         if not launches or any(table.nbytes % 8 for each in launches for table in each.tables):
             return None
-        if not all(isinstance(output, TensorListGPU) for output in outputs):
+        allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept[len(spare) :]]
+        outputs = [_Output.from_batch(batch.outputs[edge], allocated) for edge in self._results]
+        found = [output for output in outputs if output is not None]
+        if len(found) < len(outputs):
             return None
-        return _Recording(launches, queue.kept, inputs, outputs, self._drawn(batch))
+        return _Recording(launches, allocated, inputs, found, self._drawn(batch))
 
     def _drawn(self, batch: Batch) -> list[_Scalars]:
         return [operator.seed_scalars(batch) for operator in self._random]

@@ -10,7 +10,7 @@ __all__ = ["NEEDED", "check_requirements", "too_old"]
 
 _DISTRIBUTION = "dali-proxy"
 NEEDED = (
-    "torch", "numpy", "pillow", "opencv-python-headless", "simplejpeg", "msgpack", "msgspec", "cloudpickle", "psutil",
+    "torch", "numpy", "pillow", "psutil", "msgpack", "msgspec", "cloudpickle", "opencv-python-headless", "simplejpeg",
     "tqdm",
 )  # fmt: skip
 """Distributions that this project always needs."""

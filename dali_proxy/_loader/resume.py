@@ -100,6 +100,9 @@ class LoaderState:
             raise ArgumentMismatchError(
                 f"the state has format {state['version']}, but this version of dali-proxy reads format {_VERSION}"
             )
+        positions = state["positions"]
+        if not isinstance(positions, Mapping) or not all(isinstance(each, Mapping) for each in positions.values()):
+            raise ArgumentMismatchError("the state's positions of workers are damaged")
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:

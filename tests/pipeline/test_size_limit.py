@@ -237,9 +237,7 @@ def test_fits_image_with_an_absurd_size_is_refused(tmp_path: Path) -> None:
         assert old in content
         content = content.replace(old, new)
     (tmp_path / "a.fits").write_bytes(content)
-    with pytest.raises(
-        PipelineError, match=rf"unit 2 has 960000000000 bytes, more than {LIMIT}"
-    ):
+    with pytest.raises(PipelineError, match=rf"unit 2 has 960000000000 bytes, more than {LIMIT}"):
         run(lambda: fn.experimental.readers.fits(files=[str(tmp_path / "a.fits")]))
 
 

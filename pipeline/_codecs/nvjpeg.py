@@ -80,6 +80,7 @@ class NvjpegDecoder:
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
         self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
+        self._unused: list[_Decoding] = []  # no stream has used them
         self._users = 0
         self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
         with load_cupy().cuda.Device(device_id), self._turn.held:
@@ -87,6 +88,23 @@ class NvjpegDecoder:
         if status:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
+
+    def reserve(self, streams: int, batch_size: int, output_type: DALIImageType) -> None:
+        """Create the states for a number of streams now. Each takes about 0.1 s, in which nothing is decoded.
+
+        Args:
+            streams: number of streams on which batches will be decoded.
+            batch_size: usual number of images of a batch.
+            output_type: RGB, BGR or GRAY.
+
+        Raises:
+            NvjpegError: the engine refused the parameters.
+        """
+        with load_cupy().cuda.Device(self.device_id), self._use() as handle:
+            for _ in range(streams):
+                decoding = _Decoding(self._library, self._driver, handle, self._turn)
+                self._unused.append(decoding)
+                decoding.prepare(batch_size, _OUTPUTS[output_type])
 
     def decode(
         self,
@@ -139,10 +157,10 @@ class NvjpegDecoder:
         # On a GPU in error nothing can be freed any more, and the caller must be able to close other objects.
         with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
-            for decodings in self._idle.values():
+            for decodings in (self._unused, *self._idle.values()):
                 for decoding in decodings:
                     decoding.free()
-            self._idle.clear()
+                decodings.clear()
             with self._turn.held:
                 self._library.nvjpegDestroy(handle)
 
@@ -171,9 +189,8 @@ class NvjpegDecoder:
 
     def _take(self, handle: c_void_p, stream: Any) -> _Decoding:
         """Return an idle state of a stream, whose order separates the batches, or a new state."""
-        idle = self._idle.get(int(stream.ptr))
-        with suppress(IndexError):
-            if idle is not None:
+        for idle in (self._idle.get(int(stream.ptr), []), self._unused):
+            with suppress(IndexError):  # empty; another thread may take the last one
                 return idle.pop()
         return _Decoding(self._library, self._driver, handle, self._turn)
 
@@ -191,6 +208,17 @@ class _Decoding:
         self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_possible() else None
         with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
+
+    def prepare(self, count: int, output: int) -> None:
+        """Allocate memory for batches of a number of images, in an output format.
+
+        Raises:
+            NvjpegError: libnvjpeg refused them.
+        """
+        with self._turn.held:
+            status = self._library.nvjpegDecodeBatchedInitialize(self._handle, self._state, count, 1, output)
+        _check(status, "nvjpegDecodeBatchedInitialize")
+        self._prepared = (count, output)
 
     def decode(
         self,

@@ -200,7 +200,10 @@ def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -
 
 
 def _module() -> types.ModuleType:
-    class CudaRuntimeError(RuntimeError): ...
+    class CudaRuntimeError(RuntimeError):
+        def __init__(self, status: int, reason: str = "") -> None:
+            super().__init__(reason)
+            self.status = status
 
     class CompileException(Exception): ...
 
@@ -213,6 +216,7 @@ def _module() -> types.ModuleType:
         memcpyDeviceToDevice=3,
         hostRegister=lambda *arguments: None,
         hostUnregister=lambda *arguments: None,
+        memGetInfo=lambda: (1 << 30, 1 << 31),
     )
     cuda = types.SimpleNamespace(
         Device=Device,
@@ -237,6 +241,7 @@ def _module() -> types.ModuleType:
         ndarray=Array,
         RawModule=RawModule,
         empty=Array,
+        get_default_memory_pool=lambda: types.SimpleNamespace(free_all_blocks=lambda: None),
         asarray=lambda data: data if isinstance(data, Array) else Array.over(np.array(data)),
         stack=lambda arrays: Array.over(np.stack([each.get() for each in arrays])),
     )

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import nvjpeg
+from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
 from pipeline._kernels.errors import CudaError
 from pipeline._kernels.samples import Samples
+from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
 from tests.pipeline.codecs.test_turns import driver, library
@@ -38,7 +39,7 @@ class Engine:
             arguments[-1]._obj.value = 32  # the last argument receives a pointer to the new object
             return 0
 
-        calls = library(decode=lambda *_: self.calls.append("decode") or self.status)
+        self.library = calls = library(decode=lambda *_: self.calls.append("decode") or self.status)
         calls.nvjpegCreateEx = calls.nvjpegJpegStateCreate = calls.nvjpegDecodeParamsCreate = made
         calls.nvjpegDecodeParamsSetOutputFormat = calls.nvjpegDecodeParamsDestroy = lambda *_: 0
         calls.nvjpegDecodeParamsSetROI = PROTOTYPE(lambda *_: 0)
@@ -122,3 +123,11 @@ def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
     assert engine.calls == ["decode"]
     with Turn(GPU).held:
         pass
+
+
+def test_gpu_without_an_engine_is_left_to_nvimgcodec(engine: Engine) -> None:
+    """Most GPUs have none, and in a container without the driver's video libraries it can't be used."""
+    engine.library.nvjpegCreateEx = lambda *_: 7
+    with pytest.raises(DeviceError, match="device 7 has no JPEG engine that libnvjpeg can use: wrong architecture"):
+        NvjpegDecoder(GPU)
+    assert images._open_engine(GPU) is None

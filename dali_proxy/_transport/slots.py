@@ -28,7 +28,7 @@ RETIRED = 0x80  # bit in the control page: the memory has another holder, or (wi
 _GENERATIONS = 127
 _MAX_IDLE = 64  # allocations after which an unused idle slot is freed
 _MAX_READ = 4  # slots of about one size that GPUs may still read; then a new allocation waits, as consumers are behind
-_GLANCE = 0.0005  # seconds between looks at such slots
+_GLANCE = 0.0005  # seconds between checks of such slots
 _PAGE = 4096
 
 

@@ -1,4 +1,4 @@
-"""Faults of a server and of a training that use a GPU: the right data, or a clear error; and no hang."""
+"""Faults of servers and training processes that use a GPU: the right data, or a clear error; and no hang."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ ENDLESS = "while (*reinterpret_cast<volatile int*>(memory) != 1234567) __nanosle
 
 
 def launching(body: str, launched: Path, *, once: bool = True) -> Callable[[Any], Any]:
-    """Return a function that doubles its input, and launches a kernel of its own before it doubles sample 8.
+    """Return a function that doubles its input, and launches a kernel before it doubles sample 8.
 
     Args:
         body: code of the kernel.
@@ -284,7 +284,7 @@ def test_batch_that_always_loses_the_context_is_named(tmp_path: Path) -> None:
 
 
 def test_error_of_a_function_costs_its_batch_only() -> None:
-    """The context is intact, so the server goes on."""
+    """The context is intact, so the server continues."""
 
     def double(x: Any) -> Any:
         import cupy
@@ -345,7 +345,7 @@ def test_results_are_held_across_epochs(mode: Any, placement: Any) -> None:
 
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_training_that_replays_a_cuda_graph(mode: Any, placement: Any) -> None:
-    """The step is captured while batches are in flight, as in a training that warms up with its own batches."""
+    """The step is captured while batches are in flight, as in training that warms up with its own batches."""
     with DALIServer(doubling(), mode=mode, placement=placement) as server:
         loader = DataLoader(server, Numbers(server.proxy, 40 * BATCH), BATCH, num_workers=2, prefetch_factor=4)
         static, weight = torch.zeros(BATCH, WIDTH, device="cuda"), torch.full((WIDTH,), 0.5, device="cuda")

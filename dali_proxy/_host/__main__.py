@@ -10,14 +10,16 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
 from dali_proxy._host.allocator import keep_freed_memory
-from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
+from dali_proxy._transport.labels import clip
 from pipeline._codecs import declare_no_training
 from pipeline._concurrency.switching import begin_short_turns
 from pipeline._definition.serializing import deserialize_for_host
@@ -58,6 +60,7 @@ def main() -> int:
                 alternatives=tuple(map(Alternative, others, start.alternatives_host_stage_only)),
                 device_id=start.device_id,
             ),
+            on_lost_gpu=partial(_fail, control),
         )
     except Exception as error:  # noqa: BLE001  # the parent raises it
         if not _send(control, StartFailed.from_error(error, traceback.format_exc())):
@@ -109,6 +112,13 @@ def _send(control: Channel, message: object) -> bool:
     except ChannelClosedError:
         return False
     return True
+
+
+def _fail(control: Channel, reason: str) -> None:
+    """End at once: what is left to do needs CUDA, which fails. The parent raises the reason, or starts another host."""
+    with suppress(IPCError):
+        control.send(Failed(clip(reason, 1 << 16)), timeout=1)
+    os._exit(1)
 
 
 def _remove_traces(start: Start) -> None:

@@ -13,6 +13,7 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
+from pipeline._kernels.errors import cuda_call
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -97,7 +98,7 @@ class Device:
 
         self._cupy = cupy
         self.device_id = device_id
-        with cupy.cuda.Device(device_id):
+        with cuda_call(f"opening GPU {device_id}"), cupy.cuda.Device(device_id):
             own = [new_stream(priority) for _ in range(max(1, streams))] if stream is None else [stream]
             self._streams = [BatchStream(each, self, number) for number, each in enumerate(own)]
         #: The context that launches the kernels of all operators.

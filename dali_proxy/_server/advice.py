@@ -73,19 +73,21 @@ def _workers(stats: ServerStats) -> str:
 def _pipeline(stats: ServerStats) -> str:
     text = f"The pipeline limits the speed: it is busy {_busy(stats):.0%} of the time. "
     if stats.operators:
+        overload = _overload(stats)
         name, times = max(stats.operators.items(), key=lambda item: item[1].wall)
-        share = times.wall / max(sum(each.wall for each in stats.operators.values()), 1e-9)
-        text = f"{text[:-2]}, and {name} takes {share:.0%} of its time. "
+        if times.device == "cpu" and times.wall > _WAITS * times.seconds and not overload:
+            return (
+                f"{text[:-2]}, and {name} mostly waits for a disk, a core or the GIL: its threads ran for "
+                f"{times.wall:.1f} s, but used a core for only {times.seconds:.1f} s. Give the server more cores, or "
+                f"pass parallel=True to Python functions that hold the GIL."
+            )
+        name, times = max(stats.operators.items(), key=lambda item: item[1].seconds)
+        share = times.seconds / max(sum(each.seconds for each in stats.operators.values()), 1e-9)
+        text = f"{text[:-2]}, and {name} takes {share:.0%} of its processor time. "
         if times.device != "cpu":
             return f"{text}That is the host's time to issue GPU work: use larger batches, or fewer operators."
-        overload = _overload(stats)
         if overload:
             return text + overload
-        if times.wall > _WAITS * times.seconds:
-            return (
-                f"{text}It mostly waits for a disk, a core or the GIL: give the server more cores, or move Python code "
-                f"that holds the GIL to the dataset, whose workers are processes."
-            )
     if not stats.cores or stats.threads < stats.cores:
         return f"{text}Raise num_threads of the pipeline ({stats.threads} now, {_counted(stats.cores, 'core')})."
     return (

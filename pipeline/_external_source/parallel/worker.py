@@ -81,6 +81,7 @@ class Worker:
 
     def run(self) -> None:
         """Do tasks until the pool closes the channel or is gone."""
+        faulthandler.disable()  # if it was enabled before the fork, `enable` wouldn't set handlers that were lost since
         faulthandler.enable(self._report)
         _limit_threads()
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +150,17 @@ def test_killed_process_is_replaced() -> None:
     pipe.close()
 
 
+@pytest.fixture
+def lost_handlers() -> Iterator[None]:
+    """Enable `faulthandler`, then reset the signal that it handles, as some libraries do."""
+    faulthandler.enable(sys.__stderr__)
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    yield
+    faulthandler.disable()
+    faulthandler.enable(sys.__stderr__)
+
+
+@pytest.mark.usefixtures("lost_handlers")
 def test_function_that_ends_its_processes_costs_its_batch_only() -> None:
     def deadly(x: Any) -> Any:
         if x.sum() == 12:

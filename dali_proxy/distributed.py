@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
-from dali_proxy._server.server import DALIServer
+from dali_proxy._server.published import publish
+from dali_proxy._server.server import DALIServer, as_pipeline
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
 from pipeline._definition.serializing import with_graph
@@ -175,6 +176,7 @@ def shared_server(
     ranks = current_ranks()
     with _all_cores():
         shares = Shares.of_machine()
+    pipeline = as_pipeline(pipeline, {})
     if pipeline.num_threads < 1:
         pipeline = with_graph(pipeline, pipeline._internals.graph, num_threads=shares.num_threads)
     if placement is None:
@@ -206,7 +208,7 @@ def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DAL
                 server = DALIServer(pipeline, **options)
                 with _all_cores():
                     server.start()
-                server.publish()
+                publish(server.endpoint)
             except Exception as error:  # noqa: BLE001  # raised below, when all ranks know
                 failure = error
         folder = "" if server is None or failure else os.path.dirname(server.endpoint.path)
@@ -223,6 +225,7 @@ def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DAL
             except Exception as error:  # noqa: BLE001  # likewise
                 failure = error
         _gathered(None, failure)
+        assert server is not None  # otherwise, `_gathered` has raised
         return server
     except BaseException:
         if server is not None:

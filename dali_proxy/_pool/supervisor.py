@@ -1,4 +1,4 @@
-"""The process that starts a server's dataset workers: it imports torch once, forks them, and replaces those that die."""
+"""The process of a server's dataset workers: it imports torch once, forks them, and replaces those that die."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Settings(NamedTuple):
 
     Attributes:
         endpoint: the server.
-        count: number of workers.
+        number_of_workers: number of workers.
         directory: working directory of the user's process; empty if it has none.
         sys_path: its `sys.path`.
     """
 
     endpoint: Endpoint
-    count: int
+    number_of_workers: int
     directory: str
     sys_path: tuple[str, ...]
 
@@ -66,7 +66,7 @@ def _supervise(settings: Settings, channel: Channel) -> None:
     """Keep the workers running until the server or the user's process ends."""
     gc.collect()
     gc.freeze()  # a worker that collected inherited objects would copy their pages
-    workers = {number: _start(settings, number) for number in range(settings.count)}
+    workers = {number: _start(settings, number) for number in range(settings.number_of_workers)}
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     patience, deaths = time.monotonic() + _CALM, 0
@@ -83,7 +83,7 @@ def _supervise(settings: Settings, channel: Channel) -> None:
                 continue
             deaths += 1
             what = f"dali-proxy: a dataset worker (pid {worker.pid}) {describe_exit(worker.exitcode)}"
-            if deaths > _DEATHS * settings.count:
+            if deaths > _DEATHS * settings.number_of_workers:
                 sys.stderr.write(f"{what}; too many have died within {_CALM:g} s, so no other one starts\n")
                 return
             if channel.alive():
@@ -97,7 +97,10 @@ def _supervise(settings: Settings, channel: Channel) -> None:
 
 def _start(settings: Settings, number: int) -> BaseProcess:
     worker = multiprocessing.get_context("fork").Process(
-        target=run, args=(settings.endpoint, number, settings.count), name=f"dataset worker {number}", daemon=True
+        target=run,
+        args=(settings.endpoint, number, settings.number_of_workers),
+        name=f"dataset worker {number}",
+        daemon=True,
     )
     worker.start()
     return worker

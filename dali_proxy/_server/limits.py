@@ -41,7 +41,7 @@ def check_sizes(pipeline: Pipeline) -> None:
 
 
 def with_default_threads(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose number of threads is known in a distributed run: by default, the rank's share of cores."""
+    """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
     if pipeline.num_threads >= 1 or not current_ranks().source:
         return pipeline
     return with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)

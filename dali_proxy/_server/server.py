@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +24,7 @@ from dali_proxy._server.life import Life
 from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes, with_default_threads
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
+from dali_proxy._server.published import read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
     from dali_proxy._pool.dataset_pool import DatasetPool
     from dali_proxy._worker.proxy import Proxy
 
-__all__ = ["DALIServer", "serve"]
+__all__ = ["DALIServer", "as_pipeline", "serve"]
 
 _REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 
 
-def _as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
+def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
     """Return the pipeline to run: one of this project or of NVIDIA's package, or the trace of a function."""
     served = adopt(served) if is_nvidia_pipeline(served) else served
     if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
@@ -122,9 +121,9 @@ class DALIServer:
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
-        num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style datasets,
-            in all processes that use the server; `num_workers` of these loaders has no meaning then. With 0, each
-            loader starts its own workers. See also `distributed.shared_server`.
+        num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style
+            datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
+            0, each loader starts its own workers. See also `distributed.shared_server`.
         cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
             `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
             indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
@@ -165,7 +164,7 @@ class DALIServer:
         cluster: RayCluster | None = None,
         **arguments: Any,
     ) -> None:
-        pipeline = _as_pipeline(pipeline, arguments)
+        pipeline = as_pipeline(pipeline, arguments)
         if mode not in HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
@@ -559,40 +558,16 @@ class DALIServer:
         """
         return traced(self, path)
 
-    def publish(self) -> None:
-        """Let other processes of this user call `attach`, while the server runs."""
-        with open(self._published(self._life.directory), "xb", opener=partial(os.open, mode=0o600)) as file:
-            file.write(pickle.dumps(self.endpoint))
-
     def attach(self, folder: str) -> None:
-        """Use the server of another process, which runs the same pipeline, instead of starting one.
-
-        GPU results of that server are copied to this pipeline's GPU. `distributed.shared_server` calls this.
+        """Use the server of another process instead of starting one: `distributed.shared_server` calls this.
 
         Args:
-            folder: folder of that server.
-
-        Raises:
-            ArgumentMismatchError: that server has other inputs, outputs or batch sizes.
-            ServerClosedError: it isn't running.
+            folder: folder of a published server that runs the same pipeline; see `read_published`. Its GPU results are
+                copied to the GPU of this pipeline.
         """
-        path = self._published(folder)
-        if os.stat(path).st_uid != os.getuid():
-            raise ProxyError(f"{path} belongs to another user")
-        own, endpoint = self.endpoint, pickle.loads(Path(path).read_bytes())
-        for name in ("inputs", "outputs", "max_batch_size"):
-            if getattr(own, name) != getattr(endpoint, name):
-                raise ArgumentMismatchError(
-                    f"all processes must pass the same pipeline, but the server has {name}={getattr(endpoint, name)!r}, "
-                    f"and rank {own.rank} has {getattr(own, name)!r}"
-                )
-        self._life.endpoint, self._life.owner = replace(own, path=endpoint.path, key=endpoint.key), 0
+        self._life.endpoint, self._life.owner = read_published(folder, self.endpoint), 0
         vars(self).pop("proxy", None)
         _ = self.consumer  # raises now if the server can't be reached
-
-    @staticmethod
-    def _published(folder: str) -> str:
-        return os.path.join(folder, "endpoint")
 
     @property
     def owned(self) -> bool:

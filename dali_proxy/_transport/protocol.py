@@ -65,8 +65,8 @@ class Hello(Message, frozen=True):
     """Client to server: the first message, which introduces the client.
 
     Attributes:
-        role: "worker" (submits batches), "consumer" (fetches results), "dataset worker" (reads batches for consumers) or
-            "pool" (starts the dataset workers).
+        role: "worker" (submits batches), "consumer" (fetches results), "dataset worker" (reads batches for consumers)
+            or "pool" (starts the dataset workers).
         pid: process ID.
         name: name in messages, such as "worker 3".
     """

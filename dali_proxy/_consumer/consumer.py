@@ -208,23 +208,22 @@ class ConsumerClient:
             session: session of the batch.
             request: the pickled request.
             reader: the pickled reader.
-            arrive: called with the answer and its descriptors, which it owns, while a thread receives.
+            arrive: called with the answer and its descriptors, which it owns, while a thread receives. It isn't called
+                if the connection ends.
 
         Raises:
-            ServerDiedError: the server is gone.
             ProxyError: the request is too large.
         """
         number = next(self._tokens)
         with deferred_signals, ChannelGuard(self._in_channel):
             self._reads[number] = arrive
             try:
-                with server_errors():
-                    self._channel.post(ReadBatch(number, session, request, reader.nbytes), (reader.fd,))
-            except BaseException as error:
+                self._channel.post(ReadBatch(number, session, request, reader.nbytes), (reader.fd,))
+            except ChannelClosedError as error:
+                self._note_end(error)
+            except IPCError as error:
                 del self._reads[number]
-                if isinstance(error, IPCError):
-                    raise ProxyError(f"a batch can't be requested: {error}") from error
-                raise
+                raise ProxyError(f"a batch can't be requested: {error}") from error
 
     @deferred_signals
     def receive(self, seconds: float) -> None:
@@ -471,11 +470,15 @@ class ConsumerClient:
             deadline.check()
             raise
         except ChannelClosedError as error:
-            with self._lock:
-                self._changed.wait_for(lambda: not self._receiving, _GLANCE)
-                self._receive_ready(rest=True)
-                self._end = self._end or self._explain_end(error)
-            raise fresh(self._end) from error
+            raise fresh(self._note_end(error)) from error
+
+    def _note_end(self, error: ChannelClosedError) -> ProxyError:
+        """Record that the connection has ended. Return the reason, from the server's last message if there is one."""
+        with self._lock:
+            self._changed.wait_for(lambda: not self._receiving, _GLANCE)
+            self._receive_ready(rest=True)
+            self._end = self._end or self._explain_end(error)
+            return self._end
 
     def _receive_ready(self, *, rest: bool = False) -> None:
         """Handle the messages that have arrived, without waiting. Do nothing while a thread is receiving.

@@ -117,7 +117,7 @@ class DatasetPool:
         """Request a batch.
 
         Raises:
-            ServerDiedError: the server is gone.
+            ProxyError: the request is too large.
         """
         consumer = self._connect()
         pending = PendingRead(request, consumer)
@@ -126,14 +126,8 @@ class DatasetPool:
         return pending
 
     def wait(self) -> None:
-        """Wait a moment for batches.
-
-        Raises:
-            ServerClosedError, ServerDiedError: the server is gone.
-        """
-        consumer = self._connect()
-        consumer.receive(_TURN)
-        consumer.check()
+        """Wait a moment for batches."""
+        self._connect().receive(_TURN)
 
     def handle(self) -> None:
         """Handle the batches that have come."""

@@ -15,6 +15,7 @@ from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.worker import close_worker_client
+from dali_proxy.errors import ProxyError
 from pipeline._ipc.signals import deferred_signals
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Life:
     host: ProcessHost | ThreadHost | ServerPool | None = None
     dataset_workers: PoolProcess | None = None
     failure: str = ""  # error of the last start, if it failed
+    last_end: ProxyError | None = None  # how the last connection ended; a process that isn't the owner knows only this
     dashboards: list[Dashboard] = field(default_factory=list)
     #: By process; a forked child inherits entries.
     consumers: dict[int, ConsumerClient | ClusterConsumer] = field(default_factory=dict)
@@ -41,6 +43,15 @@ class Life:
     @property
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
+
+    def disconnect(self) -> None:
+        """Drop this process's connection, which has ended."""
+        consumer = self.consumers.pop(os.getpid())
+        try:
+            consumer.check()
+        except ProxyError as error:
+            self.last_end = error.with_traceback(None)
+        consumer.close()
 
     def stop(self, reason: str, *, restarts: bool = False) -> None:
         """Disconnect this process, and stop the server if this process owns it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import secrets
 import time
@@ -256,7 +257,7 @@ class DALIServer:
         with self._lock, deferred_signals:
             consumer = life.consumers.get(os.getpid())
             if consumer is not None and consumer.ended and self.running:
-                life.consumers.pop(os.getpid()).close()
+                life.disconnect()
                 consumer = None
             if consumer is None:
                 from dali_proxy._consumer.consumer import ConsumerClient
@@ -276,7 +277,7 @@ class DALIServer:
                         consumer = ConsumerClient(self.endpoint, device_stage=device_stage, device_id=device_id)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
-                life.consumers[os.getpid()] = consumer
+                life.consumers[os.getpid()], life.last_end = consumer, None
             return consumer
 
     @property
@@ -312,6 +313,8 @@ class DALIServer:
                 f"temporary folder; start() starts it again"
             )
             return ServerDiedError(f"the server is gone: {how}")
+        if self._life.last_end is not None and not self.owned:
+            return copy.copy(self._life.last_end)
         if self._life.failure:
             return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
@@ -321,6 +324,7 @@ class DALIServer:
         host = self._life.host
         if self.owned and host is not None:
             host.describe_exit()  # waits for the end of the server
+        self._life.last_end = self._life.last_end or gone
         return self.end_error() or gone
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from dali_proxy._cluster.batch_pickle import loads
 from dali_proxy._cluster.node_server import NodeServer, RemoteHost
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._cluster.result_stream import Address, ResultReceiver
+from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
@@ -119,6 +120,7 @@ class ServerPool:
 
     Attributes:
         pid: None: the servers are processes on other machines.
+        in_flight_bytes: limit for the results of one loader that are in flight.
         name, member: names of the servers, and of one, for messages.
         lost: number of servers that were lost since the start.
     """
@@ -128,6 +130,7 @@ class ServerPool:
 
     def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost) -> None:
         self.lost = 0
+        self.in_flight_bytes = cluster.in_flight_bytes or in_flight_bytes()
         self._cluster = cluster
         self._needs = {"CPU": num_cpus, "GPU": cluster.num_gpus, **cluster.resources}
         self._ray = optional_package("ray", "DALIServer(cluster=...)", "ray")
@@ -170,11 +173,6 @@ class ServerPool:
     def ready(self) -> int:
         """Number of servers that take requests."""
         return sum([server.ready for server in self._servers])
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """Limit for the results of one loader that are in flight."""
-        return self._cluster.in_flight_bytes
 
     def describe_exit(self, patience: float = 0.0) -> str:
         """Return how the servers ended; empty while the pool is open. `patience` isn't used."""

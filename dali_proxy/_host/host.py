@@ -53,6 +53,7 @@ from pipeline._kernels.pinned import PinnedMemory
 
 __all__ = ["Host"]
 
+_ORPHANED = 1.0  # seconds until this process knows that its parent has ended
 _WITH_FDS = (AttachSegment, BatchRead, ReadBatch)  # their handlers own the descriptors
 
 
@@ -275,7 +276,9 @@ class Host:
         elif isinstance(client, DatasetWorker):
             self._dispatcher.remove(client)
         elif isinstance(client, Pool):
-            self._dispatcher.end("the process that starts the dataset workers has ended; see its output above")
+            # If its owner has ended, that is the error of all waiting loops, and this host ends, too.
+            end = partial(self._dispatcher.end, "the process that starts the dataset workers has ended, see its output")
+            self.server.call_later(_ORPHANED, end)
 
     # Messages ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -15,7 +16,6 @@ from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 from dali_proxy._common.process_exit import describe_exit
-from dali_proxy._loader import pool_loader  # noqa: F401  # the workers need it, and all that it imports
 from dali_proxy._pool.dataset_worker import run
 from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy.errors import ProxyError
@@ -24,6 +24,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 
 __all__ = ["Settings", "main"]
 
+_PRELOADED = "dali_proxy._loader.pool_loader"  # the readers' module, and all that it imports; a higher layer
 _CALM = 10.0  # seconds
 _DEATHS = 10  # deaths of each worker, on average, in that time, after which the pool gives up
 
@@ -64,6 +65,7 @@ def main() -> None:
 
 def _supervise(settings: Settings, channel: Channel) -> None:
     """Keep the workers running until the server or the user's process ends."""
+    importlib.import_module(_PRELOADED)
     gc.collect()
     gc.freeze()  # a worker that collected inherited objects would copy their pages
     workers = {number: _start(settings, number) for number in range(settings.number_of_workers)}

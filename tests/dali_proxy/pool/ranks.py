@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+import warnings
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from dali_proxy import DALIServer, DataLoader, LastBatchPolicy, distributed
 from dali_proxy.errors import ProxyError
-from tests.dali_proxy.indexed import IndexDataset, noisy
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, RaisingDataset, error_of, noisy, sample
 from tests.waiting import wait_until
 
 SAMPLES, BATCH = 45, 4
@@ -36,6 +39,15 @@ class DeadlyDataset(IndexDataset):
                     self.first.touch(exist_ok=False)
                 os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
+
+
+class LargeDataset(IndexDataset):
+    """Returns a large array beside each sample; without a transform, an object that can't be pickled."""
+
+    def __getitem__(self, index: int) -> Any:
+        if self.transform is None:
+            return threading.Lock()
+        return self.transform(sample(index)), torch.full((64, 1 << 10), index)
 
 
 class CountedDataset(IndexDataset):
@@ -80,13 +92,15 @@ def run_rank(rank: int, world: int, folder: Path, results: Connection) -> None:
     numbers = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(number) for name, number in numbers.items()})
     dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world)
-    results.send(("refused", refusal()))
+    if world == 2:
+        results.send(("refused", refusal()))
     # Only local rank 0 knows the seed.
     with distributed.shared_server(noisy() if rank == 0 else noisy(seed=8), num_workers=2) as server:
         results.send(("epochs", epochs(server)))
         results.send(("slow rank", slow_rank(rank, server, folder)))
         if rank == 1:
             results.send(("deaths", deaths(server, folder)))
+            results.send(("batches", batches(server)))
         dist.barrier()
         if world > 2:
             results.send(("ends", ends(rank, server, folder)))
@@ -126,6 +140,32 @@ def deaths(server: DALIServer, folder: Path) -> dict[str, Any]:
         message = f"{type(error).__name__}: {error}"
     return {"once": [indices for _, indices in once], "always": [indices for _, indices in first + plain(loop)],
             "message": message}  # fmt: skip
+
+
+def batches(server: DALIServer) -> dict[str, Any]:
+    """Return batches of several kinds, which one rank reads."""
+    whole = plain(loader_of(server))
+    loop = iter(first := loader_of(server))
+    begin = plain([next(loop), next(loop)])
+    second = loader_of(server)
+    second.load_state_dict(first.state_dict())
+    skipping = DataLoader(server, RaisingDataset(12, server.proxy), batch_size=BATCH, on_error="skip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        skipped = plain(skipping)
+    failing = iter(DataLoader(server, RaisingDataset(12, server.proxy), batch_size=BATCH))
+    next(failing)
+    stream = DataLoader(server, IndexStream(10, server.proxy), batch_size=BATCH)
+    values, large = next(iter(DataLoader(server, LargeDataset(BATCH, server.proxy), batch_size=BATCH)))
+    large += 1  # it is writable
+    return {
+        "resumed": begin + plain(second) == whole,
+        "skipped": [indices for _, indices in skipped],
+        "error": str(error_of(failing)),
+        "stream": [indices for _, indices in plain(stream)],
+        "large": (large.shape, large.min().item(), large.max().item(), len(values)),
+        "unpicklable": str(error_of(iter(DataLoader(server, LargeDataset(1, None), batch_size=1, collate_fn=list)))),
+    }
 
 
 def ends(rank: int, server: DALIServer, folder: Path) -> dict[str, Any]:

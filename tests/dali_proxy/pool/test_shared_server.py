@@ -130,3 +130,24 @@ def test_different_pipelines_are_an_error_on_all_ranks(outcome: Outcome) -> None
 
 def test_owner_waits_for_the_others(outcome: Outcome) -> None:
     assert [rank["left"] for rank in outcome(2)] == [True, False]
+
+
+def test_loader_resumes_and_handles_errors_as_usual(outcome: Outcome) -> None:
+    found = outcome(2)[1]["batches"]
+    assert found["resumed"]
+    assert found["skipped"] == [[0, 1, 2, 3], [4, 6, 7], [8, 9, 10, 11]]
+    assert "for dataset index 5" in found["error"]
+    assert "sample 5 is bad" in found["error"]
+
+
+def test_iterable_dataset_is_read_by_the_rank_itself(outcome: Outcome) -> None:
+    assert outcome(2)[1]["batches"]["stream"] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_large_arrays_come_through_shared_memory(outcome: Outcome) -> None:
+    assert outcome(2)[1]["batches"]["large"] == ((4, 64, 1024), 1, 4, 4)
+
+
+def test_batch_that_cannot_be_pickled_is_an_error(outcome: Outcome) -> None:
+    message = outcome(2)[1]["batches"]["unpicklable"]
+    assert "cannot pickle '_thread.lock' object" in message

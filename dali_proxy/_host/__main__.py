@@ -21,6 +21,7 @@ from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
 from dali_proxy._transport.labels import clip
 from pipeline._codecs import declare_no_training
+from pipeline._concurrency.switching import begin_short_turns
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
@@ -28,7 +29,6 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
-_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one, if a GPU is used
 
 
 def main() -> int:
@@ -67,7 +67,7 @@ def main() -> int:
             _remove_traces(start)
         return 1
     if host.may_use_gpu:
-        sys.setswitchinterval(_SWITCH_INTERVAL)
+        begin_short_turns()
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
     if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)

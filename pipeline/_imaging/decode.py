@@ -21,6 +21,7 @@ from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
 from pipeline._imaging.info import Encoded, ImageInfo, TiffTag, as_bytes, open_image, peek, tiff_tags
 from pipeline._imaging.jpeg_region import decode_region
+from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError
 
 __all__ = ["OUTPUT_TYPES", "decode", "orient"]
@@ -82,7 +83,7 @@ def decode(
         `out`, or a new array; with `region`, a view of a new array.
 
     Raises:
-        DecodeError: the data is empty, unknown, damaged or truncated.
+        DecodeError: the data is empty, unknown, damaged, truncated or too large.
         ValueError: the arguments don't match the image, such as a region outside it.
 
     Example:
@@ -100,6 +101,8 @@ def decode(
     scaled = ycbcr or np.dtype(dtype) != np.uint8
     try:
         info = peek(view)
+        channels = {"GRAY": 1, "ANY_DATA": info.channels}.get(kind, 3)
+        check_image(info.height, info.width, channels * np.dtype(dtype).itemsize)
         orientation = info.orientation if adjust_orientation else 1
         # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
 __all__ = ["CudaError", "KernelCompileError", "context_failure", "cuda_call", "load_cupy", "require_device"]
@@ -39,7 +40,7 @@ def load_cupy() -> Any:
     """Return the module `cupy`.
 
     Raises:
-        DeviceError: CuPy isn't installed or can't load its CUDA libraries.
+        DeviceError: CuPy isn't installed, is too old, or can't load its CUDA libraries.
     """
     try:
         import cupy
@@ -48,6 +49,8 @@ def load_cupy() -> Any:
             "the GPU needs CuPy, which can't be imported: install cupy-cuda12x or cupy-cuda13x, "
             f"the one that matches the driver ({error})"
         ) from error
+    if reason := too_old("cupy-cuda12x") or too_old("cupy-cuda13x"):
+        raise DeviceError(f"the GPU needs {reason}")
     return cupy
 
 

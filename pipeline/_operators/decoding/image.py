@@ -29,11 +29,10 @@ from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS
 from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
-from pipeline._operators.decoding.size_limit import SizeLimit
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.errors import DecodeError, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
@@ -113,7 +112,6 @@ class ImageDecoder(SampleOperator[_State]):
             "fast_idct": node.argument("use_fast_idct"),
             "dtype": self._dtype,
         }
-        self._limit = _limit(node, self._dtype)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
@@ -123,8 +121,6 @@ class ImageDecoder(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         encoded = flat_bytes(inputs[0])
-        if self._limit.most:
-            self._limit.check(*shown_size(encoded, adjust_orientation=True))
         if state.windows is None:
             pixels: Array = decode(encoded, **state.options)
         else:
@@ -135,10 +131,6 @@ class ImageDecoder(SampleOperator[_State]):
             return pixels
         np.copyto(out, pixels)  # a window of known size
         return out
-
-
-def _limit(node: GraphNode, dtype: np.dtype[Any]) -> SizeLimit:
-    return SizeLimit.from_environment((channels_of(node.argument("output_type")) or 3) * dtype.itemsize)
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
@@ -166,13 +158,13 @@ class MixedImageDecoder(GpuOperator):
         self._output_type = node.argument("output_type")
         self._adjust = node.argument("adjust_orientation")
         assert setup.device_id is not None
-        self._limit = _limit(node, np.dtype(np.uint8))
         self._decoder = ImageBatchDecoder(
             setup.device_id,
             setup.num_threads,
             node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
         )
+        self._decoder.reserve(setup.gpu_streams, setup.max_batch_size, self._output_type)
         #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 
@@ -183,8 +175,6 @@ class MixedImageDecoder(GpuOperator):
         batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
         encoded = encoded_batch(inputs[0])
         batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
-        if self._limit.most:
-            self._check_sizes(encoded)
         regions = self._regions(batch, encoded, inputs[1:])
         count = len(encoded)
         offered = self._for_gpu(encoded)
@@ -307,15 +297,6 @@ class MixedImageDecoder(GpuOperator):
             with suppress(PipelineError):
                 sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
         return sizes
-
-    def _check_sizes(self, encoded: EncodedBatch) -> None:
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, size in enumerate(zip(*self._shown_sizes(encoded).tolist(), strict=True)):
-            try:
-                self._limit.check(*size)
-            except DecodeError as error:
-                failures.append((sample, error))
-        fail(failures)
 
     def _choose_each(
         self, windows: DecodedWindows, heights: list[int], widths: list[int], inputs: Sequence[Any]

@@ -11,11 +11,8 @@ from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
 __all__ = ["CudaError", "KernelCompileError", "context_failure", "cuda_call", "load_cupy", "require_device"]
-<<<<<<< .merge_file_YJxP5U
-=======
 
 _IMPORTED_BY = os.getpid()
->>>>>>> .merge_file_8r9FRZ
 
 
 class CudaError(PipelineError):
@@ -77,21 +74,6 @@ def cuda_call(call: str) -> Iterator[None]:
         if reason.startswith("cudaErrorInitializationError") and os.getpid() != _IMPORTED_BY:
             reason += "; CUDA doesn't work in a forked child of a process that has used it: start the child with spawn"
         raise CudaError(call, reason) from error
-
-
-def context_failure(device_id: int) -> str:
-    """Return CUDA's reason if the context of this process is lost, else an empty string.
-
-    After an error in a kernel, such as an illegal address, each later call fails with the same error until the process
-    ends.
-    """
-    cuda = load_cupy().cuda
-    try:
-        with cuda_call("cudaMemGetInfo"), cuda.Device(device_id):
-            cuda.runtime.memGetInfo()
-    except CudaError as error:
-        return error.reason
-    return ""
 
 
 def context_failure(device_id: int) -> str:

@@ -16,6 +16,7 @@ from pipeline._codecs.nvimgcodec import GpuDecoder
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.samples import Samples
+from pipeline._size_limit import image_limit
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -140,7 +141,8 @@ class ImageBatchDecoder:
         headers = encoded.headers
         easy: npt.NDArray[np.bool_] = headers["simple"] != 0
         # A damaged header may claim gigabytes. Memory allocated for it would stay allocated.
-        easy &= headers["height"].astype(np.int64) * headers["width"] <= encoded.lengths * _PIXELS_PER_BYTE
+        pixels = headers["height"].astype(np.int64) * headers["width"]
+        easy &= (pixels <= encoded.lengths * _PIXELS_PER_BYTE) & (pixels * 3 <= image_limit())
         if use_exif:
             easy &= headers["orientation"] == 1
         if regions is not None:

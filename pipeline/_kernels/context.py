@@ -13,6 +13,7 @@ from pipeline._kernels.compiler import Kernel, get_kernel
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._kernels.launch import THREADS, Launch, pack_scalars
 from pipeline._kernels.launch_queue import LaunchQueue
+from pipeline._kernels.reclaiming import reclaiming
 from pipeline._kernels.staging import StagingPool, padded_size
 from pipeline._native import find_compiled
 
@@ -74,7 +75,7 @@ class KernelContext:
         """
         cuda = load_cupy().cuda
         queue = LaunchQueue(stream, lambda launches: self._issue(launches, stream))
-        allocate = cuda.get_allocator()
+        allocate = reclaiming(cuda.get_allocator())
 
         def keep(nbytes: int) -> Any:
             memory = allocate(nbytes)

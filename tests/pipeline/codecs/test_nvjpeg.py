@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import nvjpeg
+from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
 from pipeline._kernels.errors import CudaError
 from pipeline._kernels.samples import Samples
+from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
 from tests.pipeline.codecs.test_turns import driver, library
@@ -46,7 +47,7 @@ class Engine:
             self.during()
             return self.status
 
-        calls = library(prepare=lambda *_: self.prepared, decode=decode)
+        self.library = calls = library(prepare=lambda *_: self.prepared, decode=decode)
 
         def state(*arguments: Any) -> int:
             self.calls.append("state")
@@ -171,3 +172,11 @@ def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
     assert engine.calls == ["state", "decode"]
     with Turn(GPU).held:
         pass
+
+
+def test_gpu_without_an_engine_is_left_to_nvimgcodec(engine: Engine) -> None:
+    """Most GPUs have none, and in a container without the driver's video libraries it can't be used."""
+    engine.library.nvjpegCreateEx = lambda *_: 7
+    with pytest.raises(DeviceError, match="device 7 has no JPEG engine that libnvjpeg can use: wrong architecture"):
+        NvjpegDecoder(GPU)
+    assert images._open_engine(GPU) is None

@@ -64,6 +64,7 @@ class Host:
         pipeline: pipeline to run; the host builds it, and `close` closes it.
         options: settings.
         local: receives GPU results that this same process will fetch.
+        on_lost_gpu: see `Runner`.
 
     Raises:
         BuildError: the pipeline can't run here.
@@ -73,7 +74,13 @@ class Host:
         may_use_gpu: whether a form of the pipeline uses a GPU.
     """
 
-    def __init__(self, pipeline: Pipeline, options: HostOptions, local: LocalExchange | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: HostOptions,
+        local: LocalExchange | None = None,
+        on_lost_gpu: Callable[[str], None] | None = None,
+    ) -> None:
         pipeline.build()
         self._options = options
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
@@ -99,7 +106,7 @@ class Host:
         self._variants: dict[int, Variant] = {0: first}
         self._wanted = 0  # number of the variant that a consumer chose
         self._building: threading.Thread | None = None
-        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon)
+        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon, on_lost_gpu)
         self._pin_for(first)
         reports = self._reports = Reports(
             runner, lambda: list(self._variants.values()), self.server.call_soon, self._count_consumers

@@ -44,9 +44,10 @@ from dali_proxy._server.server import DALIServer
 from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
+from pipeline._graph.location import user_traceback
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
@@ -339,6 +340,8 @@ class LoaderIterator(Iterator[Any]):
             with deferred_signals:
                 if self._yielding is None:
                     self._yielding = self._next_batch()
+        except PipelineError as error:  # its message says what our frames could say
+            raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
         except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
             if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
                 raise

@@ -178,6 +178,8 @@ class DALIServer:
         pipeline = with_default_threads(pipeline)
         check_sizes(pipeline)
         self.cluster = cluster
+        if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
+            pipeline._internals.check_gpu()
         self._remote = None if cluster is None else RemotePipeline(pipeline, cluster, placement)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
         check_limits(timeout, num_workers, **sizes)

@@ -19,6 +19,7 @@ from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
 from pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
 from pipeline._remote.urls import local_path
+from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
@@ -105,7 +106,7 @@ class WebdatasetLoader(Loader):
         self.remote = any(file.remote for file in self._files)
         for number, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
             if indices:
-                samples = _samples_of_index(indices[number])
+                samples = _samples_of_index(indices[number], file.size)
             else:
                 samples = _samples_of_archive(path, file.stream(blocks) if file.remote else None)
             for sample in samples:
@@ -116,6 +117,9 @@ class WebdatasetLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         archive, members = self._entries[entry]
+        check_size(
+            f"the sample {self.source_info(entry)}", sum(member.size for member in members if member is not None)
+        )
         pread = self._files[archive].pread
         if self._files[archive].remote:
             pread = _adjacent(pread, members)
@@ -188,13 +192,13 @@ def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample
                     last, sample = (folder, stem), _Sample()
                 if extension:
                     sample.setdefault(extension, _Member(member.offset_data, member.size, member.name))
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise BuildError(f"can't read the archive {path!r}: {error}") from error
     if last is not None:
         yield sample
 
 
-def _samples_of_index(path: str) -> Iterator[_Sample]:
+def _samples_of_index(path: str, archive_size: int) -> Iterator[_Sample]:
     """Read an index: a line with the version and the number of samples, then one line per sample."""
     try:
         with open_text(path) as file:
@@ -208,7 +212,10 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
                     extension, offset, size, *words = words
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    sample.setdefault(extension, _Member(int(offset), int(size), name))
+                    member = _Member(int(offset), int(size), name)
+                    if min(member.offset, member.size) < 0 or member.offset + member.size > archive_size:
+                        raise ValueError(f"it lists {size} bytes at {offset}, but the archive has {archive_size} bytes")
+                    sample.setdefault(extension, member)
                 yield sample
     except OSError as error:
         raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error

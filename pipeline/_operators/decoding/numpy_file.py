@@ -74,6 +74,8 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
         shape, fortran, dtype = _READ_HEADER[version](file)
     except ValueError as error:
         raise DecodeError(f"not a NumPy file: {error}") from error
+    if min(shape, default=0) < 0:
+        raise DecodeError(f"not a NumPy file: the shape {shape} is negative")
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise DecodeError(f"an array of dtype {dtype} isn't supported: it must contain numbers")
     return shape, fortran, dtype, file.tell()

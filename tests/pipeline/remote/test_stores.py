@@ -175,7 +175,13 @@ def store() -> Iterator[str]:
         (
             "gcs://bucket",
             "gcsfs",
-            {"FSSPEC_GCS_ENDPOINT_URL": "{}", "FSSPEC_GCS_TOKEN": "anon", "STORAGE_EMULATOR_HOST": "{}"},
+            {
+                "FSSPEC_GCS_ENDPOINT_URL": "{}",
+                "FSSPEC_GCS_TOKEN": "anon",
+                "STORAGE_EMULATOR_HOST": "{}",
+                "NO_GCE_CHECK": "true",
+                "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+            },
         ),
         ("hf://datasets/me/bucket", "huggingface_hub", {"HF_ENDPOINT": "{}", "HF_HUB_DISABLE_TELEMETRY": "1"}),
     ],

@@ -27,8 +27,12 @@ CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one 
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127
 _MAX_IDLE = 64  # allocations after which an unused idle slot is freed
-_MAX_READ = 4  # slots of about one size that GPUs may still read; then a new allocation waits, as consumers are behind
-_GLANCE = 0.0005  # seconds between checks of such slots
+# If GPUs may still read so many bytes, and so many slots, of about the requested size, their consumers are behind, and
+# an allocation waits for them. It ends after a second, because the waiting thread may be the one that notices the death
+# of a consumer.
+_READ_BYTES, _READ_SLOTS = 64 << 20, 4
+_PATIENCE = 1.0
+_GLANCE = 0.0005  # seconds between checks
 _PAGE = 4096
 
 
@@ -110,18 +114,20 @@ class SlotPool(Generic[M]):
     def allocate(self, nbytes: int) -> Slot[M]:
         """Return a slot of `nbytes` bytes with arbitrary contents: an idle one that fits, or a new one.
 
-        This waits while consumers' GPUs are several results behind.
+        This waits up to a second while consumers' GPUs are several results behind.
 
         Raises:
             IPCError: there is no memory, or the pool is closed.
         """
+        most = max(_READ_BYTES, _READ_SLOTS * _rounded(nbytes))
+        deadline = time.monotonic() + _PATIENCE
         while True:
             with self._lock:
                 if self._closed:
                     raise IPCError("the pool of result slots is closed")
                 self._sweep()
                 slot, read = self._take_idle(nbytes)
-                if slot is not None or read < _MAX_READ:
+                if slot is not None or read < most or time.monotonic() > deadline:
                     self._allocations += 1
                     self._drop_surplus()
                     number = -1 if slot is not None else self._new_number()
@@ -270,7 +276,7 @@ class SlotPool(Generic[M]):
     def _take_idle(self, nbytes: int) -> tuple[Slot[M] | None, int]:
         """Return the smallest idle slot that fits and isn't far too large; of several, the most recently used one.
 
-        The second result is the number of slots that would fit, but that a GPU may still read.
+        The second result is the size of all slots that would fit, but that a GPU may still read.
         """
         limit = max(2 * nbytes, 16 * _PAGE)
         best: Slot[M] | None = None
@@ -279,7 +285,7 @@ class SlotPool(Generic[M]):
             size = slot.memory.nbytes
             if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
                 if self._is_read(slot.memory):
-                    read += 1
+                    read += size
                 else:
                     best = slot
         if best is not None:

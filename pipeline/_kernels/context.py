@@ -53,12 +53,18 @@ class KernelContext:
             KernelCompileError: NVRTC failed to compile the kernel.
             CudaError: the copy of the tables or the launch failed.
         """
-        queue = getattr(self._current, "queue", None)
+        queue = self.queue
         if queue is not None and queue.stream is stream:
             get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)  # so that errors come now
             queue.add(launch)
         else:
             self._issue([launch], stream)
+
+    @property
+    def queue(self) -> LaunchQueue | None:
+        """The queue of this thread inside `queued`; None elsewhere, and inside `unqueued`."""
+        queue: LaunchQueue | None = getattr(self._current, "queue", None)
+        return queue
 
     @contextmanager
     def queued(self, stream: Any) -> Iterator[LaunchQueue]:

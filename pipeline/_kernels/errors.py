@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,8 @@ from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
 __all__ = ["CudaError", "KernelCompileError", "context_failure", "cuda_call", "load_cupy", "require_device"]
+
+_IMPORTED_BY = os.getpid()
 
 
 class CudaError(PipelineError):
@@ -67,7 +70,10 @@ def cuda_call(call: str) -> Iterator[None]:
         cupy.cuda.driver.CUDADriverError,
         cupy.cuda.memory.OutOfMemoryError,
     ) as error:
-        raise CudaError(call, str(error)) from error
+        reason = str(error)
+        if reason.startswith("cudaErrorInitializationError") and os.getpid() != _IMPORTED_BY:
+            reason += "; CUDA doesn't work in a forked child of a process that has used it: start the child with spawn"
+        raise CudaError(call, reason) from error
 
 
 def context_failure(device_id: int) -> str:

@@ -24,7 +24,7 @@ from pipeline import Pipeline, errors, fn
 from tests.environment import ROOT, with_project
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(80, func_only=True)]
 
 BATCH, WIDTH = 8, 4096
 PLACED = [("process", "server"), ("process", "consumer"), ("thread", "server")]
@@ -70,12 +70,12 @@ def check_epoch(server: DALIServer, **options: Any) -> None:
 
 
 SLOW = "for (long long end = clock64() + 4000000000; clock64() < end;);"  # two seconds
-BAD_ADDRESS = "*reinterpret_cast<volatile int*>(16) = 1;"
+BAD_ADDRESS = "*reinterpret_cast<volatile int*>(16ull) = 1;"
 ENDLESS = "while (*reinterpret_cast<volatile int*>(memory) != 1234567) __nanosleep(1000);"
 
 
 def launching(body: str, launched: Path, *, once: bool = True) -> Callable[[Any], Any]:
-    """Return a function that doubles its input, and launches a kernel before it doubles sample 8.
+    """Return a function that doubles its input, and launches a kernel before it doubles sample 15.
 
     Args:
         body: code of the kernel.
@@ -89,7 +89,7 @@ def launching(body: str, launched: Path, *, once: bool = True) -> Callable[[Any]
 
         import cupy
 
-        if float(x[0]) == 8 and not (once and os.path.exists(path)):
+        if float(x[0]) == 15 and not (once and os.path.exists(path)):
             cupy.RawKernel(code, "run")((1,), (1,), (cupy.zeros(1, cupy.int32),))
             os.close(os.open(path, os.O_CREAT))
         return x * 2
@@ -304,13 +304,13 @@ def test_error_of_a_function_costs_its_batch_only() -> None:
 
 
 def test_kernel_without_an_end_is_an_error_after_the_timeout(tmp_path: Path) -> None:
-    with DALIServer(doubling(launching(ENDLESS, tmp_path / "launched")), timeout=4.0) as server:
+    with DALIServer(doubling(launching(ENDLESS, tmp_path / "launched")), timeout=8.0) as server:
         iterator = iter(DataLoader(server, Numbers(server.proxy), BATCH))
         check(*next(iterator))
         begin = time.monotonic()
-        with pytest.raises(ProxyError, match=r"4 s, the limit of DALIServer\(timeout=\.\.\.\)"):
+        with pytest.raises(ProxyError, match=r"8 s, the limit of DALIServer\(timeout=\.\.\.\)"):
             next(iterator)
-        assert 3 < time.monotonic() - begin < 4 + DIED_S
+        assert 3 < time.monotonic() - begin < 8 + DIED_S
         assert torch.ones(1000, device="cuda").sum().item() == 1000, "the GPU still works for the training"
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
@@ -320,11 +320,11 @@ def test_kernel_without_an_end_is_an_error_after_the_timeout(tmp_path: Path) -> 
 
 
 def test_server_with_a_kernel_without_an_end_can_be_stopped(tmp_path: Path) -> None:
-    server = DALIServer(doubling(launching(ENDLESS, tmp_path / "launched")), timeout=3.0)
+    server = DALIServer(doubling(launching(ENDLESS, tmp_path / "launched")), timeout=8.0)
     with server:
         iterator = iter(DataLoader(server, Numbers(server.proxy), BATCH))
         check(*next(iterator))
-        with pytest.raises(ProxyError, match="3 s"):
+        with pytest.raises(ProxyError, match="8 s"):
             next(iterator)
         begin = time.monotonic()
     assert time.monotonic() - begin < 20
@@ -423,7 +423,7 @@ def test_forked_child_that_fetches_a_result_on_the_gpu_gets_an_error() -> None:
         with os.fdopen(reader, "rb") as pipe:
             message = pipe.read().decode()
         os.waitpid(child, 0)
-        assert "forked" in message or "initialization error" in message, message
+        assert "forked" in message, message
         check_epoch(server)
 
 
@@ -454,13 +454,13 @@ def test_visible_devices(visible: str) -> None:
         env=with_project(CUDA_VISIBLE_DEVICES=values[visible]),
         capture_output=True,
         text=True,
-        timeout=80,
+        timeout=75,
         check=False,
     )
     lines = done.stdout.splitlines()
     if visible in ("none", "-1"):
         assert len(lines) == 3, done.stderr
-        assert all("DeviceError" in line and "GPU" in line for line in lines), lines
+        assert all("DeviceError" in line and ("GPU" in line or "CUDA device" in line) for line in lines), lines
     else:
         assert lines == ["right"] * 3, done.stderr
 
@@ -469,7 +469,7 @@ def test_server_that_sees_other_devices_than_the_training(monkeypatch: pytest.Mo
     """The variable was changed after CUDA was initialized in the training; with one GPU, it can only be hidden."""
     assert torch.ones(3, device="cuda").sum().item() == 3
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(errors.DeviceError, match="GPU"), DALIServer(doubling()):
+    with pytest.raises(errors.DeviceError, match=r"GPU|CUDA device"), DALIServer(doubling()):
         pass
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"GPU-{torch.cuda.get_device_properties(0).uuid}")
     with DALIServer(doubling()) as server:

@@ -22,7 +22,7 @@ from tests.dali_proxy.test_faults_gpu import BATCH, PLACED, TRAINING, Numbers, c
 from tests.environment import ROOT, with_project
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(80, func_only=True)]
 
 SMALL, LARGE = 1 << 10, 4 << 20
 """Numbers in a sample. Each batch of large samples takes 128 MB."""
@@ -124,7 +124,7 @@ def test_memory_that_torch_caches_is_used(mode: Any, placement: Any) -> None:
                 next(iterator)
         else:
             check(next(iterator))
-            assert torch.cuda.memory_reserved() < cached
+            assert mode == "process" or torch.cuda.memory_reserved() < cached
         torch.cuda.empty_cache()
         check(next(iterator))
 

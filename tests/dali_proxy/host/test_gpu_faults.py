@@ -78,45 +78,30 @@ def test_result_is_sent_after_the_gpu_has_computed_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("restart", ["never", "on-failure"])
-def test_server_ends_when_its_context_is_lost(folder: Path, restart: Any) -> None:
+def test_full_gpu_costs_its_batch_and_a_lost_context_the_server(folder: Path, restart: Any) -> None:
     once = str(folder / "once")
 
-    def lose(x: Any) -> Any:
+    def fail(x: Any) -> Any:
         import os
 
         import cupy
 
-        if x.get()[0] == 2 and not os.path.exists(once):
+        if x.get()[0] == 2:
+            raise cupy.cuda.memory.OutOfMemoryError("out of memory allocating 8 bytes")
+        if x.get()[0] == 4 and not os.path.exists(once):
             os.close(os.open(once, os.O_CREAT))
             cupy.lose()
         return x
 
-    with DALIServer(pipe_of(lose), restart=restart) as server:
-        iterator = iter(DataLoader(server, IndexDataset(6, server.proxy), BATCH))
+    with DALIServer(pipe_of(fail), restart=restart) as server:
+        iterator = iter(DataLoader(server, IndexDataset(8, server.proxy), BATCH))
         assert next(iterator)[0][:, 0].tolist() == [0, 1]
+        with pytest.raises(BatchError, match="out of memory allocating 8 bytes"):
+            next(iterator)
         if restart == "never":
             lost = r"pid \d+\) lost its CUDA context \(cudaErrorIllegalAddress.*python_function"
             with soon(), pytest.raises(ServerDiedError, match=lost):
                 next(iterator)
-            server.start()
         else:
-            assert [batch[0][:, 0].tolist() for batch in iterator] == [[2, 3], [4, 5]]
+            assert [batch[0][:, 0].tolist() for batch in iterator] == [[4, 5], [6, 7]]
             assert server.losses.restarts == 1
-
-
-def test_full_gpu_costs_its_batch_only(folder: Path) -> None:
-    def allocate(x: Any) -> Any:
-        import cupy
-
-        if x.get()[0] == 2:
-            raise cupy.cuda.memory.OutOfMemoryError("out of memory allocating 8 bytes")
-        return x
-
-    with DALIServer(pipe_of(allocate)) as server:
-        pid = server.pid
-        iterator = iter(DataLoader(server, IndexDataset(6, server.proxy), BATCH))
-        next(iterator)
-        with pytest.raises(BatchError, match="out of memory allocating 8 bytes"):
-            next(iterator)
-        assert next(iterator)[0][:, 0].tolist() == [4, 5]
-        assert server.pid == pid

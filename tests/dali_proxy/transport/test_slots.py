@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dali_proxy._transport import slots
 from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import SlotView
@@ -185,7 +186,9 @@ class ReadByGpu:
 
 
 @pytest.fixture
-def read_by_gpu():
+def read_by_gpu(monkeypatch):
+    monkeypatch.setattr(slots, "_READ_BYTES", 0)
+    monkeypatch.setattr(slots, "_PATIENCE", 60.0)
     made = ReadByGpu()
     yield made
     made.close()
@@ -213,16 +216,24 @@ def test_allocation_waits_for_a_gpu_that_is_behind(read_by_gpu):
     assert read_by_gpu.pool.stats().slots == 4
 
 
+def test_allocation_does_not_wait_forever(read_by_gpu, monkeypatch):
+    """The waiting thread may be the one that would notice the death of the consumer."""
+    monkeypatch.setattr(slots, "_PATIENCE", 0.05)
+    for _ in range(6):
+        read_by_gpu.get()
+    assert read_by_gpu.pool.stats().slots == 6
+
+
 def test_memory_that_a_dead_consumer_read_is_freed(read_by_gpu):
     """Its events never complete; the allocation that waits for them must not wait forever."""
     pool = read_by_gpu.pool
     for _ in range(4):
         read_by_gpu.get()
-    slots = []
-    thread = threading.Thread(target=lambda: slots.append(pool.allocate(100)))
+    allocated = []
+    thread = threading.Thread(target=lambda: allocated.append(pool.allocate(100)))
     thread.start()
     thread.join(0.05)
-    assert not slots
+    assert not allocated
     read_by_gpu.consumer.borrower.close()
     thread.join()
     assert pool.stats().slots == 1

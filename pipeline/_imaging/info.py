@@ -32,6 +32,7 @@ Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
 _JPEG_START = b"\xff\xd8\xff"
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")
 _PALETTE = 3  # photometric interpretation of TIFF
 _LONGEST_SEGMENT = 1 << 16
 _INTEGERS = {3: "H", 4: "I", 16: "Q"}  # types of TIFF values, as formats of `struct`
@@ -128,8 +129,10 @@ def open_image(view: memoryview) -> Image.Image:
     """Open an encoded image with pillow, which reads only the header.
 
     Raises:
-        DecodeError: the format is unknown or the header is damaged.
+        DecodeError: the format is unknown, or would run another program, or the header is damaged.
     """
+    if view[:4] in _POSTSCRIPT_STARTS:
+        raise DecodeError("the image is PostScript (EPS), which isn't decoded: it is a program for Ghostscript")
     try:
         return Image.open(io.BytesIO(view))
     except Image.DecompressionBombError:  # our limit is another one

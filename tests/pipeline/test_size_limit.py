@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import tarfile
 import wave
@@ -171,6 +172,14 @@ def test_file_above_the_limit_is_refused(tmp_path: Path) -> None:
         run(lambda: fn.readers.file(files=[path])[0])
     with pytest.raises(PipelineError, match=rf"a\.bin' has {HUGE} bytes, more than {LIMIT}"):
         run(lambda: fn.io.file.read(feed(path.encode(), path.encode())))
+
+
+def test_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.bin")
+    with pytest.raises(PipelineError, match=r"a\.bin': it isn't a regular file"):
+        run(lambda: fn.readers.file(files=[str(tmp_path / "a.bin")])[0])
+    with pytest.raises(PipelineError, match="no records"):
+        run(lambda: fn.readers.mxnet(path=[str(tmp_path / "a.bin")])[0])
 
 
 def test_region_above_the_limit_is_refused(tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ FLOORS = (
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
     "dali_proxy._cluster",
+    "dali_proxy._pool",
     "dali_proxy._iterators dali_proxy._server",
     "dali_proxy._monitor",
     "dali_proxy._loader",

@@ -134,7 +134,7 @@ def open_image(view: memoryview) -> Image.Image:
     Raises:
         DecodeError: the format is unknown, or would run another program, or the header is damaged.
     """
-    if view[:4] in _POSTSCRIPT_STARTS:
+    if bytes(view[:4]) in _POSTSCRIPT_STARTS:
         raise DecodeError("the image is PostScript (EPS), which isn't decoded: it is a program for Ghostscript")
     try:
         return Image.open(io.BytesIO(view))
@@ -170,7 +170,7 @@ def _png_exif(view: memoryview) -> memoryview:
     at = 8
     while at + 12 <= len(view):
         (length,) = struct.unpack_from(">I", view, at)
-        if view[at + 4 : at + 8] == b"eXIf":
+        if bytes(view[at + 4 : at + 8]) == b"eXIf":
             body = view[at + 8 : at + 8 + length]
             return body[6:] if bytes(body[:6]) == _EXIF_START else body
         at += 12 + length

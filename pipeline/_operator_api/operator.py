@@ -175,6 +175,9 @@ class BatchOperator(ABC):
     only_launches: ClassVar[bool] = False
     #: As in `SampleOperator`.
     waits: ClassVar[bool] = False
+    #: Whether an operator with constant arguments launches the same for all batches of one size and inputs of one
+    #: shape. Random numbers may differ if they depend only on scalars of its launch, which `seed_scalars` returns.
+    repeatable: ClassVar[bool] = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

@@ -16,7 +16,7 @@ from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import decode, peek
+from pipeline._imaging import decode, is_palette_png, peek
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
@@ -32,10 +32,10 @@ from pipeline._operators.decoding.image_windows import DecodedWindows, windows_o
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.errors import PipelineError
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+from pipeline.types import ANY_DATA, BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
@@ -110,6 +110,7 @@ class ImageDecoder(SampleOperator[_State]):
             "output_type": node.argument("output_type").name,
             "adjust_orientation": node.argument("adjust_orientation"),
             "fast_idct": node.argument("use_fast_idct"),
+            "palette_indices": _palette_indices(node),
             "dtype": self._dtype,
         }
 
@@ -131,6 +132,13 @@ class ImageDecoder(SampleOperator[_State]):
             return pixels
         np.copyto(out, pixels)  # a window of known size
         return out
+
+
+def _palette_indices(node: GraphNode) -> bool:
+    wanted = bool(node.argument("palette_indices"))
+    if wanted and node.argument("output_type") not in (GRAY, ANY_DATA):
+        raise ArgumentValueError("palette_indices=True needs output_type=types.GRAY or types.ANY_DATA: one channel")
+    return wanted
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
@@ -157,6 +165,7 @@ class MixedImageDecoder(GpuOperator):
         self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
         self._output_type = node.argument("output_type")
         self._adjust = node.argument("adjust_orientation")
+        self._palette_indices = _palette_indices(node)
         assert setup.device_id is not None
         self._decoder = ImageBatchDecoder(
             setup.device_id,
@@ -207,7 +216,14 @@ class MixedImageDecoder(GpuOperator):
         """Return the positions of the images that the GPU's libraries may decode."""
         if self._output_type not in (RGB, BGR, GRAY):
             return np.arange(0)
-        return np.arange(len(encoded)) if self.dtype == np.uint8 else np.flatnonzero(encoded.headers["height"])
+        is_jpeg = encoded.headers["height"] > 0
+        if self.dtype != np.uint8 or self._palette_indices:
+            return np.flatnonzero(is_jpeg)
+        if self._output_type == GRAY:  # the CPU's decoder warns of palettes
+            for sample in np.flatnonzero(~is_jpeg).tolist():
+                is_jpeg[sample] = not is_palette_png(encoded.arrays[sample])
+            return np.flatnonzero(is_jpeg)
+        return np.arange(len(encoded))
 
     def _decode_on_cpu(
         self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None, which: npt.NDArray[np.int64]
@@ -231,6 +247,7 @@ class MixedImageDecoder(GpuOperator):
                 output_type=self._output_type,
                 region=window,
                 adjust_orientation=self._adjust,
+                palette_indices=self._palette_indices,
                 dtype=self.dtype,
             )
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import nvjpeg
+from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
 from pipeline._kernels.errors import CudaError
 from pipeline._kernels.samples import Samples
+from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
 from tests.pipeline.codecs.test_turns import driver, library
@@ -39,8 +40,14 @@ class Engine:
             return 0
 
         self.prepared = 0  # the status of preparing a state
-        decode = lambda *_: self.calls.append("decode") or self.status  # noqa: E731
-        calls = library(prepare=lambda *_: self.prepared, decode=decode)
+        self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
+
+        def decode(*_: Any) -> int:
+            self.calls.append("decode")
+            self.during()
+            return self.status
+
+        self.library = calls = library(prepare=lambda *_: self.prepared, decode=decode)
 
         def state(*arguments: Any) -> int:
             self.calls.append("state")
@@ -100,6 +107,23 @@ def test_reserved_states_decode_the_first_batches(engine: Engine) -> None:
     assert engine.calls == [*states, *["free"] * 4, "destroy"]
 
 
+def test_batches_of_one_stream_wait_for_its_state(engine: Engine) -> None:
+    """A new state would stop the engine for longer than the wait."""
+    engine.decoder.reserve(2, 2, RGB)
+    other = threading.Thread(target=engine.decode, args=(STREAM,))
+
+    def during() -> None:
+        if not other.ident:
+            other.start()
+            wait_until(lambda: bool(engine.decoder._changed._waiters))  # type: ignore[attr-defined]
+
+    engine.during = during
+    engine.decode(STREAM)
+    other.join(50)
+    engine.decoder.close()
+    assert engine.calls == ["state", "state", "decode", "decode", "free", "free", "destroy"]
+
+
 def test_refused_reservation_is_an_error(engine: Engine) -> None:
     engine.prepared = 4
     with pytest.raises(NvjpegError, match="nvjpegDecodeBatchedInitialize failed: JPEG not supported"):
@@ -148,3 +172,11 @@ def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
     assert engine.calls == ["state", "decode"]
     with Turn(GPU).held:
         pass
+
+
+def test_gpu_without_an_engine_is_left_to_nvimgcodec(engine: Engine) -> None:
+    """Most GPUs have none, and in a container without the driver's video libraries it can't be used."""
+    engine.library.nvjpegCreateEx = lambda *_: 7
+    with pytest.raises(DeviceError, match="device 7 has no JPEG engine that libnvjpeg can use: wrong architecture"):
+        NvjpegDecoder(GPU)
+    assert images._open_engine(GPU) is None

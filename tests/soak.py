@@ -66,6 +66,19 @@ class Images(IndexDataset):
 _JPEGS = [jpeg(brightness) for brightness in range(200)]
 
 
+def check_batch(batch: Any) -> list[int]:
+    """Check that the images and the numbers of a batch are those of its indices, and return the indices.
+
+    Raises:
+        Failed: they aren't.
+    """
+    images, numbers, indices = batch
+    listed: list[int] = check_affine(numbers, indices)
+    if (images.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
+        raise Failed(f"images of other samples came for {listed}")
+    return listed
+
+
 class Training:
     """One loop over a loader, for as many epochs as time allows.
 
@@ -83,7 +96,7 @@ class Training:
         self._skips = on_error == "skip"
         self._length = 400
         self._counts = counts
-        self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # their data must not change
+        self._kept: deque[list[torch.Tensor]] = deque(maxlen=20)  # their data must not change
         dataset = Images(self._length, server.proxy)
         self._loader = DataLoader(
             server, dataset, BATCH, shuffle=self._skips, on_error=on_error, generator=torch.Generator(), **options
@@ -126,16 +139,14 @@ class Training:
                 return
 
     def _check_batch(self, batch: Any, number: int | None) -> list[int]:
-        images, numbers, indices = batch
-        listed: list[int] = check_affine(numbers, indices)
-        if (images.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
-            raise Failed(f"images of other samples came for {listed}")
+        listed = check_batch(batch)
         if number is not None and listed != list(range(number * BATCH, min(number * BATCH + BATCH, self._length))):
             raise Failed(f"batch {number} holds {listed}")
-        for kept_numbers, kept_indices in self._kept:
-            check_affine(kept_numbers, kept_indices)
+        _, *numbers = batch
+        for kept in self._kept:
+            check_affine(*kept)
         if len(self._kept) < 20 or random.random() < 0.1:
-            self._kept.append((numbers, indices))
+            self._kept.append(numbers)
         return listed
 
     def _check_error(self, error: Exception, number: int, seen: list[int]) -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import IterableDataset
 from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
-from dali_proxy._common.process_exit import dead_worker, hanging_worker
+from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
@@ -324,14 +324,16 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._server.loop_times.enter()
-        try:
-            with deferred_signals:
-                if self._yielding is None:
+        while self._yielding is None:
+            try:
+                with deferred_signals:
                     self._yielding = self._next_batch()
-        except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
-            if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
-                raise
-            raise self._explained(error)  # noqa: B904  # `error` is its context
+            except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
+                if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
+                    raise self._explained(error)  # noqa: B904  # `error` is its context
+                if not reports_dead_worker(error):
+                    raise
+                # Another loader's worker has died. That loader's own loop reports it; this one continues.
         batch, numbered, position = self._yielding
         if self._transform is not None:
             batch = self._transformed(batch, numbered, position)

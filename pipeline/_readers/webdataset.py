@@ -105,7 +105,7 @@ class WebdatasetLoader(Loader):
         self.remote = any(file.remote for file in self._files)
         for number, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
             if indices:
-                samples = _samples_of_index(indices[number])
+                samples = _samples_of_index(indices[number], file.size)
             else:
                 samples = _samples_of_archive(path, file.stream(blocks) if file.remote else None)
             for sample in samples:
@@ -194,7 +194,7 @@ def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample
         yield sample
 
 
-def _samples_of_index(path: str) -> Iterator[_Sample]:
+def _samples_of_index(path: str, archive_size: int) -> Iterator[_Sample]:
     """Read an index: a line with the version and the number of samples, then one line per sample."""
     try:
         with open_text(path) as file:
@@ -208,7 +208,10 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
                     extension, offset, size, *words = words
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    sample.setdefault(extension, _Member(int(offset), int(size), name))
+                    member = _Member(int(offset), int(size), name)
+                    if member.offset < 0 or member.size < 0 or member.offset + member.size > archive_size:
+                        raise ValueError(f"it lists {size} bytes at {offset}, but the archive has {archive_size} bytes")
+                    sample.setdefault(extension, member)
                 yield sample
     except OSError as error:
         raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error

@@ -310,6 +310,7 @@ class LoaderIterator(Iterator[Any]):
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
+        self._failure: Exception | None = None  # error of a batch, in whose place a handler raised
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
@@ -325,15 +326,25 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         self._server.loop_times.enter()
         while self._yielding is None:
+            failure: Exception | None = None
             try:
                 with deferred_signals:
-                    self._yielding = self._next_batch()
-            except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
+                    try:
+                        self._yielding = self._next_batch()
+                    except Exception as error:
+                        failure = error
+                        raise
+            except BaseException as error:
+                if failure is not None and error is not failure:  # a handler raised in its place
+                    self._failure = failure.with_traceback(None)
+                # torch's handler may raise, while this waits for a result.
                 if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
                     raise self._explained(error)  # noqa: B904  # `error` is its context
                 if not reports_dead_worker(error):
                     raise
                 # Another loader's worker has died. That loader's own loop reports it; this one continues.
+            finally:  # a cycle of an exception and this frame would keep the iterator alive
+                del failure
         batch, numbered, position = self._yielding
         if self._transform is not None:
             batch = self._transformed(batch, numbered, position)
@@ -350,6 +361,11 @@ class LoaderIterator(Iterator[Any]):
 
     def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
         self.progress.catch_up()
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
         if not self._loop.begun or self._consumer is None:

@@ -265,10 +265,12 @@ class Training(RuleBasedStateMachine):
         faulthandler.dump_traceback_later(HANG_S, exit=True)
         self.before = Snapshot.take()
         self.loops: list[Loop] = []
-        totals["examples"] += 1
 
     @initialize(restart=st.sampled_from(["on-failure", "on-failure", "never"]), depth=st.integers(1, 3), **_LOADER)
     def start_server(self, restart: Any, depth: int, **loader: Any) -> None:
+        if time.monotonic() >= _end:
+            return
+        totals["examples"] += 1
         self.server = DALIServer(images_and_numbers(prefetch_queue_depth=depth), restart=restart)
         self.server.start()
         self._add_loader(**loader)
@@ -401,12 +403,13 @@ class Training(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Check that nothing is left."""
+        faulthandler.cancel_dump_traceback_later()
+        if not hasattr(self, "server"):
+            return
         self.loops.clear()
-        if hasattr(self, "server"):
-            self.server.stop()
+        self.server.stop()
         gc.collect()
         left = wait_until_nothing_is_left(self.before)
-        faulthandler.cancel_dump_traceback_later()
         if left:
             end_processes(self.before)
             raise AssertionError(f"left: {left}")
@@ -428,8 +431,8 @@ def report_in_loops_only() -> None:
     )
 
 
-def search(first: int, seconds: float, steps: int = STEPS, examples: int = EXAMPLES) -> None:
-    """Try examples of one seed after the other, until the time is over.
+def search(first: int, seconds: float, examples: int | None = None) -> None:
+    """Try examples of one seed after the other, until the time is over, or a number of examples of the first seed.
 
     Raises:
         AssertionError: something came that the model excludes; the message has the events.
@@ -439,15 +442,15 @@ def search(first: int, seconds: float, steps: int = STEPS, examples: int = EXAMP
     report_in_loops_only()
     warnings.simplefilter("ignore")  # on skipped samples, at the end of each epoch
     options = settings(
-        max_examples=examples,
-        stateful_step_count=steps,
+        max_examples=examples or EXAMPLES,
+        stateful_step_count=STEPS,
         deadline=None,
         database=None,
         phases=[Phase.generate],  # events have no exact times, so a shorter list of them may pass
         suppress_health_check=list(HealthCheck),
     )
     for number in count(first):
-        if time.monotonic() >= _end:
+        if time.monotonic() >= _end or (examples is not None and number > first):
             return
         totals["seeds"] += 1
         try:
@@ -462,13 +465,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1200.0, help="how long (default: %(default)g)")
     parser.add_argument("--seed", type=int, help="of the first examples (default: a random one)")
+    parser.add_argument("--examples", type=int, help="how many, for the first seed only (default: no limit)")
     options = parser.parse_args()
     first = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"chaos: {options.seconds:g} s, seed {first}", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         os.environ["TMPDIR"] = folder  # processes with this variable are those that may be left
         tempfile.tempdir = None
-        search(first, options.seconds)
+        search(first, options.seconds, options.examples)
     for what, number in sorted(totals.items()):
         print(f"{number:8,} {what}")
     return 0

@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos soak test-gpu sanitize-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--second
 
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+sanitize-gpu: $(GPU) ## check the GPU tests of kernels with compute-sanitizer: accesses outside of arrays, races
+	$(BIN)/python -m tests.sanitize $(ARGS)
 
 bench-gpu: $(GPU_BENCH) ## measure everything on GPU 0 in nine minutes: pixels, rates, graphs, training, sizes, a timeline
 	$(BIN)/python -m benchmarks.gpu $(ARGS)

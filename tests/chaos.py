@@ -244,6 +244,7 @@ class Impossible(Exception):
 _LOOPS = st.integers(0, 2)
 _SEEDS = st.integers(0, 1000)
 _WORKERS = st.sampled_from([0, 1, 1, 2])
+_DELAYS = st.floats(0, 0.02)
 _LOADER: dict[str, Any] = {
     "length": st.sampled_from([1, 8, 30, 70, 110]),
     "batch_size": st.integers(1, BATCH),
@@ -318,16 +319,25 @@ class Training(RuleBasedStateMachine):
             signal.setitimer(signal.ITIMER_REAL, 0)
         totals["interrupts"] += raised[0]
 
-    @event(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]), which=_LOOPS, delay=st.floats(0, 0.02))
-    def end_server(self, number: signal.Signals, which: int, delay: float) -> None:
-        """Kill or terminate the server, possibly while a loop waits for it."""
+    @event(how=st.sampled_from(["SIGKILL", "SIGTERM", "folder", "stop", "restart"]), which=_LOOPS, delay=_DELAYS)
+    def end_server(self, how: str, which: int, delay: float) -> None:
+        """Kill, terminate or stop the server, or remove its folder, possibly while a loop waits for it."""
         pid = self._server_pid()
-        self._lose_server()
-        timer = threading.Timer(delay, self._send, [pid, number])
-        timer.start()
-        if self.running and delay > 0.005:
-            self._running(which).step()
-        timer.join()
+        if how in ("stop", "restart") or self.server.restart == "never":
+            for loop in self.loops:
+                loop.allowed += LOST
+        if how in ("stop", "restart"):
+            self.server.stop()
+            if how == "restart":
+                self.server.start()
+        elif how == "folder":
+            shutil.rmtree(Path(self.server.endpoint.path).parent, ignore_errors=True)
+        else:
+            timer = threading.Timer(delay, self._send, [pid, signal.Signals[how]])
+            timer.start()
+            if self.running and delay > 0.005:
+                self._running(which).step()
+            timer.join()
 
     @event(which=_LOOPS, delay=st.floats(0.01, 0.3))
     def pause_server(self, which: int, delay: float) -> None:
@@ -342,20 +352,6 @@ class Training(RuleBasedStateMachine):
         loop, pid = self._worker(number)
         loop.allowed += (WorkerDiedError,)
         self._send(pid, signal.SIGKILL)
-
-    @event()
-    def remove_folder(self) -> None:
-        self._server_pid()
-        self._lose_server()
-        shutil.rmtree(Path(self.server.endpoint.path).parent, ignore_errors=True)
-
-    @event(again=st.booleans())
-    def stop_server(self, again: bool) -> None:
-        self.server.stop()
-        for loop in self.loops:
-            loop.allowed += LOST
-        if again:
-            self.server.start()
 
     @property
     def running(self) -> list[Loop]:
@@ -382,11 +378,6 @@ class Training(RuleBasedStateMachine):
         assert len(loop.loader) == len(described.batches(0, True))
         self.loops = [*self.loops[-2:], loop]
         loop.begin(number)
-
-    def _lose_server(self) -> None:
-        if self.server.restart == "never":
-            for loop in self.loops:
-                loop.allowed += LOST
 
     def _pause(self, pid: int, delay: float, which: int) -> None:
         self._send(pid, signal.SIGSTOP)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pipeline._remote.reading import read_url
 from pipeline._remote.urls import is_url, local_path
+from pipeline._size_limit import check_size
 from pipeline.errors import PipelineError
 
 __all__ = ["read_file"]
@@ -28,7 +29,9 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
         path = local_path(path)
     try:
         with open(path, "rb", buffering=0) as file:
-            content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+            size = os.fstat(file.fileno()).st_size
+            check_size(f"the file {path!r}", size)
+            content = np.empty(size, np.uint8)
             count = 0
             while count < content.size:
                 read = file.readinto(content[count:].data)

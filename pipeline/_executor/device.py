@@ -10,8 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
+from pipeline._kernels.errors import cuda_call
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -96,7 +98,7 @@ class Device:
 
         self._cupy = cupy
         self.device_id = device_id
-        with cupy.cuda.Device(device_id):
+        with cuda_call(f"opening GPU {device_id}"), cupy.cuda.Device(device_id):
             own = [new_stream(priority) for _ in range(max(1, streams))] if stream is None else [stream]
             self._streams = [BatchStream(each, self, number) for number, each in enumerate(own)]
         #: The context that launches the kernels of all operators.
@@ -105,6 +107,7 @@ class Device:
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
+        begin_short_turns()
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
@@ -127,6 +130,7 @@ class Device:
 
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""
+        end_short_turns()
         self._pending.put(None)
         self._reaper.join()
         self.kernels.close()

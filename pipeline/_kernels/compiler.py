@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
+from pipeline._trusted_folder import distrust
 
-__all__ = ["OPTIONS", "Kernel", "get_kernel", "macro_options", "read_source"]
+__all__ = ["OPTIONS", "Kernel", "get_kernel", "guard_disk_cache", "macro_options", "read_source"]
 
 #: Options of every compilation; CuPy adds the architecture and -ftz=true.
 OPTIONS = ("-std=c++17",)
@@ -64,6 +67,7 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
     cupy = load_cupy()
     with _lock:
         if key not in _kernels:
+            guard_disk_cache()
             call = f"compiling {kernel} of {file} with {_spelled(defines)}"
             try:
                 with cuda_call(call), cupy.cuda.Device(device_id):
@@ -74,6 +78,21 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
                 raise KernelCompileError(call, str(error)) from error
             _kernels[key] = Kernel(function, handle)
         return _kernels[key]
+
+
+@cache
+def guard_disk_cache() -> None:
+    """Let CuPy compile in memory if other users could have written its disk cache: it runs whatever is there."""
+    folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+    reason = "" if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") == "1" else distrust(folder)
+    if reason:
+        os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
+        warnings.warn(
+            f"the kernel cache isn't used, so each process compiles its kernels: {reason}. Set CUPY_CACHE_DIR to a "
+            "folder that only you can write to",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def macro_options(defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

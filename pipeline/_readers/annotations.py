@@ -11,6 +11,7 @@ import numpy as np
 
 from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline._remote.data_file import open_text
+from pipeline._size_limit import check_size
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
@@ -52,6 +53,7 @@ class AnnotatedImage:
 
     def mask(self) -> Array:
         """Return the label of each pixel, int32 of (height, width, 1): the largest label of its objects, or 0."""
+        check_size("the mask", self.height, self.width, np.dtype(np.int32).itemsize)
         mask = np.zeros((self.height, self.width), np.int32)
         for number in np.argsort(self.labels, kind="stable").tolist():
             for inside in self._insides(self.outlines[number]):

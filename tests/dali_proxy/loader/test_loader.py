@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from torch.utils.data import (
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, StaleReferenceError
 from pipeline import fn, pipeline_def
+from pipeline.errors import DecodeError
 from tests.dali_proxy.indexed import (
     BatchedIndexDataset,
     DictDataset,
@@ -247,8 +249,12 @@ def error_of(iterator: Any) -> BatchError:
     try:
         next(iterator)
     except BatchError as error:
-        return error.with_traceback(None)
-    pytest.fail("no error came")
+        raised_in = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        failure = error.with_traceback(None)
+    else:
+        pytest.fail("no error came")
+    assert raised_in == ["error_of", "__next__"]
+    return failure
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -262,7 +268,8 @@ def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) ->
     assert "indexed.py" in error.source_line
     assert error.worker.startswith("worker 1" if num_workers else "main")
     assert error.remote_traceback
-    assert error.__cause__ is not None
+    assert isinstance(error.__cause__, DecodeError)
+    assert error.__cause__.__cause__ is None  # the message says everything
     check_images(*next(iterator))
     assert server.stats().errors == 1
 

@@ -51,12 +51,12 @@ def test_header_of_a_numpy_file(header: str, tmp_path: Path) -> None:
             run(fn.readers.numpy, files=[str(path)], **roi)
 
 
-@pytest.mark.parametrize("member", ["-512 5", "512 -5", f"512 {2**63}", f"{2**63} 5", "1536 5"])
+@pytest.mark.parametrize("member", ["-512 5", "512 -5", f"512 {2**63}", f"{2**63} 5"])
 def test_index_of_an_archive(member: str, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(1024))
     (tmp_path / "a.idx").write_text(f"v1.2 1\njpg {member} 0.jpg\n")
     files = {"paths": [str(tmp_path / "a.tar")], "index_paths": [str(tmp_path / "a.idx")]}
-    with pytest.raises(PipelineError, match="isn't an index of an archive: it lists"):
+    with pytest.raises(PipelineError, match=r"isn't an index of an archive: it lists|a\.tar' ends within"):
         run(fn.readers.webdataset, ext=["jpg"], **files)
 
 

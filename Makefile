@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz faults soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in f
 
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+faults: $(DEV) ## run the tests of faults that take minutes or gigabytes (as root: also those that limit memory)
+	$(BIN)/python -m pytest -m faults $(ARGS)
 
 soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.soak $(ARGS)

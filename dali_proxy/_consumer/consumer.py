@@ -405,9 +405,8 @@ class ConsumerClient:
             with ChannelGuard(self._in_channel):
                 self._flush()
                 self._channel.send(message, timeout=deadline.left)
-        except ChannelTimeoutError:
-            deadline.check()
-            raise
+        except ChannelTimeoutError as error:
+            raise deadline.error() from error
         except ChannelClosedError as error:
             with self._lock:
                 self._changed.wait_for(lambda: not self._receiving, _GLANCE)

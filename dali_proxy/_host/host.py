@@ -7,6 +7,8 @@ nothing but the sockets: the executor reports through `call_soon`, which wakes i
 from __future__ import annotations
 
 import itertools
+import os
+import resource
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -49,6 +51,8 @@ from pipeline._ipc.frames import close_all
 from pipeline._kernels.pinned import PinnedMemory
 
 __all__ = ["Host"]
+
+_SPARE = 64  # descriptors that a new client may need
 
 
 class Host:
@@ -199,6 +203,8 @@ class Host:
     # Connections ------------------------------------------------------------------------------------------------
 
     def _open(self, channel: Channel) -> None:
+        if len(os.listdir("/dev/fd")) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE:
+            self._publisher.trim()  # each idle slot has a descriptor
         self._clients[channel] = None  # its first message is `Hello`, with its role
 
     def _open_monitor(self, channel: Channel) -> None:
@@ -243,7 +249,7 @@ class Host:
         client = self._clients.pop(channel)
         if isinstance(client, Worker):
             client.disconnect()
-            self._runner.forget_worker(client)
+            self._runner.forget_worker(client, error)
         elif isinstance(client, Consumer):
             self._runner.forget_consumer(client)
             self._reports.forget(client)

@@ -12,6 +12,7 @@ from typing import Any
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
+from pipeline._kernels.kernel_cache import check_kernel_cache
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -33,6 +34,7 @@ def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Dev
         DeviceError: CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
+    check_kernel_cache()
     try:
         import cupy
     except ImportError as error:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
+from pipeline._kernels.kernel_cache import keep_kernels_in_memory
 
 __all__ = ["OPTIONS", "Kernel", "get_kernel", "macro_options", "read_source"]
 
@@ -61,19 +62,26 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
     found = _kernels.get(key)
     if found is not None:
         return found
-    cupy = load_cupy()
     with _lock:
         if key not in _kernels:
-            call = f"compiling {kernel} of {file} with {_spelled(defines)}"
             try:
-                with cuda_call(call), cupy.cuda.Device(device_id):
-                    module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
-                    function = module.get_function(kernel)
-                    handle = int(getattr(getattr(function, "kernel", None), "ptr", 0))
-            except cupy.cuda.compiler.CompileException as error:
-                raise KernelCompileError(call, str(error)) from error
-            _kernels[key] = Kernel(function, handle)
+                _kernels[key] = _compile(*key)
+            except OSError as error:  # the disk is full, for example
+                keep_kernels_in_memory(error)
+                _kernels[key] = _compile(*key)
         return _kernels[key]
+
+
+def _compile(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Kernel:
+    cupy = load_cupy()
+    call = f"compiling {kernel} of {file} with {_spelled(defines)}"
+    try:
+        with cuda_call(call), cupy.cuda.Device(device_id):
+            module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
+            function = module.get_function(kernel)
+            return Kernel(function, int(getattr(getattr(function, "kernel", None), "ptr", 0)))
+    except cupy.cuda.compiler.CompileException as error:
+        raise KernelCompileError(call, str(error)) from error
 
 
 def macro_options(defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

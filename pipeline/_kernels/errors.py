@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pipeline._kernels.kernel_cache import check_kernel_cache
 from pipeline.errors import DeviceError, PipelineError
 
 __all__ = ["CudaError", "KernelCompileError", "cuda_call", "load_cupy", "require_device"]
@@ -38,6 +39,7 @@ def load_cupy() -> Any:
     Raises:
         DeviceError: CuPy isn't installed or can't load its CUDA libraries.
     """
+    check_kernel_cache()
     try:
         import cupy
     except ImportError as error:

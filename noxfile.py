@@ -72,6 +72,13 @@ def newest(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11")
+def audit(session: nox.Session) -> None:
+    """Compare the versions in constraints.txt with the advisories on PyPI."""
+    session.install("pip-audit")
+    session.run("pip-audit", "--no-deps", "--disable-pip", "--requirement", "constraints.txt")
+
+
+@nox.session(python="3.11")
 def lint(session: nox.Session) -> None:
     """Check style and types; the examples are also checked by pyright, as editors do."""
     extras = SETTINGS["optional-dependencies"]

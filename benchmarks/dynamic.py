@@ -72,8 +72,8 @@ def contenders(device: str) -> Iterator[tuple[str, Any, Any, Callable[[], Any]]]
         import nvidia.dali.experimental.dynamic as rival
 
         modules["NVIDIA DALI"] = rival
-    except ImportError:
-        print("NVIDIA DALI isn't installed")
+    except ImportError as error:
+        print(f"no dynamic mode of NVIDIA DALI: {error}")
     for work, make in WORK.items():
         for name, module in modules.items():
             function = make(module, device)

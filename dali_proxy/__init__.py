@@ -113,6 +113,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    import_ours("pipeline._requirements").check_requirements()
     full = module if module.startswith("pipeline.") else f"{__name__}.{module}"
     value = getattr(import_ours(full), name)
     globals()[name] = value

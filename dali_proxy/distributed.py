@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget, processes_sharing
+from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
+from dali_proxy._server.published import publish
+from dali_proxy._server.server import DALIServer, as_pipeline
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
+from pipeline._definition.serializing import with_graph
+from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._ranks import Ranks, current_ranks
 from pipeline._ranks import set_ranks as _set_ranks
+from pipeline.errors import ArgumentMismatchError
 
-__all__ = ["DistributedBatchSampler", "Environment", "environment", "set_ranks"]
+if TYPE_CHECKING:
+    from dali_proxy._server.placement import Placement
+    from pipeline import Pipeline
+
+__all__ = ["DistributedBatchSampler", "Environment", "environment", "set_ranks", "shared_server"]
+
+_LOOK = 0.1  # seconds between two looks at the ranks that still use a shared server
+
+
+_unbound: list[int] = []  # the cores that this process could use before `Environment.bind`
 
 
 @dataclass(frozen=True)
@@ -39,12 +58,12 @@ class Environment(Ranks):
     @property
     def num_workers(self) -> int:
         """Number of workers for the rank's `DataLoader`: a quarter of the budget, at least 1."""
-        return max(1, self.core_budget // 4)
+        return Shares(self.core_budget).num_workers
 
     @property
     def num_threads(self) -> int:
         """Number of threads for the rank's pipeline: the rest of the budget, without a core for the training loop."""
-        return max(1, self.core_budget - self.num_workers - (self.core_budget >= 4))
+        return Shares(self.core_budget).num_threads
 
     @property
     def shard(self) -> dict[str, int | bool]:
@@ -58,6 +77,7 @@ class Environment(Ranks):
         Linux allocates memory on the NUMA node of the thread that first writes to it, so their memory is near, too.
         """
         if self.cores and hasattr(os, "sched_setaffinity"):
+            _unbound.extend(allowed_cores() if not _unbound else ())
             tasks = os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ["0"]
             for task in tasks:  # libraries have started threads already
                 try:
@@ -117,6 +137,156 @@ def set_ranks(rank: int | None, world_size: int = 1, local_rank: int = 0, local_
     """
     chosen = None if rank is None else Ranks(rank, world_size, local_rank, local_world_size, "set_ranks")
     _set_ranks(chosen)
+
+
+@contextmanager
+def shared_server(
+    pipeline: Pipeline, *, num_workers: int | None = None, placement: Placement | None = None, **options: Any
+) -> Iterator[DALIServer]:
+    """Run one server, with one pool of dataset workers, for all ranks of this machine.
+
+    All ranks call this with the same arguments, except for the pipeline's `device_id`, after
+    `torch.distributed.init_process_group`. Local rank 0 starts the server, and the others connect to it. Each rank has
+    its own loaders, with its own shard, order and state. Its batches and random numbers are those that a separate
+    server would return. A rank that ends doesn't stop the others. If the process of local rank 0 ends, or the server,
+    all ranks of the machine get an error. At the end of the block, local rank 0 waits until the other ranks have left.
+
+    Args:
+        pipeline: the same pipeline on all ranks; the seed of local rank 0 applies. Without `num_threads`, it gets the
+            cores of the machine that remain for threads.
+        num_workers: number of dataset workers; by default, a quarter of the machine's cores.
+        placement: as for `DALIServer`, but not "auto". The default is "consumer" for a pipeline with a `device_id`: the
+            server decodes on the CPU, and each rank's GPU runs its own GPU operators.
+        **options: other arguments of `DALIServer`.
+
+    Yields:
+        The server.
+
+    Raises:
+        ArgumentMismatchError: the ranks pass different pipelines, or an argument isn't possible here.
+        ProxyError: torch.distributed isn't initialized, or another rank couldn't start the server or connect to it.
+
+    Example:
+        >>> with shared_server(image_pipe(batch_size=64, device_id=here.device_id, seed=7)) as server:  # doctest: +SKIP
+        ...     dataset = ImageDataset(folder, transform=server.proxy)
+        ...     batches = DistributedBatchSampler(dataset, batch_size=64, seed=7)
+        ...     for images, labels in DataLoader(server, dataset, batch_sampler=batches):
+        ...         train(images, labels)
+    """
+    ranks = current_ranks()
+    with _all_cores():
+        shares = Shares.of_machine()
+    pipeline = as_pipeline(pipeline, {})
+    if pipeline.num_threads < 1:
+        pipeline = with_graph(pipeline, pipeline._internals.graph, num_threads=shares.num_threads)
+    if placement is None:
+        placement = "server" if pipeline._internals.arguments.device_id is None else "consumer"
+    if placement == "auto" or options.get("cluster") is not None or options.get("mode") == "thread":
+        raise ArgumentMismatchError('shared_server: placement="auto", cluster= and mode="thread" have one user only')
+    options |= {"placement": placement, "num_workers": shares.num_workers if num_workers is None else num_workers}
+    if ranks.world_size == 1:
+        with DALIServer(pipeline, **options) as server:
+            yield server
+        return
+    server = _connected(pipeline, options, ranks)
+    try:
+        yield server
+        if server.owned:
+            _await_others(server)
+    finally:
+        server.stop()
+
+
+def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DALIServer:
+    """Start the server, or connect to that of local rank 0. All ranks raise if one of them can't."""
+    server: DALIServer | None = None
+    failure: Exception | None = None
+    found: list[_Address] = []
+    try:
+        if ranks.local_rank == 0:
+            try:
+                server = DALIServer(pipeline, **options)
+                with _all_cores():
+                    server.start()
+                publish(server.endpoint)
+            except Exception as error:  # noqa: BLE001  # raised below, when all ranks know
+                failure = error
+        folder = "" if server is None or failure else os.path.dirname(server.endpoint.path)
+        found = _gathered(
+            _Address(ranks.rank, socket.gethostname(), folder, pipeline._internals.arguments.drawn_seed), failure
+        )
+        if server is None:
+            owner = max(
+                each for each in found if each.folder and each.host == socket.gethostname() and each.rank < ranks.rank
+            )
+            try:
+                server = DALIServer(with_graph(pipeline, pipeline._internals.graph, seed=owner.seed), **options)
+                server.attach(owner.folder)
+            except Exception as error:  # noqa: BLE001  # likewise
+                failure = error
+        _gathered(None, failure)
+        assert server is not None  # otherwise, `_gathered` has raised
+        return server
+    except BaseException:
+        if server is not None:
+            server.stop()
+        raise
+
+
+class _Address(NamedTuple):
+    """The address of a server, from the rank that has started it.
+
+    Attributes:
+        rank: the rank.
+        host: its machine.
+        folder: the server's folder; empty for other ranks.
+        seed: seed of its pipeline.
+    """
+
+    rank: int
+    host: str
+    folder: str
+    seed: int
+
+
+def _gathered(value: Any, failure: Exception | None) -> list[Any]:
+    """Return the values of all ranks.
+
+    Raises:
+        ProxyError: a rank has failed. That rank raises `failure`.
+    """
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise failure or ProxyError("shared_server: call torch.distributed.init_process_group first")
+    pairs: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(pairs, (value, failure and f"{type(failure).__name__}: {failure}"))
+    if failure is not None:
+        raise failure
+    for rank, (_, error) in enumerate(pairs):
+        if error is not None:
+            raise ProxyError(f"shared_server: rank {rank} failed: {error}")
+    return [value for value, _ in pairs]
+
+
+def _await_others(server: DALIServer) -> None:
+    """Wait until no other process uses the server. One that has died doesn't use it."""
+    with suppress(ServerClosedError, ServerDiedError), deferred_signals:
+        while server.consumer.statistics()["consumers"] > 1:
+            let_through(time.sleep, _LOOK)
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    """Run this thread, and the processes that it starts, on all cores that this process could use before `bind`."""
+    bound = allowed_cores()
+    if _unbound:
+        os.sched_setaffinity(0, _unbound)
+    try:
+        yield
+    finally:
+        if _unbound:
+            os.sched_setaffinity(0, bound)
 
 
 def _gpu(local_rank: int) -> tuple[int | None, str | None]:

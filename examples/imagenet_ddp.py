@@ -4,13 +4,14 @@
     torchrun --nproc-per-node 8 examples/imagenet_ddp.py --data /data/imagenet --image-size 224 --batch-size 256
 
 Every process has a server and reads its part of each step. The numbers of workers and threads are its share of the
-machine's cores. With --checkpoint FILE, training stops (--stop-after N steps) and resumes with any number of processes.
+machine's cores. With --shared-server, the processes of a machine use one server with one pool of dataset workers. With
+--checkpoint FILE, training stops (--stop-after N steps) and resumes with any number of processes.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +25,7 @@ import dali_proxy
 from dali_proxy import distributed
 from imagenet import ImageFolder, training_pipe, validation_pipe
 from networks import classifier
+from pipeline import Pipeline
 
 
 def loader_of(
@@ -33,6 +35,19 @@ def loader_of(
     dataset = ImageFolder(folder, transform=server.proxy)
     batches = distributed.DistributedBatchSampler(dataset, options.batch_size, shuffle=shuffle, seed=options.seed)
     return dali_proxy.DataLoader(server, dataset, batch_sampler=batches, num_workers=options.num_workers)
+
+
+@contextmanager
+def serving(options: argparse.Namespace, pipe: Callable[..., Pipeline]) -> Iterator[dali_proxy.DALIServer]:
+    """Yield the server of this rank, or the one that all ranks of the machine share."""
+    arguments = common.pipeline_options(options)  # the same seed on all ranks: they draw different crops nevertheless
+    if options.shared_server:
+        del arguments["num_threads"]  # by default, those of the whole machine
+        with distributed.shared_server(pipe(**arguments)) as server:
+            yield server
+    else:
+        with dali_proxy.DALIServer(pipe(**arguments)) as server:
+            yield server
 
 
 def train(
@@ -106,6 +121,7 @@ def main() -> None:
     parser = common.make_parser(__doc__, epochs=8)
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="resume from this file if it exists")
     parser.add_argument("--stop-after", type=common.positive, metavar="STEPS", help="save it and stop after N steps")
+    parser.add_argument("--shared-server", action="store_true", help="one server and pool of workers per machine")
     here = distributed.environment()
     # The budget of this rank, instead of the fixed numbers of the other examples.
     parser.set_defaults(num_workers=here.num_workers, num_threads=here.num_threads)
@@ -118,12 +134,11 @@ def main() -> None:
         torch.set_num_threads(max(1, here.core_budget // 2))
     dist.init_process_group("gloo" if options.device.type == "cpu" else "nccl")
     torch.manual_seed(options.seed)  # the same initial weights on all ranks
-    pipe_options = common.pipeline_options(options)  # the same seed, too: ranks draw different crops nevertheless
     with folders_of_rank_0(options.data) as (train_folder, val_folder):
         classes = len([path for path in train_folder.iterdir() if path.is_dir()])
         plain = classifier(classes).to(options.device)
         network = DistributedDataParallel(plain, device_ids=[here.device_id] if options.device.type == "cuda" else None)
-        with dali_proxy.DALIServer(training_pipe(**pipe_options)) as server:
+        with serving(options, training_pipe) as server:
             meter = train(options, network, server, train_folder)
             stats = server.stats()
             if options.picture and here.rank == 0:
@@ -131,10 +146,11 @@ def main() -> None:
                     options.picture, next(iter(loader_of(server, train_folder, options, shuffle=True)))[0]
                 )
         if meter is not None:
-            with dali_proxy.DALIServer(validation_pipe(**pipe_options)) as server:
+            with serving(options, validation_pipe) as server:
                 score, total = accuracy(options, plain, server, val_folder)
             if here.rank == 0:
-                print(f"ranks       {here.world_size} with num_workers={options.num_workers}")
+                workers = f"num_workers={options.num_workers} each" if not options.shared_server else "a shared server"
+                print(f"ranks       {here.world_size} with {workers}")
                 meter.report(stats, accuracy=f"{score:.1%} of {total} (guessing: {1 / classes:.1%})")
     dist.destroy_process_group()
 

@@ -4,9 +4,8 @@
     python examples/segmentation.py --data /data/streets --classes 19 --image-size 512
 
 --data names a folder with train/ and val/, each with images/ (JPEG, PNG) and masks/ (PNG of the same name, whose pixels
-are class numbers). Without it, the example places objects on photographs.
-
-Masks with a palette (VOC, DAVIS) must be decoded in the dataset: see `Pairs`.
+are class numbers, also as indices of a palette, as in VOC and DAVIS). Without it, the example places objects on
+photographs.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ class Pairs(Dataset):
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        # The two inputs are passed by name, and each of the two outputs has a placeholder. A PNG with a palette holds
-        # indices, but a decoder gives colours, whose grey is another class: for such masks, pass PIL's
-        # `np.asarray(Image.open(path))[..., None]`, and leave `fn.decoders.image(mask)` out of both pipelines.
+        # The two inputs are passed by name, and each of the two outputs has a placeholder.
         image, mask = self.transform(
             image=np.fromfile(self.images[index], np.uint8), mask=np.fromfile(self.masks[index], np.uint8)
         )
@@ -64,7 +61,8 @@ def training_pipe(decoder: str, size: int):
     image = fn.resize(image, size=(size, size), interp_type=types.INTERP_LINEAR)
     image = fn.crop_mirror_normalize(image, dtype=types.FLOAT, mean=common.MEAN, std=common.STD, mirror=mirror)
 
-    mask = fn.decoders.image(encoded_mask, device=decoder, output_type=types.GRAY)
+    # If a mask has a palette, its classes are the indices, not the colors.
+    mask = fn.decoders.image(encoded_mask, device=decoder, output_type=types.GRAY, palette_indices=True)
     mask = fn.slice(mask, start=anchor, shape=shape, axes=[0, 1])
     # Nearest neighbour, because interpolating the numbers of two classes would give a third class.
     mask = fn.resize(mask, size=(size, size), interp_type=types.INTERP_NN)
@@ -77,7 +75,7 @@ def validation_pipe(decoder: str, size: int):
     """The same without random numbers: the whole image."""
     image = fn.decoders.image(fn.external_source(name="image", no_copy=True), device=decoder)
     mask = fn.external_source(name="mask", no_copy=True)
-    mask = fn.decoders.image(mask, device=decoder, output_type=types.GRAY)
+    mask = fn.decoders.image(mask, device=decoder, output_type=types.GRAY, palette_indices=True)
     image = fn.resize(image, size=(size, size), interp_type=types.INTERP_LINEAR)
     image = fn.crop_mirror_normalize(image, dtype=types.FLOAT, mean=common.MEAN, std=common.STD)
     return image, fn.resize(mask, size=(size, size), interp_type=types.INTERP_NN)

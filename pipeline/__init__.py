@@ -49,6 +49,7 @@ _PACKAGES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    importlib.import_module(f"{__name__}._requirements").check_requirements()
     importlib.import_module(f"{__name__}._catalog")
     if name in _PACKAGES:
         value = getattr(importlib.import_module(f"{__name__}.{_PACKAGES[name]}"), name)

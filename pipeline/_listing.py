@@ -1,10 +1,11 @@
-"""Lists of items in messages: the first items and the number of others."""
+"""Parts of messages: lists of items, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Iterable
 
-__all__ = ["listed"]
+__all__ = ["listed", "suggestion"]
 
 
 def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> str:
@@ -21,3 +22,14 @@ def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> s
     """
     named = separator.join(str(item) for item, _ in zip(items, range(most), strict=False))
     return named if len(items) <= most else f"{named} and {len(items) - most} more"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: a similar name, or nothing.
+
+    Example:
+        >>> suggestion("siz", ["size", "mode"]), suggestion("x", ["size"])
+        (". Did you mean 'size'?", '')
+    """
+    similar = difflib.get_close_matches(name, known, 1)
+    return f". Did you mean {similar[0]!r}?" if similar else ""

@@ -120,9 +120,10 @@ def operator_def(
 ) -> Operator | Callable[[Callable[..., Any]], Operator]:
     """Decorator: make a function an operator for pipelines and for dynamic mode.
 
-    The function gets one sample of each input and returns a sample, or a tuple of `num_outputs` samples. It must not
-    modify its arguments. Its random numbers from `random`, `numpy.random` and torch are seeded for each sample, as
-    those of `fn.random`, if the pipeline has a seed or belongs to a server. An output has the layout of its input.
+    The function gets one sample of each input and returns a sample, or a tuple of `num_outputs` samples. It may
+    modify its arguments, which are copies. Its random numbers from `random`, `numpy.random` and torch are seeded for
+    each sample, as those of `fn.random`, if the pipeline has a seed or belongs to a server. An output has the layout of
+    its input.
 
     A transform of torchvision v2, Kornia or Albumentations becomes an operator, too. It transforms all inputs
     together: ``operator_def(transform)(images, masks)``. Keywords say what an input is: ``image=``, ``mask=``,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from pipeline._requirements import too_old
 from pipeline.errors import BuildError
 
 __all__ = ["optional_package"]
@@ -19,17 +20,21 @@ def optional_package(name: str, purpose: str, extra: str) -> Any:
         extra: extra of this project that installs it.
 
     Raises:
-        BuildError: it can't be imported.
+        BuildError: it can't be imported, or is too old.
 
     Example:
         >>> optional_package("missing", "decoding audio", "audio")
         Traceback (most recent call last):
         pipeline.errors.BuildError: decoding audio needs the package 'missing', which can't be imported (...): ...
     """
+    package = name.partition(".")[0]
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except (ImportError, OSError) as error:  # OSError: a wheel without the library that it loads
         raise BuildError(
-            f"{purpose} needs the package {name.partition('.')[0]!r}, which can't be imported ({error}): "
+            f"{purpose} needs the package {package!r}, which can't be imported ({error}): "
             f"pip install 'dali-proxy[{extra}]'"
         ) from error
+    if reason := too_old(package):
+        raise BuildError(f"{purpose} needs {reason}: pip install --upgrade 'dali-proxy[{extra}]'")
+    return module

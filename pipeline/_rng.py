@@ -20,8 +20,10 @@ __all__ = [
     "NUMBERS_PER_COUNT",
     "BatchKey",
     "RandomState",
+    "batch_counter",
     "batch_generator",
     "fresh_seed",
+    "generator_key",
     "global_batch",
     "philox",
 ]
@@ -94,14 +96,25 @@ def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generato
         >>> batch_generator(1, 0, BatchKey()).random() == batch_generator(1, 0, BatchKey()).random()
         True
     """
-    words = np.array([seed & _MASK, stream & _MASK], dtype=np.uint64)
+    return philox(generator_key(seed, stream), batch_counter(key))
+
+
+def generator_key(seed: int, stream: int) -> npt.NDArray[np.uint64]:
+    """Return the key of `batch_generator`, two words."""
+    return np.array([seed & _MASK, stream & _MASK], dtype=np.uint64)
+
+
+def batch_counter(key: BatchKey) -> npt.NDArray[np.uint64]:
+    """Return the first counter of `batch_generator`, four words."""
     batch = key.iteration if key.global_batch is None else key.global_batch
-    return philox(words, [0, batch & _MASK, key.epoch & _MASK, key.view & _MASK])
+    return np.array([0, batch & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
 
 
-def philox(key: npt.NDArray[np.uint64], counter: Sequence[int] = (0, 0, 0, 0)) -> np.random.Generator:
+def philox(
+    key: npt.NDArray[np.uint64], counter: Sequence[int] | npt.NDArray[np.uint64] = (0, 0, 0, 0)
+) -> np.random.Generator:
     """Return the generator for a key of two words and a counter of four words."""
-    words = np.array(counter, dtype=np.uint64)
+    words = np.asarray(counter, dtype=np.uint64)
     return np.random.Generator(np.random.Philox(_Key(key), counter=words))  # type: ignore[arg-type]
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests import lock_order  # first: locks are created on import
 from tests.clips import Clips
+from tests.gpu_turns import turn
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 from tests.preloaded import preload
 
@@ -145,6 +146,19 @@ def locks_taken_in_order(request: pytest.FixtureRequest, temporary_folder: Path)
 def _fail_on_lock_order(ended: str) -> None:
     if report := lock_order.take_report():
         pytest.fail(f"locks were taken in the wrong order before {ended} ended:\n{report}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def gpu_turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let tests with the marker `gpu_alone` run while no other test uses the GPU."""
+    alone = request.node.get_closest_marker("gpu_alone") is not None
+    if not alone and request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp()
+    with turn(base.parent if parallel else base, alone=alone):
+        yield
 
 
 @pytest.fixture(scope="session")

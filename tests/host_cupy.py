@@ -200,19 +200,41 @@ def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -
 
 
 def _module() -> types.ModuleType:
-    class CudaRuntimeError(RuntimeError): ...
+    class CudaRuntimeError(RuntimeError):
+        def __init__(self, status: int, reason: str = "") -> None:
+            super().__init__(reason)
+            self.status = status
 
     class CompileException(Exception): ...
+
+    allocated: dict[int, Any] = {}
+
+    def malloc(nbytes: int) -> int:
+        memory = Memory(nbytes)
+        allocated[memory.ptr] = memory
+        return memory.ptr
 
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaRuntimeError,
         getDeviceCount=lambda: 1,
+        getDevice=lambda: 0,
         memcpyAsync=_memcpy,
         memcpyHostToDevice=1,
         memcpyDeviceToHost=2,
         memcpyDeviceToDevice=3,
         hostRegister=lambda *arguments: None,
         hostUnregister=lambda *arguments: None,
+        memGetInfo=lambda: (1 << 30, 1 << 31),
+        malloc=malloc,
+        free=allocated.pop,
+        eventInterprocess=4,
+        eventDisableTiming=2,
+        eventCreateWithFlags=lambda flags: 1,
+        eventQuery=lambda event: 0,
+        eventDestroy=lambda event: None,
+        ipcGetMemHandle=lambda pointer: bytes(64),
+        ipcGetEventHandle=lambda event: bytes(64),
+        deviceGetPCIBusId=lambda device: "0000:00:00.0",
     )
     cuda = types.SimpleNamespace(
         Device=Device,
@@ -237,7 +259,14 @@ def _module() -> types.ModuleType:
         ndarray=Array,
         RawModule=RawModule,
         empty=Array,
-        asarray=lambda data: data if isinstance(data, Array) else Array.over(np.array(data)),
+        get_default_memory_pool=lambda: types.SimpleNamespace(free_all_blocks=lambda: None),
+        asarray=lambda data, order=None: data if isinstance(data, Array) else Array.over(np.array(data)),
+        random=types.SimpleNamespace(
+            RandomState=lambda *arguments, **options: types.SimpleNamespace(seed=lambda number: None),
+            get_random_state=lambda: None,
+            set_random_state=lambda state: None,
+        ),
+        copyto=lambda target, source: np.copyto(target._host, source._host),
         stack=lambda arrays: Array.over(np.stack([each.get() for each in arrays])),
     )
     sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]

@@ -178,8 +178,8 @@ def test_package_is_typed(package: str) -> None:
 #: Packages and single modules of this repository, from the bottom up. Each line may import only from the lines above
 #: it, so import cycles between packages are impossible.
 FLOORS = (
-    "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
-    "pipeline._ranks",
+    "pipeline.errors pipeline._native pipeline._rng pipeline._listing pipeline._requirements pipeline._trusted_folder",
+    "pipeline._ranks pipeline._size_limit",
     "pipeline.types pipeline.tfrecord pipeline._sheet pipeline._imaging pipeline._concurrency",
     "pipeline._declaration pipeline._kernels",
     "pipeline._graph pipeline.tensors pipeline._codecs pipeline._optional pipeline._kernels.audio",
@@ -208,6 +208,7 @@ FLOORS = (
     "dali_proxy._host dali_proxy._worker",
     "dali_proxy._consumer",
     "dali_proxy._cluster",
+    "dali_proxy._pool",
     "dali_proxy._iterators dali_proxy._server",
     "dali_proxy._monitor",
     "dali_proxy._loader",

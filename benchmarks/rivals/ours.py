@@ -58,8 +58,8 @@ class Ours(Rival):
             self._trial.repeat()
 
     def is_ready(self) -> bool:
-        """Return whether ``placement="auto"`` has chosen."""
-        return self._trial is None or not self._trial.is_deciding
+        """Return whether ``placement="auto"`` has chosen, and batches come from there."""
+        return self._trial is None or self._trial.is_settled
 
     @property
     def _trial(self) -> Any:

@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
+from dali_proxy._server.advice import overload
 from pipeline.errors import GraphError
 
 __all__ = ["Report", "recommend"]
 
 _TICK = 1e-3  # milliseconds; the operating system may count none in a short time
 _CLOSE = 0.95  # a configuration that is this fast, and uses fewer processes and threads, is preferred
+_STEADY = 1.25  # largest ratio of the rates of a configuration on a quiet machine
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,14 @@ def recommend(
                 results.append(bench.measure(configuration))
 
     yield from measure([Configuration(each, max(threads)) for each in workers])
-    fastest = _choose(results).configuration
-    yield from measure([Configuration(fastest.workers, each) for each in threads])
+    chosen = _choose(results).configuration
+    yield from measure([Configuration(chosen.workers, each) for each in threads])
     if bench.pipeline._internals.graph.uses_gpu:
-        fastest = _choose(results).configuration
+        chosen = _choose(results).configuration
         others: tuple[Placement, ...] = ("cores", "consumer")
         for each in others:
             with suppress(GraphError):  # not all operators can run there
-                yield from measure([Configuration(fastest.workers, fastest.threads, each)])
+                yield from measure([Configuration(chosen.workers, chosen.threads, each)])
     best = _choose(results).configuration
     plain_workers = max(best.workers, count)
     ours, plain = [], []
@@ -86,7 +88,9 @@ def recommend(
         yield f"round {number} of {rounds} beside torch"
         ours.append(bench.measure(best))
         plain.append(bench.measure_torch(plain_workers))
-    advice = tuple(_advice(best, ours[-1], max(results, key=lambda each: each.rate), count))
+    fastest = max(results, key=lambda each: each.rate)
+    same = [each for each in results if each.configuration == best] + ours
+    advice = (*_advice(best, ours[-1], fastest, count), *_doubts(same))
     yield Report(tuple(results), tuple(ours), tuple(plain), bench.plain_work, advice)
 
 
@@ -114,3 +118,16 @@ def _advice(best: Configuration, result: Result, fastest: Result, count: int) ->
         )
     if best.workers + best.threads >= 2 * count:
         yield f"All {count} cores are busy: training on this CPU will slow the loader down."
+
+
+def _doubts(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a warning if measurements of the same configuration differ."""
+    rates = [result.rate for result in results]
+    if max(rates) <= _STEADY * min(rates):
+        return
+    load = max(result.load for result in results)
+    reason = overload(load) or "Other programs, or the processor's clock, may be the reason."
+    yield (
+        f"Measurements of this configuration differ, from {min(rates):,.0f} to {max(rates):,.0f} samples/s. {reason} "
+        "Measure again, or compare the processor times, which differ less."
+    )

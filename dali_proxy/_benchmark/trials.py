@@ -61,6 +61,7 @@ class Result:
         cpu: processor time of all processes, in milliseconds per sample.
         limited_by: what limits the speed, "workers" or "pipeline"; empty for torch's loader.
         operators: shares of the operators in the pipeline's processor time, the largest first.
+        load: `ServerStats.load`; 0 for torch's loader.
     """
 
     configuration: Configuration
@@ -68,6 +69,7 @@ class Result:
     cpu: float
     limited_by: str = ""
     operators: Mapping[str, float] | None = None
+    load: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as values of JSON."""
@@ -130,7 +132,8 @@ class Bench:
             batches.close()
         total = sum(times.seconds for times in stats.operators.values()) or 1.0
         shares = sorted(((times.seconds / total, name) for name, times in stats.operators.items()), reverse=True)
-        return Result(configuration, rate, cpu, stats.limited_by, {name: share for share, name in shares})
+        operators = {name: share for share, name in shares}
+        return Result(configuration, rate, cpu, stats.limited_by, operators, stats.load)
 
     def measure_torch(self, workers: int) -> Result:
         """Measure torch's loader.

@@ -45,10 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return error.status
     except RuntimeError as error:
-        if not isinstance(error, import_ours("pipeline.errors").PipelineError):
+        errors = import_ours("pipeline.errors")
+        if not isinstance(error, errors.PipelineError):
             raise
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, errors.ArgumentTypeError | errors.ArgumentValueError) else 1
     except ImportError as error:
         if error.name != "pipeline":
             raise

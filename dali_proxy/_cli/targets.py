@@ -78,7 +78,8 @@ def load_pipeline(options: argparse.Namespace, folder: Path | None = None) -> Pi
     except CommandError:
         raise
     except Exception as error:  # it comes from the user's code
-        raise CommandError(f"{options.pipeline}: {type(error).__name__}: {error}") from error
+        is_usage = bool(options.set) and isinstance(error, TypeError | ValueError)
+        raise CommandError(f"{options.pipeline}: {type(error).__name__}: {error}", 2 if is_usage else 1) from error
 
 
 def _named_values(words: Sequence[str]) -> dict[str, Any]:
@@ -134,12 +135,15 @@ def _is_pipeline(value: Any, module: ModuleType) -> bool:
 
 
 def _attribute(module: ModuleType, name: str, place: str) -> Any:
+    from pipeline._listing import suggestion
+
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise CommandError(f"{place} has no {name!r}", status=2) from None
+            known = [key for key in vars(found) if not key.startswith("_")]
+            raise CommandError(f"{place} has no {name!r}{suggestion(part, known)}", status=2) from None
     return found
 
 

@@ -48,12 +48,13 @@ class FetchedTicket(Ticket):
         self.samples = samples
 
 
-def dumps(batch: object, fetch: Fetcher) -> tuple[bytes, list[Buffer]]:
+def dumps(batch: object, fetch: Fetcher | None = None) -> tuple[bytes, list[Buffer]]:
     """Return a batch as bytes and large buffers, for `loads`.
 
     Args:
-        batch: any object of the loader. Its tickets become `FetchedTicket`s.
-        fetch: function that fetches the outputs of a ticket.
+        batch: any object of the loader.
+        fetch: function that fetches the outputs of a ticket, which becomes a `FetchedTicket`. Without it, tickets stay
+            tickets.
 
     Raises:
         ServerClosedError, ServerDiedError, StaleReferenceError: the outputs are lost with the server.
@@ -70,9 +71,11 @@ def loads(data: bytes, buffers: Sequence[Buffer]) -> Any:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    def __init__(self, file: io.BytesIO, fetch: Fetcher) -> None:
+    def __init__(self, file: io.BytesIO, fetch: Fetcher | None) -> None:
         self.buffers: list[Buffer] = []
-        own = {Ticket: partial(_reduce_ticket, fetch), torch.Tensor: _reduce_tensor}
+        own: dict[type, Any] = {torch.Tensor: _reduce_tensor}
+        if fetch is not None:
+            own[Ticket] = partial(_reduce_ticket, fetch)
         self.dispatch_table = ChainMap(own, cloudpickle.Pickler.dispatch_table)  # before __init__, which reads it
         super().__init__(file, protocol=5, buffer_callback=self._includes)
 

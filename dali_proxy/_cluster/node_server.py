@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from dali_proxy._cluster.batch_pickle import dumps
 from dali_proxy._cluster.result_stream import Address, ResultSender, is_encrypted
+from dali_proxy._common.batch_reading import BatchRequest, Reader, Readers
 from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._host import HOSTS, HostOptions
@@ -22,22 +22,7 @@ from dali_proxy.errors import BatchError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._ipc import pickling
 
-__all__ = ["BatchRequest", "NodeServer", "Reader", "RemoteHost"]
-
-_READERS = 4  # readers that a server keeps: two loaders, and two epochs of each
-
-
-class Reader(Protocol):
-    """Reads and collates batches of one loader. It is pickled in the training process."""
-
-    def begin(self, node: str) -> None:
-        """Prepare this process, on the given node."""
-
-    def session(self, numbered: Any) -> int:
-        """Return the session of a batch."""
-
-    def read(self, numbered: Any, seed: int) -> Any:
-        """Return a batch, whose placeholders are submitted."""
+__all__ = ["NodeServer", "RemoteHost"]
 
 
 class RemoteHost(NamedTuple):
@@ -58,24 +43,6 @@ class RemoteHost(NamedTuple):
     home: str
 
 
-class BatchRequest(NamedTuple):
-    """A request for a batch.
-
-    Attributes:
-        reader: identity of the reader.
-        data: the pickled reader: a list with one Ray object, which a server gets only if it doesn't know the reader.
-        numbered: number and dataset indices of the batch.
-        seed: seed of the epoch, for random numbers that the dataset draws.
-        number: number of the request at its server.
-    """
-
-    reader: bytes
-    data: list[Any]
-    numbered: Any
-    seed: int
-    number: int = 0
-
-
 class NodeServer:
     """A server in a cluster. Ray runs its methods on several threads, so that batches overlap.
 
@@ -91,7 +58,7 @@ class NodeServer:
         self._sender: ResultSender | None = None
         torch.set_num_threads(1)  # as in torch's workers
         self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_PREFIX}reading")
-        self._readers: OrderedDict[bytes, Reader] = OrderedDict()
+        self._readers = Readers(self._load)
         self._sessions: set[int] = set()
 
     def start(self, host: RemoteHost) -> Address | None:
@@ -152,24 +119,17 @@ class NodeServer:
             raise
 
     def _read(self, request: BatchRequest) -> Any:
-        reader = self._readers.get(request.reader)
-        if reader is None:
-            reader = self._load(request)
-        self._readers.move_to_end(request.reader)
-        session = reader.session(request.numbered)
-        if session not in self._sessions:
-            self._consumer.open_session(session)
-            self._sessions.add(session)
-        return reader.read(request.numbered, request.seed)
+        reader = self._readers.find(request)
+        if request.session not in self._sessions:
+            self._consumer.open_session(request.session)
+            self._sessions.add(request.session)
+        return reader.read(request)
 
     def _load(self, request: BatchRequest) -> Reader:
         import ray
 
         reader: Reader = pickling.loads(ray.get(request.data[0]))
-        reader.begin(self._node)
-        self._readers[request.reader] = reader
-        while len(self._readers) > _READERS:
-            self._readers.popitem(last=False)
+        reader.begin(0, 1, self._node)
         return reader
 
     def _close_sessions(self, sessions: tuple[int, ...]) -> None:

@@ -30,7 +30,9 @@ class RayCluster:
             fraction lets servers share a GPU.
         resources: further resources of each server, as for `ray.remote`, for example to select nodes.
         in_flight_bytes: limit for the results that are requested, and that a loop hasn't received yet, of one loader.
-            At least one batch is in flight.
+            At least one batch is in flight. None is a quarter of the memory that is available to the training process
+            when the servers start, divided by the ranks of its machine. Without this limit, three batches of each
+            server are in flight.
         start_timeout: seconds to wait for a server while there is none: at the start, and after all were lost.
 
     Raises:
@@ -47,7 +49,7 @@ class RayCluster:
     num_cpus: float | None = None
     num_gpus: float = 0
     resources: Mapping[str, float] = field(default_factory=dict)
-    in_flight_bytes: int = 1 << 30
+    in_flight_bytes: int | None = None
     start_timeout: float = 60.0
 
     def __post_init__(self) -> None:
@@ -59,7 +61,8 @@ class RayCluster:
             raise ArgumentValueError(f"RayCluster: num_gpus must be from 0 to 1, not {self.num_gpus!r}")
         if not isinstance(self.resources, Mapping):
             raise ArgumentTypeError(f"RayCluster: resources must be a mapping, not {type(self.resources).__name__}")
-        if not isinstance(self.in_flight_bytes, int) or self.in_flight_bytes < 1:
-            raise ArgumentValueError(f"RayCluster: in_flight_bytes must be 1 or more, not {self.in_flight_bytes!r}")
+        limit = self.in_flight_bytes
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise ArgumentValueError(f"RayCluster: in_flight_bytes must be 1 or more, or None, not {limit!r}")
         if not 0 < self.start_timeout < math.inf:
             raise ArgumentValueError(f"RayCluster: start_timeout must be seconds, not {self.start_timeout!r}")

@@ -14,9 +14,11 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dali_proxy._cluster.batch_pickle import loads
-from dali_proxy._cluster.node_server import BatchRequest, NodeServer, RemoteHost
+from dali_proxy._cluster.node_server import NodeServer, RemoteHost
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._cluster.result_stream import Address, ResultReceiver
+from dali_proxy._common.available_memory import in_flight_bytes
+from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_rlock
@@ -118,13 +120,17 @@ class ServerPool:
 
     Attributes:
         pid: None: the servers are processes on other machines.
+        in_flight_bytes: limit for the results of one loader that are in flight.
+        name, member: names of the servers, and of one, for messages.
         lost: number of servers that were lost since the start.
     """
 
     pid = None
+    name, member = "the servers in the cluster are", "server"
 
     def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost) -> None:
         self.lost = 0
+        self.in_flight_bytes = cluster.in_flight_bytes or in_flight_bytes()
         self._cluster = cluster
         self._needs = {"CPU": num_cpus, "GPU": cluster.num_gpus, **cluster.resources}
         self._ray = optional_package("ray", "DALIServer(cluster=...)", "ray")
@@ -168,18 +174,16 @@ class ServerPool:
         """Number of servers that take requests."""
         return sum([server.ready for server in self._servers])
 
-    @property
-    def in_flight_bytes(self) -> int:
-        """Limit for the results of one loader that are in flight."""
-        return self._cluster.in_flight_bytes
-
     def describe_exit(self, patience: float = 0.0) -> str:
         """Return how the servers ended; empty while the pool is open. `patience` isn't used."""
         return "" if self.alive else "its servers in the cluster were stopped"
 
-    def put(self, data: bytes) -> Any:
-        """Store bytes in the cluster. The servers can get them while the result exists."""
-        return self._ray.put(data)
+    def put(self, data: bytes) -> list[Any]:
+        """Store bytes in the cluster. The servers can get them while the result exists.
+
+        A list, because Ray would replace an object in a request's attribute by its value.
+        """
+        return [self._ray.put(data)]
 
     def request(self, request: BatchRequest) -> PendingBatch:
         """Request a batch from the server with the fewest requests."""

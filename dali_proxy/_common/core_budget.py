@@ -3,11 +3,52 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline._ranks import Ranks
+from pipeline._ranks import Ranks, current_ranks
 
-__all__ = ["allowed_cores", "cgroup_cores", "core_budget", "processes_sharing"]
+__all__ = ["Shares", "allowed_cores", "cgroup_cores", "core_budget", "processes_sharing"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Division of a number of cores between the workers of a loader, the threads of a pipeline, and training loops.
+
+    Attributes:
+        core_budget: number of cores.
+        loops: number of training loops.
+
+    Example:
+        >>> rank, machine = Shares(16), Shares(128, loops=8)
+        >>> (rank.num_workers, rank.num_threads), (machine.num_workers, machine.num_threads)
+        ((4, 11), (32, 88))
+    """
+
+    core_budget: int
+    loops: int = 1
+
+    @property
+    def num_workers(self) -> int:
+        """A quarter of the cores, at least 1."""
+        return max(1, self.core_budget // 4)
+
+    @property
+    def num_threads(self) -> int:
+        """The rest of the cores, without one for each training loop if there are enough."""
+        loops = self.loops if self.core_budget >= 4 * self.loops else 0
+        return max(1, self.core_budget - self.num_workers - loops)
+
+    @classmethod
+    def of_rank(cls) -> Shares:
+        """Return the shares of this process's rank."""
+        ranks, cores = current_ranks(), len(allowed_cores())
+        return cls(core_budget(cores, cgroup_cores(), processes_sharing(ranks, cores)))
+
+    @classmethod
+    def of_machine(cls) -> Shares:
+        """Return the shares of all ranks of this machine together, as far as this process may use their cores."""
+        return cls(core_budget(len(allowed_cores()), cgroup_cores(), 1), current_ranks().local_world_size)
 
 
 def allowed_cores() -> tuple[int, ...]:

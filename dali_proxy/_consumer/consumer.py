@@ -29,6 +29,7 @@ from dali_proxy._transport.failures import rebuild
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     Advance,
+    BatchRead,
     Failure,
     Fetch,
     Goodbye,
@@ -36,6 +37,7 @@ from dali_proxy._transport.protocol import (
     NotPlaced,
     OpenSession,
     Place,
+    ReadBatch,
     Result,
     SlotsDetached,
     Stats,
@@ -48,6 +50,7 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._operator_api.trace import Trace
 
@@ -71,6 +74,7 @@ class ConsumerClient:
         local: exchange of the server, if it runs in this process.
         device_stage: serialized device stage, which continues the server's batches; None if the server runs the whole
             pipeline.
+        device_id: GPU to copy results to that the server computed on another GPU; None to leave them there.
 
     Raises:
         BuildError: the device stage can't run here.
@@ -88,9 +92,11 @@ class ConsumerClient:
         how_it_ended: Callable[[], str] = str,
         local: LocalExchange | None = None,
         device_stage: bytes | None = None,
+        device_id: int | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._how_it_ended = how_it_ended
+        self._device_id = device_id
         self._device_stage = None if device_stage is None else DeviceStage(device_stage)
         try:
             self._channel, received = open_channel(endpoint, "consumer", "main")
@@ -98,12 +104,13 @@ class ConsumerClient:
             if self._device_stage is not None:
                 self._device_stage.close()
             raise
-        device_id = None if self._device_stage is None else self._device_stage.device_id
-        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
+        copying = None if self._device_stage is None else self._device_stage.device_id
+        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, copying)
         self.server: bytes = received.message.server
         self.waited = 0.0
         self.variant = 0
         self.refused: dict[int, str] = {}
+        self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
         self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
         self._taking = new_rlock(Level.DELIVERY, "delivery")
@@ -155,13 +162,19 @@ class ConsumerClient:
                     ticket.error = answer
                 else:
                     request = self._requests.get(key, PendingRequest())
-                    ticket.samples, ticket.outputs = request.samples, answer.tensors()
+                    ticket.samples, ticket.outputs = request.samples, self._delivered(answer.tensors())
                     self.variant = request.variant
             self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
         raise fresh(ticket.error)
+
+    def _delivered(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Copy outputs on other GPUs to this process's GPU. torch orders the copies by the current streams."""
+        if self._device_id is None:
+            return outputs
+        return tuple(_on_gpu(output, self._device_id) for output in outputs)
 
     @property
     def ended(self) -> bool:
@@ -185,6 +198,46 @@ class ConsumerClient:
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
+
+    def read_batch(
+        self, session: int, request: bytes, reader: SharedBlock, arrive: Callable[[BatchRead, tuple[int, ...]], None]
+    ) -> None:
+        """Request that a dataset worker reads a batch.
+
+        Args:
+            session: session of the batch.
+            request: the pickled request.
+            reader: the pickled reader.
+            arrive: called with the answer and its descriptors, which it owns, while a thread receives. It isn't called
+                if the connection ends.
+
+        Raises:
+            ProxyError: the request is too large.
+        """
+        number = next(self._tokens)
+        with deferred_signals, ChannelGuard(self._in_channel):
+            self._reads[number] = arrive
+            try:
+                self._channel.post(ReadBatch(number, session, request, reader.nbytes), (reader.fd,))
+            except ChannelClosedError as error:
+                self._note_end(error)
+            except IPCError as error:
+                del self._reads[number]
+                raise ProxyError(f"a batch can't be requested: {error}") from error
+
+    @deferred_signals
+    def receive(self, seconds: float) -> None:
+        """Wait until a message arrives, for some seconds at most, and handle it."""
+        with self._lock:
+            waits = self._receiving
+            if waits:
+                self._changed.wait(min(seconds, _TURN))
+            else:
+                self._receiving = self._end is None
+        if waits:
+            let_through(int)  # lets signal handlers run, without the lock
+        elif self._end is None:
+            self._receive_in_turn(seconds)
 
     def advance(self, session: int, batch: int, in_order: bool) -> None:
         """Record that a thread is about to request a batch of a session, so that the server sends the next ones.
@@ -301,12 +354,7 @@ class ConsumerClient:
             if waits:
                 let_through(int)  # lets signal handlers run, without the lock
             else:
-                try:
-                    self._receive_one(deadline.left)
-                finally:
-                    with self._lock:
-                        self._receiving = False
-                        self._changed.notify_all()
+                self._receive_in_turn(deadline.left)
             deadline.check()
 
     def _receive(self) -> None:
@@ -319,6 +367,14 @@ class ConsumerClient:
                 self._end = self._end or ProxyError(f"can't read the server's message: {error}")
         with self._lock:
             self._changed.notify_all()
+
+    def _receive_in_turn(self, left: float | None) -> None:
+        try:
+            self._receive_one(left)
+        finally:
+            with self._lock:
+                self._receiving = False
+                self._changed.notify_all()
 
     def _receive_one(self, left: float | None = None) -> None:
         """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
@@ -348,6 +404,11 @@ class ConsumerClient:
                 lost = ProxyError(f"a batch arrived, but was lost while it was received: {error!r}")
                 self._requests.answer(("batch", message.client, message.seq), lost)
                 raise
+            return
+        if isinstance(message, BatchRead) and (arrive := self._reads.pop(message.number, None)) is not None:
+            arrive(message, received.fds)
+            with self._lock:
+                self._changed.notify_all()
             return
         received.close_fds()
         if isinstance(message, Failure):
@@ -408,11 +469,15 @@ class ConsumerClient:
         except ChannelTimeoutError as error:
             raise deadline.error() from error
         except ChannelClosedError as error:
-            with self._lock:
-                self._changed.wait_for(lambda: not self._receiving, _GLANCE)
-                self._receive_ready(rest=True)
-                self._end = self._end or self._explain_end(error)
-            raise fresh(self._end) from error
+            raise fresh(self._note_end(error)) from error
+
+    def _note_end(self, error: ChannelClosedError) -> ProxyError:
+        """Record that the connection has ended. Return the reason, from the server's last message if there is one."""
+        with self._lock:
+            self._changed.wait_for(lambda: not self._receiving, _GLANCE)
+            self._receive_ready(rest=True)
+            self._end = self._end or self._explain_end(error)
+            return self._end
 
     def _receive_ready(self, *, rest: bool = False) -> None:
         """Handle the messages that have arrived, without waiting. Do nothing while a thread is receiving.
@@ -456,3 +521,12 @@ class ConsumerClient:
 
     def _flush(self) -> None:
         self._releases.flush(self._channel.post, self._requests.forget_batches, self._requests.forget_session)
+
+
+def _on_gpu(output: Any, device_id: int) -> Any:
+    """Return an output; copy those of its tensors that lie on another GPU."""
+    if isinstance(output, list):
+        return [_on_gpu(sample, device_id) for sample in output]
+    if not output.is_cuda or output.device.index == device_id:
+        return output
+    return output.to(f"cuda:{device_id}", non_blocking=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.labels import indices_of_labels, unpack_labels
 from dali_proxy.errors import BatchError
+from pipeline._graph.location import warn_caller
 from pipeline._listing import listed
 
 if TYPE_CHECKING:
@@ -13,17 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["EarlierShapes"]
 
+_REMEDY = "make the shapes equal in the pipeline, for example with fn.resize, fn.crop or fn.pad"
+
 
 class EarlierShapes:
     """Records which outputs were one tensor in earlier batches: they must not become lists without the user's consent.
 
-    An output whose first batch is a list may be a tensor or a list in later batches.
+    An output whose first batch is a list may be a tensor or a list in later batches. If its samples differ in more than
+    one dimension, as images do without a resize, a warning says so once. Boxes, labels and waves usually differ in one.
     """
 
     def __init__(self) -> None:
         # Key: position in the batch, and output. Value: sample shape in the last dense batch; None if the first batch
         # was a list.
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
+        self._warned: set[int] = set()  # outputs
 
     def check(self, index: int, output: int, value: Any, ticket: Ticket) -> None:
         """Record the shape of an output and compare it with earlier batches.
@@ -43,8 +48,20 @@ class EarlierShapes:
                 self._shapes[key] = tuple(value.shape[1:])
             return
         expected = self._shapes.setdefault(key, None)
-        if expected is not None:
+        if expected is None:
+            self._warn(output, [tuple(sample.shape) for sample in value])
+        else:
             raise _several_shapes(output, [tuple(sample.shape) for sample in value], expected, ticket)
+
+    def _warn(self, output: int, shapes: list[tuple[int, ...]]) -> None:
+        if output in self._warned or sum(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True)) < 2:
+            return
+        self._warned.add(output)
+        warn_caller(
+            f"output {output} of the pipeline becomes a list of tensors, because its samples differ in shape: "
+            f"{listed(dict.fromkeys(shapes), most=3)}. For one tensor, {_REMEDY}. For lists without this warning, pass "
+            'ragged="list"'
+        )
 
 
 def _several_shapes(
@@ -60,9 +77,8 @@ def _several_shapes(
     ]
     return BatchError(
         f"the samples of output {output} of the pipeline differ in shape. In earlier batches, this output was one "
-        f"tensor with samples of shape {expected}. This batch has {listed(said, separator='; ')}. Make the shapes "
-        "equal in the pipeline, for example with fn.resize, fn.crop or fn.pad, or choose how such a batch is returned: "
-        'ragged="list", "nested" or "pad"',
+        f"tensor with samples of shape {expected}. This batch has {listed(said, separator='; ')}. "
+        f'M{_REMEDY[1:]}, or choose how such a batch is returned: ragged="list", "nested" or "pad"',
         samples=odd,
         dataset_indices=indices_of_labels(indices),
         sample_names=names,

@@ -6,13 +6,9 @@ import importlib.metadata
 from collections.abc import Iterator
 
 from dali_proxy._doctor.check import Check, Status
+from pipeline._requirements import NEEDED, too_old
 
-__all__ = ["NEEDED", "check_libraries"]
-
-NEEDED = (
-    "torch", "numpy", "pillow", "opencv-python-headless", "simplejpeg", "msgpack", "msgspec", "cloudpickle", "psutil",
-    "tqdm",
-)  # fmt: skip
+__all__ = ["check_libraries"]
 
 _OPTIONAL = {
     "scikit-image": ("demo", "the demo uses its photographs"),
@@ -68,6 +64,8 @@ def _codecs() -> Iterator[Check]:
 
 def _library(name: str, otherwise: Status, advice: str) -> Check:
     try:
+        if reason := too_old(name):
+            return Check(name, "missing", f"too old: {reason}", f"pip install --upgrade {name}")
         return Check(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Check(name, otherwise, "not installed", advice)

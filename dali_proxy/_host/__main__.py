@@ -10,16 +10,19 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
 from dali_proxy._common.process_exit import TERMINATED
 from dali_proxy._host.allocator import keep_freed_memory
-from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
+from dali_proxy._transport.labels import clip
 from pipeline._codecs import declare_no_training
+from pipeline._concurrency.switching import begin_short_turns
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
@@ -27,7 +30,6 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
-_SWITCH_INTERVAL = 0.0005  # seconds after which a thread passes the GIL on to a waiting one, if a GPU is used
 
 
 def main() -> int:
@@ -59,13 +61,14 @@ def main() -> int:
                 alternatives=tuple(map(Alternative, others, start.alternatives_host_stage_only)),
                 device_id=start.device_id,
             ),
+            on_lost_gpu=partial(_fail, control),
         )
     except Exception as error:  # noqa: BLE001  # the parent raises it
         if not _send(control, StartFailed.from_error(error, traceback.format_exc())):
             _remove_traces(start)
         return 1
     if host.may_use_gpu:
-        sys.setswitchinterval(_SWITCH_INTERVAL)
+        begin_short_turns()
     status = 0
 
     def terminate(*_: object) -> None:
@@ -119,6 +122,13 @@ def _send(control: Channel, message: object) -> bool:
     except ChannelClosedError:
         return False
     return True
+
+
+def _fail(control: Channel, reason: str) -> None:
+    """End at once: what is left to do needs CUDA, which fails. The parent raises the reason, or starts another host."""
+    with suppress(IPCError):
+        control.send(Failed(clip(reason, 1 << 16)), timeout=1)
+    os._exit(1)
 
 
 def _remove_traces(start: Start) -> None:

@@ -16,9 +16,10 @@ from pipeline._ipc.completion import CompletionWriter
 from pipeline._ipc.errors import IPCError, ProtocolError
 
 if TYPE_CHECKING:
+    from dali_proxy._host.dispatcher import ReadTask
     from dali_proxy._host.requests import Request
 
-__all__ = ["Consumer", "Monitor", "Worker", "check_count"]
+__all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "Worker", "check_count"]
 
 _MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 
@@ -134,3 +135,25 @@ class Consumer(Monitor):
         super().__init__(channel, server)
         self.account = account
         self.sessions: dict[int, int] = {}
+
+
+class DatasetWorker(Monitor):
+    """A process that reads batches for consumers. It submits them through another connection, as a `Worker`.
+
+    Args:
+        channel: the connection.
+        server: the channel's server.
+
+    Attributes:
+        pid: process ID.
+        tasks: the batches that it reads or has queued, by the host's number.
+    """
+
+    def __init__(self, channel: Channel, server: ChannelServer) -> None:
+        super().__init__(channel, server)
+        self.pid = channel.peer_pid
+        self.tasks: dict[int, ReadTask] = {}
+
+
+class Pool(Monitor):
+    """The process that starts the dataset workers. It sends nothing: its connection shows that it lives."""

@@ -10,7 +10,7 @@ from dali_proxy.errors import ProxyError
 from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
 from pipeline.errors import PipelineError
 
-__all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
+__all__ = ["CONTROL_CODEC", "Failed", "Ready", "Start", "StartFailed", "Stop"]
 
 _LONGEST_PICKLE = 1 << 20  # bytes
 _LONGEST_TEXT = 1 << 18
@@ -89,8 +89,14 @@ class StartFailed(Message, frozen=True):
         return error
 
 
+class Failed(Message, frozen=True):
+    """Host to parent: the reason why the host ends now, as the rest of a sentence whose subject is the process."""
+
+    reason: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
+
+
 class Stop(Message, frozen=True):
     """Parent to host: shut down in an orderly way."""
 
 
-CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop})
+CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop, 5: Failed})

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from dali_proxy._host.clients import Consumer, Monitor, Worker
+from dali_proxy._host.clients import Consumer, DatasetWorker, Monitor, Pool, Worker
+from dali_proxy._host.dispatcher import Dispatcher
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.pinning import Pinner
 from dali_proxy._host.reports import Reports
@@ -26,6 +27,7 @@ from dali_proxy._transport.protocol import (
     CODEC,
     Advance,
     AttachSegment,
+    BatchRead,
     CloseSession,
     DetachSegment,
     Fetch,
@@ -35,6 +37,7 @@ from dali_proxy._transport.protocol import (
     NotPlaced,
     OpenSession,
     Place,
+    ReadBatch,
     Release,
     StatsRequest,
     Submit,
@@ -53,6 +56,8 @@ from pipeline._kernels.pinned import PinnedMemory
 __all__ = ["Host"]
 
 _SPARE = 64  # descriptors that a new client may need
+_ORPHANED = 1.0  # seconds until this process knows that its parent has ended
+_WITH_FDS = (AttachSegment, BatchRead, ReadBatch)  # their handlers own the descriptors
 
 
 class Host:
@@ -62,6 +67,7 @@ class Host:
         pipeline: pipeline to run; the host builds it, and `close` closes it.
         options: settings.
         local: receives GPU results that this same process will fetch.
+        on_lost_gpu: see `Runner`.
 
     Raises:
         BuildError: the pipeline can't run here.
@@ -71,7 +77,13 @@ class Host:
         may_use_gpu: whether a form of the pipeline uses a GPU.
     """
 
-    def __init__(self, pipeline: Pipeline, options: HostOptions, local: LocalExchange | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: HostOptions,
+        local: LocalExchange | None = None,
+        on_lost_gpu: Callable[[str], None] | None = None,
+    ) -> None:
         pipeline.build()
         self._options = options
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
@@ -82,6 +94,7 @@ class Host:
         self._pinner: Pinner | None = None
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | Monitor | None] = {}
+        dispatcher = self._dispatcher = Dispatcher()
         self.server = ChannelServer(
             options.path,
             options.key,
@@ -96,9 +109,11 @@ class Host:
         self._variants: dict[int, Variant] = {0: first}
         self._wanted = 0  # number of the variant that a consumer chose
         self._building: threading.Thread | None = None
-        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon)
+        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon, on_lost_gpu)
         self._pin_for(first)
-        reports = self._reports = Reports(runner, lambda: list(self._variants.values()), self.server.call_soon)
+        reports = self._reports = Reports(
+            runner, lambda: list(self._variants.values()), self.server.call_soon, self._count_consumers
+        )
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
                 AttachSegment: self._attach_segment,
@@ -111,12 +126,15 @@ class Host:
                 Release: runner.release,
                 OpenSession: runner.open_session,
                 Advance: runner.advance,
-                CloseSession: runner.close_session,
+                CloseSession: self._close_session,
+                ReadBatch: dispatcher.read,
                 Place: self._place,
                 StatsRequest: reports.answer,
                 LoopReport: reports.note_loops,
             },
             Monitor: {StatsRequest: reports.answer},
+            DatasetWorker: {BatchRead: dispatcher.finish},
+            Pool: {},
         }
 
     def run(self) -> None:
@@ -138,6 +156,7 @@ class Host:
         for variant in self._variants.values():
             variant.close()
         self._runner.close()
+        self._dispatcher.close()
         self._publisher.close()
 
     def _say_goodbye(self, reason: str) -> None:
@@ -147,6 +166,9 @@ class Host:
             except IPCError:
                 continue  # the client is disconnecting
         self.server.stop()
+
+    def _count_consumers(self) -> int:
+        return sum(isinstance(client, Consumer) for client in self._clients.values())
 
     # Placement --------------------------------------------------------------------------------------------------
 
@@ -219,8 +241,8 @@ class Host:
             handler = self._handlers[type(client)].get(type(message))
             if handler is None:
                 raise ProtocolError(f"a {type(client).__name__.lower()} sent {type(message).__name__}")
-            if isinstance(message, AttachSegment):
-                fds, received = received.fds, Received(message)  # the arena owns them now
+            if isinstance(message, _WITH_FDS):
+                fds, received = received.fds, Received(message)
                 handler(client, message, fds)
             else:
                 handler(client, message)
@@ -231,19 +253,27 @@ class Host:
         if not isinstance(hello, Hello):
             raise ProtocolError(f"the first message of a client must be Hello, not {type(hello).__name__}")
         number = next(self._client_numbers)
-        fds: tuple[int, ...]
+        fds: tuple[int, ...] = ()
+        nbytes = 0
         if hello.role == "worker":
             pin = None if self._pinner is None else self._pinner.pin
             worker = Worker(channel, number, hello.name, self._options.arena_bytes_limit, pin)
             self._clients[channel] = self._runner.workers[number] = worker
-            fds, nbytes = worker.completions.fds, 0
-        elif hello.role != "consumer":
-            raise ProtocolError(f"unknown role of a client: {hello.role!r}")
-        else:
+            fds = worker.completions.fds
+        elif hello.role == "consumer":
             account = self._publisher.account()
             self._clients[channel] = Consumer(channel, account, self.server)
             fds, nbytes = account.control_fds, account.control_nbytes
+        elif hello.role == "dataset worker":
+            self._clients[channel] = DatasetWorker(channel, self.server)
+        elif hello.role == "pool":
+            self._clients[channel] = Pool(channel, self.server)
+        else:
+            raise ProtocolError(f"unknown role of a client: {hello.role!r}")
         channel.post(Welcome(number, self._options.server, nbytes), fds)
+        client = self._clients[channel]
+        if isinstance(client, DatasetWorker):
+            self._dispatcher.add(client)
 
     def _close_client(self, channel: Channel, error: Exception | None) -> None:
         client = self._clients.pop(channel)
@@ -251,9 +281,16 @@ class Host:
             client.disconnect()
             self._runner.forget_worker(client, error)
         elif isinstance(client, Consumer):
+            self._dispatcher.forget(client)
             self._runner.forget_consumer(client)
             self._reports.forget(client)
             client.account.close()
+        elif isinstance(client, DatasetWorker):
+            self._dispatcher.remove(client)
+        elif isinstance(client, Pool):
+            # If its owner has ended, that is the error of all waiting loops, and this host ends, too.
+            end = partial(self._dispatcher.end, "the process that starts the dataset workers has ended, see its output")
+            self.server.call_later(_ORPHANED, end)
 
     # Messages ---------------------------------------------------------------------------------------------------
 
@@ -262,6 +299,10 @@ class Host:
             close_all(fds)
             raise ProtocolError(f"expected one descriptor with an arena segment, not {len(fds)}")
         worker.arena.attach(message.segment, fds[0], message.nbytes)
+
+    def _close_session(self, consumer: Consumer, message: CloseSession) -> None:
+        self._dispatcher.close_session(consumer, message.session)
+        self._runner.close_session(consumer, message)
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:
         worker.arena.detach(message.segment)

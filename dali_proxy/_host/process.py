@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from dali_proxy._common.process_exit import describe_exit
-from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
@@ -66,6 +67,7 @@ class ProcessHost:
         with deferred_signals, no_forks:
             self._process = self._open(options)
         self.pid = self._process.pid
+        self._failure = ""
         try:
             self._start(pipeline, options, start_timeout)
         except BaseException:
@@ -91,7 +93,7 @@ class ProcessHost:
                 code = self._process.wait(max(patience - _CLOSING, 0.0))
             except subprocess.TimeoutExpired:
                 return ""
-        return f"its process (pid {self.pid}) {describe_exit(code)}"
+        return f"its process (pid {self.pid}) {self._reason() or describe_exit(code)}"
 
     def stop(self, reason: str) -> None:
         """Stop the host in an orderly way; kill it if that takes too long."""
@@ -156,6 +158,14 @@ class ProcessHost:
             raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
         if not isinstance(answer, Ready):
             raise ProxyError(f"the server's process answered {type(answer).__name__}")
+
+    def _reason(self) -> str:
+        """Return the reason that the process gave for its end, if any."""
+        with suppress(IPCError):
+            for received in self._control.receive_ready(rest=True):
+                if isinstance(received.message, Failed):
+                    self._failure = received.message.reason
+        return self._failure
 
     def _kill(self) -> None:
         self._control.close()

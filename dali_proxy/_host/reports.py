@@ -33,6 +33,7 @@ class Reports:
         runner: handles the batches.
         variants: returns all forms of the pipeline.
         call_soon: schedules a function on the host's thread.
+        count_consumers: returns the number of connected consumers.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Reports:
         runner: Runner,
         variants: Callable[[], Iterable[Variant]],
         call_soon: Callable[[Callable[[], None]], None],
+        count_consumers: Callable[[], int],
     ) -> None:
         self._runner = runner
+        self._count_consumers = count_consumers
         self._variants = variants
         self._call_soon = call_soon
         self._waiting: deque[tuple[Consumer | Monitor, int]] = deque()  # requests for samples
@@ -87,6 +90,7 @@ class Reports:
             **report,
             "host": time.thread_time() - self._processor_time,
             "pid": os.getpid(),
+            "consumers": self._count_consumers(),
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
             "cores": len(os.sched_getaffinity(0)),

@@ -48,6 +48,7 @@ class Request:
         inputs: one batch for each input of the pipeline; empty once the executor has them.
         bytes_in: size of the inputs.
         state: its stage.
+        copying: the executor's result, while it is RUNNING and the GPU fills slots.
         staged: the executor's result, when it is DONE and succeeded.
         failure: description of the error, when it is DONE and failed.
         waiter: the consumer that has already asked for it, or None.
@@ -66,6 +67,7 @@ class Request:
     inputs: dict[str, TensorList] = field(default_factory=dict)
     bytes_in: int = 0
     state: State = State.QUEUED
+    copying: StagedResult | None = None
     staged: StagedResult | None = None
     failure: Failure | None = None
     waiter: Consumer | None = None

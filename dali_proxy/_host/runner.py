@@ -1,7 +1,7 @@
 """The path of a batch through the host: submit, run, deliver.
 
-All of it lives on the host's thread, so nothing here needs a lock. Only `_done` and `_allocate` run on the executor's
-threads, and they touch no state of the host.
+All of it lives on the host's thread, so nothing here needs a lock. Only `_done` and `_inputs_read` run on the
+executor's threads, one after the other, and they touch no state of the host.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import IPCError, ProtocolError
+from pipeline._kernels.errors import context_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
@@ -40,15 +41,20 @@ _REASONS = 64  # ends of connections whose reasons are kept
 class Runner:
     """Handles the messages about batches.
 
-    A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done`;
-    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`, or that allowed it
-    with `advance`. `release`, `close_session` and the limit on unclaimed results end it earlier.
+    A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done` and
+    `_inputs_read`; `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`, or
+    that allowed it with `advance`. `release`, `close_session` and the limit on unclaimed results end it earlier.
+
+    A result on the GPU is finished after the GPU's work: if the server dies, no consumer waits for work that never
+    ends, or reads incomplete data.
 
     Args:
         variant: form of the pipeline that runs first.
         publisher: destination of the results.
         options: the host's settings.
         call_soon: schedules a function on the host's thread; the executor's threads call it.
+        on_lost_gpu: called with a text when CUDA's context is lost, instead of finishing the batch; None to finish it
+            with the error, like any other.
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
@@ -63,6 +69,7 @@ class Runner:
         publisher: ResultPublisher,
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
+        on_lost_gpu: Callable[[str], None] | None = None,
     ) -> None:
         self.workers: dict[int, Worker] = {}
         self.variant = variant
@@ -70,6 +77,7 @@ class Runner:
         self.on_outputs: Callable[[Request, Sequence[TensorList]], None] | None = None
         self._publisher = publisher
         self._call_soon = call_soon
+        self._on_lost_gpu = on_lost_gpu
         self._scheduler = Scheduler(variant.executor.concurrency)
         self._depth = Depth(self._scheduler.depth, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
@@ -125,13 +133,12 @@ class Runner:
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
                 self.trace.ended(request, "queued")
-            complete = partial(request.worker.completions.complete, request.seq)
-            batch = BatchRequest(request.size, inputs, request.key, complete)
+            batch = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
                 request.variant.submit(batch, partial(self._done, request), on_caller)
             except PipelineError as error:
-                complete()
+                self._inputs_read(request)
                 self._done(request, BatchResult(error=error))
 
     def _set_depth(self, depth: int) -> None:
@@ -151,7 +158,22 @@ class Runner:
                 staged = request.variant.stage(result.outputs, request.key)
             except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
+        if staged is not None and staged.on_gpu:
+            request.copying = staged
         self._call_soon(partial(self._finish_run, request, staged, error))
+
+    def _inputs_read(self, request: Request) -> None:
+        # After `_done`, on a thread of the executor that waits for the GPU, or on this one if there is no GPU work.
+        request.worker.completions.complete(request.seq)
+        staged, request.copying = request.copying, None
+        if staged is None:
+            return
+        error: Exception | None = None
+        try:
+            staged.wait()
+        except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
+            error = failed
+        self._call_soon(partial(self._finish, request, staged, error))
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
@@ -161,6 +183,8 @@ class Runner:
         self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
+        if staged is not None and staged.on_gpu:
+            return  # `_inputs_read` finishes it
         try:
             self._finish(request, staged, error)
         except Exception as failed:  # noqa: BLE001  # an error that can't be described, for example
@@ -170,6 +194,11 @@ class Runner:
 
     def _finish(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         """Store a result or a failure until a consumer fetches it; deliver it if one waits."""
+        if error is not None and staged is not None:
+            staged.discard()
+            staged = None
+        if error is not None and self._has_lost_gpu(request, error):
+            return
         if request.state is State.GONE:
             if staged is not None:
                 staged.discard()
@@ -194,6 +223,21 @@ class Runner:
             self._deliver(request, consumer)
         elif worker.gone and not request.session:
             self._drop(self._store.add_unclaimed(request))
+
+    def _has_lost_gpu(self, request: Request, error: Exception) -> bool:
+        """Return whether CUDA's context is lost. Then all batches are lost, and none is known to be the cause."""
+        device_id = request.variant.executor.device_id
+        if self._on_lost_gpu is None or device_id is None:
+            return False
+        reason = context_failure(device_id)
+        if not reason:
+            return False
+        first = str(error).partition("\n")[0]
+        self._on_lost_gpu(
+            f"lost its CUDA context ({reason}): a kernel accessed invalid memory, or failed. CUDA reports this late, "
+            f"here by: {first}. To find the kernel, set CUDA_LAUNCH_BLOCKING=1 or use compute-sanitizer"
+        )
+        return True
 
     # Delivery ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,9 @@ from torch.utils.data import get_worker_info
 
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
+from pipeline._graph.location import user_traceback
 from pipeline._rng import global_batch
+from pipeline.errors import PipelineError
 
 __all__ = ["Chunk", "CollatedBatch", "Cost", "FailedBatch", "NumberedIndices", "Packed", "Pause"]
 
@@ -143,7 +145,8 @@ class FailedBatch:
             return cls(numbered, error, index, name)
         wrap: Any = ExceptionWrapper  # torch doesn't annotate it
         wrapped = wrap(
-            (type(error), error, error.__traceback__), where=f"in DataLoader worker process {own.id}, for {described}"
+            (type(error), error, user_traceback(error) if isinstance(error, PipelineError) else error.__traceback__),
+            where=f"in DataLoader worker process {own.id}, for {described}",
         )
         wrapped.exc_type = _picklable_type(type(error))
         return cls(numbered, wrapped, index, name)

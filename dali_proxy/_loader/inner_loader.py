@@ -92,11 +92,11 @@ def inner_loader(
 
 
 def _loader_for(server: DALIServer, init: Any, dataset: NumberedDataset, options: dict[str, Any]) -> InnerLoader:
-    if server.cluster is None:
+    if not server.reads_datasets:
         return InnerLoader(dataset, **options)
-    from dali_proxy._loader.cluster_loader import ClusterLoader  # most servers run on this machine
+    from dali_proxy._loader.pool_loader import PoolLoader  # it needs more imports
 
-    return ClusterLoader(server, dataset, **{**options, "worker_init_fn": init})
+    return PoolLoader(server, dataset, **{**options, "worker_init_fn": init})
 
 
 def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import secrets
 import time
 import warnings
@@ -14,10 +15,10 @@ import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset
 
-from dali_proxy._common.core_budget import allowed_cores, cgroup_cores, core_budget, processes_sharing
+from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
-from dali_proxy._common.process_exit import dead_worker, hanging_worker
+from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
@@ -43,9 +44,10 @@ from dali_proxy._server.server import DALIServer
 from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
+from pipeline._graph.location import user_traceback
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
@@ -87,7 +89,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             Python, NumPy and torch (also that of the current GPU) have seeds that follow from torch's generator at the
             start of the epoch, and the number of the batch: runs repeat with any number of workers, and after
             `load_state_dict`.
-        **kwargs: as for `torch.utils.data.DataLoader`.
+        **kwargs: as for `torch.utils.data.DataLoader`. In a distributed run (torchrun, SLURM, torch.distributed),
+            `num_workers` is by default the rank's share of the cores; see `distributed.environment`. It is 0 for
+            iterable datasets. If the server has dataset workers, it has no meaning for other datasets.
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
@@ -131,6 +135,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"DataLoader {error}") from None
+        if "num_workers" not in options and kind_of(dataset) == "map" and _starts_workers(dali_server):
+            options["num_workers"] = Shares.of_rank().num_workers
         if self.last_batch_policy is not None:
             iterable = isinstance(dataset, IterableDataset)
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
@@ -163,7 +169,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than cores; torch calls this. The ranks of a machine share its cores."""
-        if self.dali_server.cluster is not None:
+        if self.dali_server.reads_datasets:
             return  # no workers are started here
         ranks, cores = current_ranks(), len(allowed_cores())
         sharing = processes_sharing(ranks, cores)
@@ -231,6 +237,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             seeded=self._lasting is None,
             sampler=SamplerState(stateful_sampler(self)).now() if ended is None else ended,
         )
+
+
+def _starts_workers(server: DALIServer) -> bool:
+    """Return whether a loader has workers by default: in a distributed run, unless the server reads the datasets."""
+    launched = current_ranks().source not in ("", "set_ranks")
+    return launched and not server.reads_datasets and not multiprocessing.current_process().daemon
 
 
 _OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform")
@@ -310,6 +322,7 @@ class LoaderIterator(Iterator[Any]):
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
+        self._failure: Exception | None = None  # error of a batch, in whose place a handler raised
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
@@ -324,14 +337,28 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._server.loop_times.enter()
-        try:
-            with deferred_signals:
-                if self._yielding is None:
-                    self._yielding = self._next_batch()
-        except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
-            if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
-                raise
-            raise self._explained(error)  # noqa: B904  # `error` is its context
+        while self._yielding is None:
+            failure: Exception | None = None
+            try:
+                with deferred_signals:
+                    try:
+                        self._yielding = self._next_batch()
+                    except Exception as error:
+                        failure = error
+                        raise
+            except BaseException as error:
+                if failure is not None and error is not failure:  # a handler raised in its place
+                    self._failure = failure.with_traceback(None)
+                if isinstance(error, PipelineError):  # its message says what our frames could say
+                    raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
+                # torch's handler may raise, while this waits for a result.
+                if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
+                    raise self._explained(error)  # noqa: B904  # `error` is its context
+                if not reports_dead_worker(error):
+                    raise
+                # Another loader's worker has died. That loader's own loop reports it; this one continues.
+            finally:  # a cycle of an exception and this frame would keep the iterator alive
+                del failure
         batch, numbered, position = self._yielding
         if self._transform is not None:
             batch = self._transformed(batch, numbered, position)
@@ -348,6 +375,11 @@ class LoaderIterator(Iterator[Any]):
 
     def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
         self.progress.catch_up()
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
         if not self._loop.begun or self._consumer is None:

@@ -16,11 +16,13 @@ from typing import Any
 
 from torch.utils.data import Dataset, get_worker_info
 
+from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
+from pipeline._rng import global_batch
 
 __all__ = [
     "NumberedDataset",
@@ -213,7 +215,12 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         dataset: the user's dataset.
         first_session: session number of epoch 0.
         own: this process's role in the loader.
+
+    Attributes:
+        request: in a process that reads for other processes: the request that it reads. Else None.
     """
+
+    request: BatchRequest | None = None
 
     def __init__(self, dataset: Any, first_session: int, own: OwnWorker) -> None:
         self.dataset = dataset
@@ -236,10 +243,12 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
     def _caught(self, numbered: NumberedIndices, make: Callable[[Any, BatchContext], Any]) -> Any:
         if isinstance(numbered.indices, Pause):
             return Pause()
-        session = session_of(self.first_session, numbered.epoch)
-        indices = numbered.indices
+        indices, request = numbered.indices, self.request
+        session = session_of(self.first_session, numbered.epoch) if request is None else request.session
         context = BatchContext(session, numbered.epoch, numbered.batch, indices)
         context.global_batch = getattr(indices, "global_batch", None)
+        if context.global_batch is None and request is not None:
+            context.global_batch = global_batch(request.rank, numbered.batch)
         set_context(context)
         try:
             return make(numbered.indices, context)

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
@@ -100,6 +100,9 @@ class LoaderState:
             raise ArgumentMismatchError(
                 f"the state has format {state['version']}, but this version of dali-proxy reads format {_VERSION}"
             )
+        positions = state["positions"]
+        if not isinstance(positions, Mapping) or not all(isinstance(each, Mapping) for each in positions.values()):
+            raise ArgumentMismatchError("the state's positions of workers are damaged")
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -159,7 +162,7 @@ class Progress:
         self._batches = state.batches
         self._done = set(state.done)
         self._last_worker = state.last_worker
-        self._positions: dict[int, dict[str, Any] | tuple[int, bytes | None]] = dict(state.positions)
+        self._positions: dict[int, dict[str, Any] | _Position] = dict(state.positions)
 
     def note(self, number: int, position: bytes | None) -> None:
         """Count a batch that was yielded.
@@ -182,7 +185,7 @@ class Progress:
     def _note(self, number: int, position: bytes | None) -> None:
         if self._begin.kind == "iterable":
             self._last_worker = number % self._begin.workers
-            self._positions[self._last_worker] = (number // self._begin.workers + 1, position)
+            self._positions[self._last_worker] = _Position(number // self._begin.workers + 1, position)
             self._batches += 1
         elif self._begin.kind == "datapipe":
             self._batches += 1
@@ -215,12 +218,23 @@ class Progress:
         )
 
 
-def _position_dict(position: dict[str, Any] | tuple[int, bytes | None]) -> dict[str, Any]:
-    if isinstance(position, dict):
+class _Position(NamedTuple):
+    """Position of a worker of this process. Saved states have dicts, because they may come from anywhere.
+
+    Attributes:
+        batches: number of its batches.
+        data: pickled states that the worker sent with its last batch; None if it has none.
+    """
+
+    batches: int
+    data: bytes | None
+
+
+def _position_dict(position: dict[str, Any] | _Position) -> dict[str, Any]:
+    if not isinstance(position, _Position):
         return position
-    batches, data = position
-    dataset, iterator, ended = (None, None, False) if data is None else pickle.loads(data)
-    return {"batches": batches, "dataset": dataset, "iterator": iterator, "ended": ended}
+    dataset, iterator, ended = (None, None, False) if position.data is None else pickle.loads(position.data)
+    return {"batches": position.batches, "dataset": dataset, "iterator": iterator, "ended": ended}
 
 
 class SamplerState:

@@ -63,6 +63,13 @@ class Observation:
         total = sum(times.values())
         return {name: seconds / total if total > 0 else 0.0 for name, seconds in times.items()}
 
+    @property
+    def advice(self) -> str:
+        """Advice for the interval; if nothing happened in it, for the time since the start."""
+        if self.recent.limited_by or not self.total.limited_by:
+            return self.recent.advice
+        return f"Since the start: {self.total.advice}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON."""
         return {
@@ -75,8 +82,8 @@ class Observation:
             "busy": self.busy,
             "processor": self.processor,
             "loop": self.loop_shares,
-            "limited_by": (self.recent if self.recent.limited_by else self.total).limited_by,
-            "advice": (self.recent if self.recent.limited_by else self.total).advice,
+            "limited_by": self.recent.limited_by,
+            "advice": self.advice,
             "total": self.total.to_dict(),
         }
 

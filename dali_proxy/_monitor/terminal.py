@@ -32,17 +32,16 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
             f"{each.pid:7} {_duration(each.total.seconds):>7} {each.samples_per_second:10,.0f} "
             f"{each.batches_per_second:10,.1f} {each.in_flight:10} {each.busy:5.0%} {shares['training']:6.0%} "
             f"{waits:>21} {each.processor:5.0%} {each.total.memory / 1e6:6,.0f} MB {each.total.errors:7,}  "
-            f"{each.recent.limited_by or each.total.limited_by or '-'}"
+            f"{each.recent.limited_by or '-'}"
         )
     for each in observations:
-        stats = each.recent if each.recent.limited_by else each.total
         lines += ["", f"{each.pid}  {each.command}  (process {each.owner}, {each.total.workers} workers)"]
-        lines += _indented(stats.advice if stats is each.recent else f"Since the start: {stats.advice}", width)
-        operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].wall)
-        total = sum(times.wall for _, times in operators)
-        shown = [f"{name} {times.wall / total:.0%}" for name, times in operators[:_OPERATORS] if times.wall > 0]
+        lines += _indented(each.advice, width)
+        operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].seconds)
+        total = sum(times.seconds for _, times in operators)
+        shown = [f"{name} {times.seconds / total:.0%}" for name, times in operators[:_OPERATORS] if times.seconds > 0]
         if shown:
-            lines += _indented(f"Operators: {', '.join(shown)}", width)
+            lines += _indented(f"Processor time of operators: {', '.join(shown)}", width)
         if each.total.last_error:
             lines += _indented(f"Last error: {each.total.last_error}", width)
     return "\n".join(line[:width] for line in lines)

@@ -199,6 +199,11 @@ BEHAVIOUR = (
         "many",
         "`DALI_MAX_IMAGE_SIZE` and `DALI_AFFINITY_MASK`; `backend` reports those of buffers; others have no effect",
     ),
+    (
+        "samples of more than 4 GiB, decoded or read",
+        "work, if the memory suffices",
+        "are refused; `DALI_PROXY_MAX_SAMPLE_BYTES` sets the limit",
+    ),
     ("a script without a GPU", "needs other arguments", "`--device cpu` or `DALI_PROXY_DEVICE=cpu`"),
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dali_proxy._server.telemetry import ServerStats
 
-__all__ = ["advise"]
+__all__ = ["advise", "overload"]
 
 _LARGE = 0.2  # share of the workers' time that waiting for shared memory may take
 _OVERLOADED = 1.5  # processes per core
@@ -29,12 +29,12 @@ def _waiting(stats: ServerStats) -> float:
     return waited / max(waited + stats.training, 1e-9)
 
 
-def _overload(stats: ServerStats) -> str:
-    """Return advice for a machine with more processes than cores, else an empty string."""
-    if stats.load <= _OVERLOADED:
+def overload(load: float) -> str:
+    """Return advice for a machine with so many processes per core, or an empty string if it isn't overloaded."""
+    if load <= _OVERLOADED:
         return ""
     return (
-        f"The machine is overloaded: {stats.load:.1f} processes share each core. Use fewer workers and threads, or end "
+        f"The machine is overloaded: {load:.1f} processes share each core. Use fewer workers and threads, or end "
         f"other programs."
     )
 
@@ -59,9 +59,9 @@ def _workers(stats: ServerStats) -> str:
         return (
             f"{text}The workers wait for shared memory: raise arena_bytes_limit of DALIServer, or shrink the batches."
         )
-    overload = _overload(stats)
-    if overload:
-        return text + overload
+    overloaded = overload(stats.load)
+    if overloaded:
+        return text + overloaded
     if not stats.cores or stats.workers < stats.cores:
         return f"{text}Raise num_workers ({_counted(stats.workers, 'process')} now, {_counted(stats.cores, 'core')})."
     return (
@@ -73,19 +73,21 @@ def _workers(stats: ServerStats) -> str:
 def _pipeline(stats: ServerStats) -> str:
     text = f"The pipeline limits the speed: it is busy {_busy(stats):.0%} of the time. "
     if stats.operators:
+        overloaded = overload(stats.load)
         name, times = max(stats.operators.items(), key=lambda item: item[1].wall)
-        share = times.wall / max(sum(each.wall for each in stats.operators.values()), 1e-9)
-        text = f"{text[:-2]}, and {name} takes {share:.0%} of its time. "
+        if times.device == "cpu" and times.wall > _WAITS * times.seconds and not overloaded:
+            return (
+                f"{text[:-2]}, and {name} mostly waits for a disk, a core or the GIL: its threads ran for "
+                f"{times.wall:.1f} s, but used a core for only {times.seconds:.1f} s. Give the server more cores, or "
+                f"pass parallel=True to Python functions that hold the GIL."
+            )
+        name, times = max(stats.operators.items(), key=lambda item: item[1].seconds)
+        share = times.seconds / max(sum(each.seconds for each in stats.operators.values()), 1e-9)
+        text = f"{text[:-2]}, and {name} takes {share:.0%} of its processor time. "
         if times.device != "cpu":
             return f"{text}That is the host's time to issue GPU work: use larger batches, or fewer operators."
-        overload = _overload(stats)
-        if overload:
-            return text + overload
-        if times.wall > _WAITS * times.seconds:
-            return (
-                f"{text}It mostly waits for a disk, a core or the GIL: give the server more cores, or move Python code "
-                f"that holds the GIL to the dataset, whose workers are processes."
-            )
+        if overloaded:
+            return text + overloaded
     if not stats.cores or stats.threads < stats.cores:
         return f"{text}Raise num_threads of the pipeline ({stats.threads} now, {_counted(stats.cores, 'core')})."
     return (

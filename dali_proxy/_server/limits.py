@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dali_proxy._common.core_budget import Shares
 from dali_proxy._transport.origin import MAX_SAMPLES
+from pipeline._definition.serializing import with_graph
+from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSizeError
 
 if TYPE_CHECKING:
@@ -37,11 +40,19 @@ def check_sizes(pipeline: Pipeline) -> None:
         )
 
 
-def check_limits(timeout: float | None, **sizes: int) -> None:
+def with_default_threads(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
+    if pipeline.num_threads >= 1 or not current_ranks().source:
+        return pipeline
+    return with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
+
+
+def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:
     """Check the limits of a server.
 
     Args:
         timeout: seconds, or None.
+        num_workers: number of dataset workers.
         **sizes: numbers of bytes, by the names of their arguments.
 
     Raises:
@@ -50,6 +61,8 @@ def check_limits(timeout: float | None, **sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
             raise ArgumentValueError(f"DALIServer: {name} must be a number of bytes, 1 or more, not {size!r}")
+    if not isinstance(num_workers, int) or num_workers < 0:
+        raise ArgumentValueError(f"DALIServer: num_workers must be 0 or more, not {num_workers!r}")
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ArgumentValueError(f"DALIServer: timeout must be seconds, more than 0, or None, not {timeout!r}")
 

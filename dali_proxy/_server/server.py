@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import secrets
-import signal
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
-from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders, remove_folder
-from dali_proxy._common.signals import blocked_signal
+from dali_proxy._common.available_memory import in_flight_bytes
+from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
+from dali_proxy._pool.pool_process import PoolProcess
 from dali_proxy._server.dashboard import Dashboard
-from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes
+from dali_proxy._server.life import Life
+from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes, with_default_threads
 from dali_proxy._server.metrics import MetricsCollector
 from dali_proxy._server.placement import Placement, Placing
+from dali_proxy._server.published import read_published
 from dali_proxy._server.remote_pipeline import RemotePipeline
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._server.tracing import traced
 from dali_proxy._transport.endpoint import Endpoint, input_specs
-from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
 from pipeline._compiler.partition import stages_by_device
@@ -37,61 +38,23 @@ from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import on_cpu, serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
     from dali_proxy._cluster.server_pool import ServerPool
     from dali_proxy._consumer.consumer import ConsumerClient
     from dali_proxy._consumer.ragged import Ragged
+    from dali_proxy._pool.dataset_pool import DatasetPool
     from dali_proxy._worker.proxy import Proxy
 
-__all__ = ["DALIServer", "serve"]
+__all__ = ["DALIServer", "as_pipeline", "serve"]
 
 _REPORT_INTERVAL = 0.5  # seconds
 _ENDING = 5.0  # seconds to wait until a server that has closed its sockets ends
 
 
-@dataclass
-class _Life:
-    """Resources of a running server, which are released once, by `stop` or by the finalizer of the handle."""
-
-    endpoint: Endpoint
-    owner: int  # process that may start and stop the server; 0 for a pickled handle
-    host: ProcessHost | ThreadHost | ServerPool | None = None
-    failure: str = ""  # error of the last start, if it failed
-    dashboards: list[Dashboard] = field(default_factory=list)
-    #: By process; a forked child inherits entries.
-    consumers: dict[int, ConsumerClient | ClusterConsumer] = field(default_factory=dict)
-
-    @property
-    def directory(self) -> str:
-        return os.path.dirname(self.endpoint.path)
-
-    def stop(self, reason: str, *, restarts: bool = False) -> None:
-        """Disconnect this process, and stop the server if this process owns it.
-
-        Args:
-            reason: reason for the clients.
-            restarts: whether the server will start again, so that its pages stay.
-        """
-        # Signal handlers may raise; all steps must run nevertheless. SIGCHLD is blocked, so torch's handler doesn't
-        # see the end of the server's process.
-        with deferred_signals, blocked_signal(signal.SIGCHLD), ExitStack() as steps:
-            if os.getpid() == self.owner:
-                while self.dashboards and not restarts:
-                    steps.callback(self.dashboards.pop().close)
-                steps.callback(remove_folder, self.directory)
-                host, self.host = self.host, None
-                if host is not None:
-                    steps.callback(host.stop, reason)
-                steps.callback(close_worker_client, self.endpoint)
-            consumer = self.consumers.pop(os.getpid(), None)
-            if consumer is not None:
-                steps.callback(consumer.close)
-
-
-def _as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
+def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
     """Return the pipeline to run: one of this project or of NVIDIA's package, or the trace of a function."""
     served = adopt(served) if is_nvidia_pipeline(served) else served
     if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
@@ -159,6 +122,9 @@ class DALIServer:
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.
+        num_workers: number of dataset workers of the server. They read the samples for all loaders of map-style
+            datasets, in all processes that use the server, so that `num_workers` of these loaders has no meaning. With
+            0, each loader starts its own workers. See also `distributed.shared_server`.
         cluster: runs servers in a Ray cluster instead of one on this machine; see `RayCluster`. The datasets of
             `dali_proxy.DataLoader` are read there, too, so that its `num_workers` has no meaning, and they must have
             indices. Lost servers are replaced and their batches recomputed, whatever `restart` is.
@@ -195,28 +161,36 @@ class DALIServer:
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
         device: Literal["cpu"] | None = None,
+        num_workers: int = 0,
         cluster: RayCluster | None = None,
         **arguments: Any,
     ) -> None:
-        pipeline = _as_pipeline(pipeline, arguments)
+        pipeline = as_pipeline(pipeline, arguments)
         if mode not in HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
         if device not in ("cpu", None):
             raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
+        if num_workers and cluster is not None:
+            raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
+        pipeline = with_default_threads(pipeline)
         check_sizes(pipeline)
         self.cluster = cluster
+        if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
+            pipeline._internals.check_gpu()
         self._remote = None if cluster is None else RemotePipeline(pipeline, cluster, placement)
         sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
-        check_limits(timeout, **sizes)
+        check_limits(timeout, num_workers, **sizes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline
+        self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
         self.mode = mode
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
+        self.num_workers = num_workers
         self.stops = 0  # number of calls of `stop`
         self.loop_times, self.losses = LoopTimes(), Losses()
         self._report_at = 0.0  # time of the next report of the loops
@@ -235,9 +209,9 @@ class DALIServer:
             rank=current_ranks().rank,
             is_remote=cluster is not None,
         )
-        self._live(_Life(endpoint, os.getpid()))
+        self._live(Life(endpoint, os.getpid()))
 
-    def _live(self, life: _Life) -> None:
+    def _live(self, life: Life) -> None:
         self._life = life
         self._lock = new_rlock(Level.SERVER, "server")
         Finalizer(self, partial(life.stop, "its handle is gone"))
@@ -260,8 +234,8 @@ class DALIServer:
         """Whether the server is running."""
         host = self._life.host
         if self.cluster is not None:
-            return self._owned and host is not None and host.alive
-        return (not self._owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
+            return self.owned and host is not None and host.alive
+        return (not self.owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
 
     @property
     def pid(self) -> int | None:
@@ -285,7 +259,7 @@ class DALIServer:
         with self._lock, deferred_signals:
             consumer = life.consumers.get(os.getpid())
             if consumer is not None and consumer.ended and self.running:
-                life.consumers.pop(os.getpid()).close()
+                life.disconnect()
                 consumer = None
             if consumer is None:
                 from dali_proxy._consumer.consumer import ConsumerClient
@@ -294,38 +268,55 @@ class DALIServer:
                 if error is not None:
                     raise error
                 if self._remote is not None:
-                    return life.consumers.setdefault(os.getpid(), self._remote.consumer(self.pool))
+                    return life.consumers.setdefault(os.getpid(), self._remote.consumer(cast("ServerPool", self.pool)))
                 device_stage = self._placing.device_stage
                 try:
                     host = life.host
-                    if isinstance(host, ProcessHost | ThreadHost) and self._owned:
+                    if isinstance(host, ProcessHost | ThreadHost) and self.owned:
                         consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, device_stage)
                     else:
-                        consumer = ConsumerClient(self.endpoint, device_stage=device_stage)
+                        device_id = self._device_id if device_stage is None else None
+                        consumer = ConsumerClient(self.endpoint, device_stage=device_stage, device_id=device_id)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
-                life.consumers[os.getpid()] = consumer
+                life.consumers[os.getpid()], life.last_end = consumer, None
             return consumer
 
     @property
-    def pool(self) -> ServerPool:
-        """The servers in the cluster."""
+    def reads_datasets(self) -> bool:
+        """Whether the server reads the samples of loaders: in a cluster, or with its dataset workers."""
+        return self.cluster is not None or self.num_workers > 0
+
+    @property
+    def pool(self) -> ServerPool | DatasetPool:
+        """The processes that read the samples of loaders: the servers in the cluster, or the dataset workers."""
         host = self._life.host
+        if self.num_workers:
+            return self._dataset_pool
         if isinstance(host, ProcessHost | ThreadHost | None):
-            raise self.end_error() or ServerClosedError("the server has no cluster")
+            raise self.end_error() or ServerClosedError("the server reads no datasets")
         return host
+
+    @cached_property
+    def _dataset_pool(self) -> DatasetPool:
+        from dali_proxy._pool.dataset_pool import DatasetPool
+
+        share = -(-self.num_workers // current_ranks().local_world_size)
+        return DatasetPool(lambda: cast("ConsumerClient", self.consumer), share, in_flight_bytes())
 
     def end_error(self) -> ProxyError | None:
         """Return the error to raise if the server isn't running, or None while it runs."""
         if self.running:
             return None
         host = self._life.host
-        if self._owned and host is not None:
+        if self.owned and host is not None:
             how = host.describe_exit(0.5) or (
                 f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
                 f"temporary folder; start() starts it again"
             )
             return ServerDiedError(f"the server is gone: {how}")
+        if self._life.last_end is not None and not self.owned:
+            return copy.copy(self._life.last_end)
         if self._life.failure:
             return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
@@ -333,8 +324,9 @@ class DALIServer:
     def explain(self, gone: ProxyError) -> ProxyError:
         """Return the error to raise after a connection failed; it says how the server ended, if this process knows."""
         host = self._life.host
-        if self._owned and host is not None:
+        if self.owned and host is not None:
             host.describe_exit()  # waits for the end of the server
+        self._life.last_end = self._life.last_end or gone
         return self.end_error() or gone
 
     def start(self) -> None:
@@ -347,7 +339,7 @@ class DALIServer:
         with self._lock:
             if self.running:
                 return
-            if not self._owned:
+            if not self.owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
             self._life.stop("it is started again", restarts=True)  # releases the resources of a server that died
             remove_dead_folders()
@@ -365,10 +357,14 @@ class DALIServer:
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 make_folder(self._life.directory)
+                if self.num_workers:  # they import torch while the host starts
+                    self._life.dataset_workers = PoolProcess(self._life.directory)
                 if self._remote is None:
                     self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
                 else:
                     self._life.host = self._remote.start(self.mode, self.endpoint, options)
+                if self._life.dataset_workers is not None:
+                    self._life.dataset_workers.begin(self.endpoint, self.num_workers)
                 if self._placing.device_stage is not None:
                     _ = self.consumer  # raises now if something is missing in this process
                 self._placing.begin_trial(self._choose, self._refused)
@@ -436,7 +432,7 @@ class DALIServer:
             if self.stops != stops:
                 raise ServerClosedError("the server was stopped")
             if error is not None:
-                if not (self._owned and self.restart == "on-failure" and isinstance(error, ServerDiedError)):
+                if not (self.owned and self.restart == "on-failure" and isinstance(error, ServerDiedError)):
                     raise error
                 self.losses.restarts += 1
                 try:
@@ -447,7 +443,7 @@ class DALIServer:
     def _await_end(self) -> None:
         """Wait until a server that is ending has ended: it closes its sockets first."""
         deadline = time.monotonic() + _ENDING
-        while self._owned and self.running and is_refused(self.endpoint.path):
+        while self.owned and self.running and is_refused(self.endpoint.path):
             if time.monotonic() > deadline:
                 self._life.failure = "its process was alive, but no longer listened"
                 self._life.stop("it no longer listens", restarts=True)
@@ -535,7 +531,7 @@ class DALIServer:
             >>> print(server.dashboard().url)  # doctest: +SKIP
             http://127.0.0.1:43817/?token=...
         """
-        if not self._owned:
+        if not self.owned:
             raise ProxyError("only the process that made the server can open its page; see also `dali-proxy top --web`")
         if self.cluster is not None:
             raise ProxyError("servers in a cluster have no page: use the dashboard of Ray, or server.stats()")
@@ -568,12 +564,24 @@ class DALIServer:
         """
         return traced(self, path)
 
+    def attach(self, folder: str) -> None:
+        """Use the server of another process instead of starting one: `distributed.shared_server` calls this.
+
+        Args:
+            folder: folder of a published server that runs the same pipeline; see `read_published`. Its GPU results are
+                copied to the GPU of this pipeline.
+        """
+        self._life.endpoint, self._life.owner = read_published(folder, self.endpoint), 0
+        vars(self).pop("proxy", None)
+        _ = self.consumer  # raises now if the server can't be reached
+
     @property
-    def _owned(self) -> bool:
+    def owned(self) -> bool:
+        """Whether this process has created the server, and may start and stop it."""
         return os.getpid() == self._life.owner
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ("pipeline", "_life", "_lock", "_remote", "proxy")
+        dropped = ("pipeline", "_life", "_lock", "_remote", "proxy", "_dataset_pool")
         return {
             **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
@@ -583,7 +591,7 @@ class DALIServer:
         endpoint = state.pop("endpoint")
         vars(self).update(state)
         self._remote = None
-        self._live(_Life(endpoint, owner=0))
+        self._live(Life(endpoint, owner=0))
 
     def __repr__(self) -> str:
         where = f"pid {self.pid}" if self.cluster is None else "in a cluster"

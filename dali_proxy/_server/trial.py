@@ -68,9 +68,9 @@ class Trial:
         self._begin_trial(0)
 
     @property
-    def is_deciding(self) -> bool:
-        """Whether candidates are being measured."""
-        return bool(self._plan)
+    def is_settled(self) -> bool:
+        """Whether a candidate was chosen, and the loop has taken its batches for a while."""
+        return not self._plan and self._begin > 0
 
     def pause(self) -> None:
         """Record that the loop ends or begins: the time between isn't measured."""

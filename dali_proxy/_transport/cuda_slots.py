@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slots import Slot, SlotPool
-from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline._kernels.errors import load_cupy
 from pipeline._kernels.ipc import ExportedBuffer
@@ -20,7 +18,9 @@ __all__ = ["CudaPublisher"]
 
 
 class CudaPublisher:
-    """Puts outputs into CUDA slots. No call waits for the GPU: all work is ordered by streams and events.
+    """Puts outputs into CUDA slots.
+
+    The caller waits for the copies before it lends the slots (see `StagedResult`).
 
     Args:
         device_id: the GPU.
@@ -31,12 +31,12 @@ class CudaPublisher:
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._lock = new_lock(Level.LEAF, "copies to CUDA slots")
-        self._copying: deque[tuple[Any, TensorListGPU]] = deque()  # sources of copies that may still run
-        self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True)
+        self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True, is_read=ExportedBuffer.is_read)
 
-    def stage(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[ExportedBuffer]]:
-        """Copy an output into a slot, on the current stream.
+    def stage(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[ExportedBuffer], Any]:
+        """Copy an output into a slot, on the current stream. The third result is an event after the copy.
+
+        The caller keeps the output until then.
 
         Raises:
             CudaError: there is no memory, or the GPU failed.
@@ -49,8 +49,8 @@ class CudaPublisher:
         slot = self.pool.allocate(max(offsets[-1], 1))
         try:
             with cupy.cuda.Device(self._device_id):
-                self._copy(output, sources, slot, offsets)
-            return self._describe(output, slot, sources[0].dtype.name, offsets, dense), slot
+                copied = self._copy(output, sources, slot, offsets)
+            return self._describe(output, slot, sources[0].dtype.name, offsets, dense), slot, copied
         except BaseException:
             slot.discard()
             raise
@@ -63,7 +63,6 @@ class CudaPublisher:
         else:
             rows = [(offset, *shape) for offset, shape in zip(offsets, output.shape(), strict=False)]
         table = np.array(rows, np.int64)
-        handle = slot.memory.handle
         return OutputBatch(
             device="cuda",
             device_id=self._device_id,
@@ -74,7 +73,7 @@ class CudaPublisher:
             table=table.tobytes(),
             slot=slot.number + CUDA_SLOTS,
             nbytes=slot.memory.nbytes,
-            handle=handle.memory + handle.ready + handle.free,
+            handle=slot.memory.handle.pack(),
         )
 
     def close(self) -> None:
@@ -83,8 +82,6 @@ class CudaPublisher:
             cupy = load_cupy()
             with cupy.cuda.Device(self._device_id) as device:
                 device.synchronize()
-        with self._lock:
-            self._copying.clear()
         self.pool.close()
 
     def _make(self, nbytes: int) -> ExportedBuffer:
@@ -92,22 +89,16 @@ class CudaPublisher:
 
     def _copy(
         self, output: TensorListGPU, sources: Sequence[Any], slot: Slot[ExportedBuffer], offsets: list[int]
-    ) -> None:
+    ) -> Any:
         cupy = load_cupy()
         stream = cupy.cuda.get_current_stream()
         if output.ready is not None:
             stream.wait_event(output.ready)
-        if slot.used:
-            slot.memory.wait_free(stream.ptr)
         memory = cupy.cuda.UnownedMemory(slot.memory.pointer, slot.memory.nbytes, slot, self._device_id)
         for source, offset in zip(sources, offsets, strict=False):
             if source.nbytes:
                 pointer = cupy.cuda.MemoryPointer(memory, offset)
                 cupy.copyto(cupy.ndarray(source.shape, source.dtype, pointer), source)
-        slot.memory.record_ready(stream.ptr)
-        done = cupy.cuda.Event(disable_timing=True)
-        done.record(stream)
-        with self._lock:
-            self._copying.append((done, output))
-            while self._copying and self._copying[0][0].done:
-                self._copying.popleft()
+        copied = cupy.cuda.Event(block=True, disable_timing=True)
+        copied.record(stream)
+        return copied

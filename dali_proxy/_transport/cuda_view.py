@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaSlotView", "local_tensors"]
 
-_HANDLE = 64  # bytes of each of the three handles of a slot
-
 
 class _Imported:
     """A slot that is mapped here, and the number of its current loans."""
@@ -58,10 +56,13 @@ class _LentMemory:
             "typestr": "|u1",
         }
 
-    def read_on(self, stream_ptr: int) -> None:
-        """Make a stream wait for the data."""
-        self._imported.buffer.wait_ready(stream_ptr)
-        self._stream_ptr = stream_ptr
+    def read_on_current_stream(self) -> int:
+        """Record that the current stream is the reader, and return the number of the GPU in this process."""
+        import torch
+
+        device_id = self._imported.buffer.device_id
+        self._stream_ptr = int(torch.cuda.current_stream(device_id).cuda_stream)
+        return device_id
 
     def __del__(self) -> None:
         imported = self._imported
@@ -97,7 +98,8 @@ class CudaSlotView:
     def receive(self, output: OutputBatch) -> Callable[[], torch.Tensor | list[torch.Tensor]]:
         """Map an output. Return a function that returns the tensor of a dense output, or the list of its samples.
 
-        The stream that is current during the call of that function waits for the data.
+        The data is complete: the server has waited for its GPU. The stream that is current during the call of that
+        function reads the data; the slot may be reused after this stream's work when the tensors are dropped.
 
         Raises:
             CudaError: the memory can't be mapped.
@@ -139,10 +141,11 @@ class CudaSlotView:
         self.detach(list(self._slots))
 
     def _attach(self, number: int, output: OutputBatch) -> _Imported:
-        if len(output.handle) != 3 * _HANDLE:
-            raise ProtocolError("a new CUDA slot came without its handles")
-        memory, ready, free = (output.handle[start : start + _HANDLE] for start in range(0, 3 * _HANDLE, _HANDLE))
-        return _Imported(number, ImportedBuffer(BufferHandle(output.device_id, output.nbytes, memory, ready, free)))
+        try:
+            handle = BufferHandle.unpack(output.handle, output.nbytes)
+        except ValueError as error:
+            raise ProtocolError(f"a new CUDA slot came without its handles: {error}") from error
+        return _Imported(number, ImportedBuffer(handle))
 
     def _close_unused(self) -> None:
         while self._closable:
@@ -159,8 +162,7 @@ def _tensors(
 ) -> torch.Tensor | list[torch.Tensor]:
     import torch
 
-    lent.read_on(int(torch.cuda.current_stream(output.device_id).cuda_stream))
-    memory = torch.as_tensor(lent, device=f"cuda:{output.device_id}")
+    memory = torch.as_tensor(lent, device=f"cuda:{lent.read_on_current_stream()}")
     torch_dtype = getattr(torch, dtype.name)
     tensors = []
     for offset, *shape in rows:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.protocol import CODEC, Goodbye, Hello, Welcome
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
@@ -27,6 +30,7 @@ __all__ = [
     "open_monitor",
     "serve_here",
     "server_errors",
+    "without_rank",
 ]
 
 #: Key of the socket for monitors. It isn't a secret: the socket's folder and the kernel's report of the peer's user
@@ -79,6 +83,29 @@ class Endpoint:
     rank: int = 0
     is_remote: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Endpoint, tuple(0 if name == "rank" and _pickling.anonymous else getattr(self, name) for name in _NAMES)
+
+
+_NAMES = tuple(each.name for each in fields(Endpoint))
+
+
+class _Pickling(threading.local):
+    anonymous = False
+
+
+_pickling = _Pickling()
+
+
+@contextmanager
+def without_rank() -> Iterator[None]:
+    """Leave the rank out of endpoints that this thread pickles in the block, so that the pickles of ranks are equal."""
+    _pickling.anonymous = True
+    try:
+        yield
+    finally:
+        _pickling.anonymous = False
+
 
 _served_here: dict[str, Endpoint] = {}  # servers of clusters that run in this process, by the path of their handle
 
@@ -115,7 +142,7 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
 
     Args:
         endpoint: the server's address.
-        role: "worker" or "consumer".
+        role: role in `Hello`.
         name: name of this process in messages.
 
     Raises:

@@ -15,8 +15,9 @@ import pipeline
 from dali_proxy._transport.labels import clip, indices_of_labels
 from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
+from pipeline._graph.location import user_traceback
 from pipeline._listing import listed
-from pipeline.errors import OperatorError
+from pipeline.errors import OperatorError, PipelineError
 
 __all__ = ["describe", "rebuild"]
 
@@ -67,21 +68,30 @@ def describe(
         names=_of_samples(names, samples),
         worker=worker,
         worker_pid=pid,
-        traceback=clip("".join(traceback.format_exception(error)), _LONG),
+        traceback=clip(_formatted(error), _LONG),
     )
+
+
+def _formatted(error: BaseException) -> str:
+    each: BaseException | None = error
+    done: set[int] = set()  # users' code may create cycles
+    while each is not None and id(each) not in done:
+        done.add(id(each))
+        each.__traceback__ = user_traceback(each)
+        each = each.__cause__ or each.__context__
+    return "".join(traceback.format_exception(error))
 
 
 def rebuild(failure: Failure) -> BatchError:
     """Return the exception to raise for a failure; the original exception is its `__cause__`."""
     worker = f"{failure.worker} (pid {failure.worker_pid})"
     lines = [failure.message]
-    known = [
-        f"{index} (sample {sample} of the batch)"
-        for sample, index in zip(failure.samples, failure.indices, strict=False)
-        if index
-    ]
-    if known:
-        lines.append(f"dataset index: {listed(known)}")
+    known = [(index, sample) for sample, index in zip(failure.samples, failure.indices, strict=False) if index]
+    if len(known) == 1:
+        lines.append("dataset index: {} (sample {} of the batch)".format(*known[0]))
+    elif known:
+        indices, samples = zip(*known, strict=True)
+        lines.append(f"dataset indices: {listed(indices)} (samples {listed(samples)} of the batch)")
     elif failure.samples:
         lines.append(f"samples of the batch: {listed(failure.samples)}")
     unnamed = [path for path in failure.paths if path not in failure.message]
@@ -134,5 +144,6 @@ def _cause(failure: Failure) -> BaseException:
         cause = kind(*json.loads(failure.arguments))
     except Exception:  # noqa: BLE001  # its constructor doesn't accept `args`
         return remote
-    cause.__cause__ = remote
+    if not isinstance(cause, PipelineError):
+        cause.__cause__ = remote
     return cause

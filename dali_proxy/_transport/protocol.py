@@ -20,6 +20,7 @@ __all__ = [
     "CUDA_SLOTS",
     "DTYPES",
     "AttachSegment",
+    "BatchRead",
     "CloseSession",
     "DetachSegment",
     "Failure",
@@ -30,6 +31,7 @@ __all__ = [
     "LoopReport",
     "OpenSession",
     "OutputBatch",
+    "ReadBatch",
     "Release",
     "Result",
     "SlotsDetached",
@@ -63,7 +65,8 @@ class Hello(Message, frozen=True):
     """Client to server: the first message, which introduces the client.
 
     Attributes:
-        role: "worker" (submits batches) or "consumer" (fetches results).
+        role: "worker" (submits batches), "consumer" (fetches results), "dataset worker" (reads batches for consumers)
+            or "pool" (starts the dataset workers).
         pid: process ID.
         name: name in messages, such as "worker 3".
     """
@@ -408,6 +411,38 @@ class LoopReport(Message, frozen=True):
     in_flight: Annotated[tuple[tuple[Line, U32, Line], ...], MANY] = ()
 
 
+class ReadBatch(Message, frozen=True):
+    """Consumer to server, and server to dataset worker: request to read a batch. Descriptor: the pickled reader.
+
+    Attributes:
+        number: the sender's number for the request.
+        session: iterator that the batch belongs to.
+        request: the pickled request. The server doesn't look at it.
+        reader_nbytes: size of the pickled reader.
+    """
+
+    number: U64
+    session: U64
+    request: Annotated[bytes, Meta(max_length=15 << 20)]
+    reader_nbytes: U64
+
+
+class BatchRead(Message, frozen=True):
+    """Answer to `ReadBatch`: the batch without the results of the pipeline, which the consumer fetches.
+
+    Attributes:
+        number: see `ReadBatch`.
+        lengths: sizes of the pickle and of its buffers, one after the other; see `Parcel`.
+        data: these, if they are small. Otherwise, a descriptor of shared memory comes with the message.
+        error: reason why the batch can't be read; empty if it was.
+    """
+
+    number: U64
+    lengths: Annotated[tuple[U64, ...], MANY] = ()
+    data: Annotated[bytes, Meta(max_length=1 << 16)] = b""
+    error: Text = ""
+
+
 class Goodbye(Message, frozen=True):
     """Server to client: the last message, with the reason for an orderly end of the connection."""
 
@@ -435,6 +470,8 @@ CODEC = Codec(
         17: Place,
         18: NotPlaced,
         19: LoopReport,
+        20: ReadBatch,
+        21: BatchRead,
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
+from pipeline._kernels.errors import CudaError, cuda_call
 from pipeline._kernels.expression import source_offset
 from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
@@ -107,16 +109,36 @@ class StagedResult:
     Args:
         outputs: for each output its message, its slot, and the object itself if it has no slot.
         prepared: planned GPU work that turns these into the pipeline's outputs, or None.
+        copies: for each slot that the GPU fills an event after the copy, and the source of the copy.
 
     Attributes:
         prepared: see above.
         nbytes: bytes that the outputs occupy.
+        on_gpu: whether the GPU fills slots. Then call `wait` before you publish the result.
     """
 
-    def __init__(self, outputs: Sequence[_StagedOutput], prepared: Prepared | None = None) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[_StagedOutput],
+        prepared: Prepared | None = None,
+        copies: Sequence[tuple[Any, TensorListGPU]] = (),
+    ) -> None:
         self._outputs = list(outputs)
+        self._copies = list(copies)
         self.prepared = prepared
+        self.on_gpu = bool(copies)
         self.nbytes = sum(output.nbytes for output, _, _ in outputs)
+
+    def wait(self) -> None:
+        """Wait until the GPU has filled the slots.
+
+        Raises:
+            CudaError: the GPU failed.
+        """
+        while self._copies:
+            event, _ = self._copies.pop()
+            with cuda_call("the batch's work on the GPU"):
+                event.synchronize()
 
     def take(self) -> list[_StagedOutput]:
         """Return the outputs, once; an empty list afterwards."""
@@ -124,7 +146,9 @@ class StagedResult:
         return outputs
 
     def discard(self) -> None:
-        """Return the slots to their pool. Do nothing after publication."""
+        """Return the slots to their pool, after the GPU's work. Do nothing after publication."""
+        with suppress(CudaError):
+            self.wait()
         for _, slot, _ in self.take():
             if slot is not None:
                 slot.discard()
@@ -170,14 +194,18 @@ class ResultPublisher:
             IPCError: there is no memory.
         """
         staged: list[_StagedOutput] = []
+        copies: list[tuple[Any, TensorListGPU]] = []
         try:
             for output in outputs:
-                staged.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
+                if isinstance(output, TensorListCPU):
+                    staged.append(self._stage_cpu(output))
+                else:
+                    staged.append(self._stage_gpu(output, copies))
             _check_tables([output for output, _, _ in staged])
         except BaseException:
-            StagedResult(staged).discard()
+            StagedResult(staged, copies=copies).discard()
             raise
-        return StagedResult(staged)
+        return StagedResult(staged, copies=copies)
 
     def stage_planned(self, planned: PlannedBatch) -> StagedResult:
         """Put the data of a planned batch into slots, all data for the GPU into one; see `stage`."""
@@ -288,12 +316,13 @@ class ResultPublisher:
             slot.discard()
             raise
 
-    def _stage_gpu(self, output: TensorListGPU) -> _StagedOutput:
+    def _stage_gpu(self, output: TensorListGPU, copies: list[tuple[Any, TensorListGPU]]) -> _StagedOutput:
         if self._local is not None:
             return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
         if self._cuda is None:
             raise ProtocolError("an output is on a GPU, but the server was made without a GPU")
-        described, slot = self._cuda.stage(output)
+        described, slot, copied = self._cuda.stage(output)
+        copies.append((copied, output))
         return described, slot, None
 
 

@@ -8,6 +8,7 @@ of the loan, so it identifies the loan that is over. With the `RETIRED` bit, the
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,12 @@ CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one 
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127
 _MAX_IDLE = 64  # allocations after which an unused idle slot is freed
+# If GPUs may still read so many bytes, and so many slots, of about the requested size, their consumers are behind, and
+# an allocation waits for them. It ends after a second, because the waiting thread may be the one that notices the death
+# of a consumer.
+_READ_BYTES, _READ_SLOTS = 64 << 20, 4
+_PATIENCE = 1.0
+_GLANCE = 0.0005  # seconds between checks
 _PAGE = 4096
 
 
@@ -50,7 +57,7 @@ class Slot(Generic[M]):
         array: ``uint8[nbytes]`` to write to, of the requested size; None if the memory isn't on the CPU.
     """
 
-    __slots__ = ("array", "idle_at", "memory", "number", "pool", "used")
+    __slots__ = ("array", "idle_at", "memory", "number", "pool")
 
     def __init__(self, pool: SlotPool[M], number: int, memory: M) -> None:
         self.pool = pool
@@ -58,7 +65,6 @@ class Slot(Generic[M]):
         self.memory = memory
         self.array: npt.NDArray[np.uint8] | None = None
         self.idle_at = 0  # the pool's count of allocations when it became idle
-        self.used = False  # lent before, so the last use by a consumer may still run on the GPU
 
     def discard(self) -> None:
         """Return a slot to its pool that was allocated and never lent."""
@@ -81,11 +87,19 @@ class SlotPool(Generic[M]):
     Args:
         make: allocates memory of at least the given number of bytes.
         needs_consent: whether consumers must unmap memory before the pool may free it (as CUDA requires).
+        is_read: returns whether a GPU may still read memory that its consumer has returned. It isn't reused until then.
     """
 
-    def __init__(self, make: Callable[[int], M], *, needs_consent: bool = False) -> None:
+    def __init__(
+        self,
+        make: Callable[[int], M],
+        *,
+        needs_consent: bool = False,
+        is_read: Callable[[M], bool] = lambda memory: False,
+    ) -> None:
         self._make = make
         self._needs_consent = needs_consent
+        self._is_read = is_read
         self._lock = new_lock(Level.LEAF, "slot pool")
         self._slots: dict[int, Slot[M]] = {}  # all, by number
         self._free_numbers: list[int] = []  # a heap of the numbers below _next_number that are not in _slots
@@ -100,17 +114,25 @@ class SlotPool(Generic[M]):
     def allocate(self, nbytes: int) -> Slot[M]:
         """Return a slot of `nbytes` bytes with arbitrary contents: an idle one that fits, or a new one.
 
+        This waits up to a second while consumers' GPUs are several results behind.
+
         Raises:
             IPCError: there is no memory, or the pool is closed.
         """
-        with self._lock:
-            if self._closed:
-                raise IPCError("the pool of result slots is closed")
-            self._allocations += 1
-            self._sweep()
-            slot = self._take_idle(nbytes)
-            self._drop_surplus()
-            number = -1 if slot is not None else self._new_number()
+        most = max(_READ_BYTES, _READ_SLOTS * _rounded(nbytes))
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise IPCError("the pool of result slots is closed")
+                self._sweep()
+                slot, read = self._take_idle(nbytes)
+                if slot is not None or read < most or time.monotonic() > deadline:
+                    self._allocations += 1
+                    self._drop_surplus()
+                    number = -1 if slot is not None else self._new_number()
+                    break
+            time.sleep(_GLANCE)
         if slot is None:
             slot = self._make_slot(number, nbytes)
         memory: Any = slot.memory
@@ -190,7 +212,6 @@ class SlotPool(Generic[M]):
             borrower.last_generation[number] = generation
             borrower.page[number] = 0
             borrower.generations[number] = generation
-            slot.used = True
             slot.array = None
             return generation, attach
 
@@ -213,6 +234,10 @@ class SlotPool(Generic[M]):
             self._borrowers.remove(borrower)
             for number in np.flatnonzero(borrower.generations).tolist():
                 self._give_up(self._slots[number])
+            for slot in [each for each in self._idle if borrower.attached.get(each.number) is each]:
+                if self._is_read(slot.memory):  # if the consumer died, it would be so forever
+                    self._idle.remove(slot)
+                    self._give_up(slot)
             borrower.attached.clear()
             borrower.control.close()
 
@@ -248,17 +273,24 @@ class SlotPool(Generic[M]):
         slot.idle_at = self._allocations
         self._idle.append(slot)
 
-    def _take_idle(self, nbytes: int) -> Slot[M] | None:
-        """Return the smallest idle slot that fits and isn't far too large; of several, the most recently used one."""
+    def _take_idle(self, nbytes: int) -> tuple[Slot[M] | None, int]:
+        """Return the smallest idle slot that fits and isn't far too large; of several, the most recently used one.
+
+        The second result is the size of all slots that would fit, but that a GPU may still read.
+        """
         limit = max(2 * nbytes, 16 * _PAGE)
         best: Slot[M] | None = None
+        read = 0
         for slot in reversed(self._idle):
             size = slot.memory.nbytes
             if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
-                best = slot
+                if self._is_read(slot.memory):
+                    read += size
+                else:
+                    best = slot
         if best is not None:
             self._idle.remove(best)
-        return best
+        return best, read
 
     def _drop_surplus(self) -> None:
         while self._idle and self._idle[0].idle_at + _MAX_IDLE < self._allocations:
@@ -270,6 +302,7 @@ class SlotPool(Generic[M]):
         except BaseException:
             with self._lock:
                 heapq.heappush(self._free_numbers, number)
+            self.trim()  # idle slots may be what fills the memory
             raise
         with self._lock:
             self._slots[number] = slot

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipeline._audio.resampling import resample, to_range
 from pipeline._optional import optional_package
+from pipeline._size_limit import check_size
 from pipeline.errors import DecodeError
 
 __all__ = ["Decoding", "decode", "load_decoder"]
@@ -55,7 +56,7 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, 
         the sample rate of the file.
 
     Raises:
-        DecodeError: the file is damaged, or isn't an audio file.
+        DecodeError: the file is damaged or too large, or isn't an audio file.
     """
     soundfile = load_decoder()
     try:
@@ -64,6 +65,9 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, 
             mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
             # Values that depend on several samples are computed in float32, and rounded once.
             read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
+            scale = rate / own if resamples else 1.0
+            length = int(np.ceil(frames * scale))
+            check_size("the decoded audio", max(frames, length), file.channels, read.itemsize)
             signal = file.read(dtype=read.name, always_2d=True)
     except soundfile.SoundFileError as error:
         raise DecodeError(f"not a valid audio file: {error}") from error
@@ -72,8 +76,7 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, 
     if mixes:
         signal = signal.mean(axis=1, dtype=np.float32, keepdims=True)
     if resamples:
-        scale = rate / own
-        signal = resample(signal, scale, int(np.ceil(frames * scale)), wanted.quality)
+        signal = resample(signal, scale, length, wanted.quality)
     if read != wanted.dtype:
         signal = to_range(signal, wanted.dtype)
     return (signal[:, 0] if wanted.downmix else signal), own

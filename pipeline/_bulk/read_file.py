@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._remote.reading import read_url
 from pipeline._remote.urls import is_url, local_path
+from pipeline._size_limit import check_size
 from pipeline.errors import PipelineError
 
 __all__ = ["read_file"]
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # otherwise a named pipe waits for a writer
 
 
 def read_file(path: str) -> npt.NDArray[np.uint8]:
@@ -27,8 +33,12 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
             return np.frombuffer(read_url(path), np.uint8)
         path = local_path(path)
     try:
-        with open(path, "rb", buffering=0) as file:
-            content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+        with open(path, "rb", buffering=0, opener=_open) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise PipelineError(f"can't read the file {path!r}: it isn't a regular file")
+            check_size(f"the file {path!r}", status.st_size)
+            content = np.empty(status.st_size, np.uint8)
             count = 0
             while count < content.size:
                 read = file.readinto(content[count:].data)

@@ -16,8 +16,9 @@ from pipeline._codecs.nvimgcodec import GpuDecoder
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.samples import Samples
+from pipeline._size_limit import image_limit
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
-from pipeline.types import GRAY, RGB, DALIImageType
+from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
 __all__ = ["ImageBatchDecoder"]
 
@@ -56,6 +57,20 @@ class ImageBatchDecoder:
         self._codec = self._create_codec() if self._engine is None else None
         self._closed = False
         self._memory = EngineMemory(device_id)
+
+    def reserve(self, streams: int, batch_size: int, output_type: DALIImageType) -> None:
+        """Prepare the hardware engine, if it is used, for batches on a number of streams. See `NvjpegDecoder.reserve`.
+
+        Args:
+            streams: number of streams.
+            batch_size: usual number of images of a batch.
+            output_type: output type of the images.
+
+        Raises:
+            NvjpegError: the engine refused the parameters.
+        """
+        if self._engine is not None and output_type in (RGB, BGR, GRAY):
+            self._engine.reserve(streams, batch_size, output_type)
 
     @property
     def uses_engine(self) -> bool:
@@ -126,7 +141,8 @@ class ImageBatchDecoder:
         headers = encoded.headers
         easy: npt.NDArray[np.bool_] = headers["simple"] != 0
         # A damaged header may claim gigabytes. Memory allocated for it would stay allocated.
-        easy &= headers["height"].astype(np.int64) * headers["width"] <= encoded.lengths * _PIXELS_PER_BYTE
+        pixels = headers["height"].astype(np.int64) * headers["width"]
+        easy &= (pixels <= encoded.lengths * _PIXELS_PER_BYTE) & (pixels * 3 <= image_limit())
         if use_exif:
             easy &= headers["orientation"] == 1
         if regions is not None:

@@ -16,6 +16,7 @@ from pipeline._codecs.stream_free_list import StreamFreeList
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import load_cupy, require_device
 from pipeline._kernels.samples import Samples
+from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -174,6 +175,7 @@ class GpuDecoder:
                 raise DecodeError(f"not an encoded image: an array of {data.dtype} of shape {data.shape}")
             source = self._codec.CodeStream(np.ascontiguousarray(data))
             height, width = source.height, source.width  # reads the header; the EXIF orientation may swap them
+            check_image(height, width, 3)
             region = None if regions is None else regions[index]
             if region is None:
                 return source

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, byref, c_int, c_uint, c_void_p
@@ -80,6 +81,9 @@ class NvjpegDecoder:
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
         self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
+        self._unused: list[_Decoding] = []  # no stream has used them
+        self._owned: Counter[int] = Counter()  # number of states, by the stream's address
+        self._most_owned = 2  # of one stream: a thread prepares a batch while the engine decodes another one
         self._users = 0
         self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
         with load_cupy().cuda.Device(device_id), self._turn.held:
@@ -87,6 +91,25 @@ class NvjpegDecoder:
         if status:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
+
+    def reserve(self, streams: int, batch_size: int, output_type: DALIImageType) -> None:
+        """Create the states for a number of streams now. Each takes about 0.1 s, in which nothing is decoded.
+
+        Args:
+            streams: number of streams on which batches will be decoded.
+            batch_size: usual number of images of a batch.
+            output_type: RGB, BGR or GRAY.
+
+        Raises:
+            NvjpegError: the engine refused the parameters.
+        """
+        if streams > 1:
+            self._most_owned = 1  # a thread that waits for a state of one stream would wait for the engine anyway
+        with load_cupy().cuda.Device(self.device_id), self._use() as handle:
+            for _ in range(streams):
+                decoding = _Decoding(self._library, self._driver, handle, self._turn)
+                self._unused.append(decoding)
+                decoding.prepare(batch_size, _OUTPUTS[output_type])
 
     def decode(
         self,
@@ -119,15 +142,17 @@ class NvjpegDecoder:
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
         with load_cupy().cuda.Device(self.device_id), self._use() as handle:
-            decoding = self._take(handle, stream)
+            decoding, usable = self._take(handle, stream), False
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
+                usable = True
             except NvjpegError:  # a state that failed once keeps failing
                 with cuda_call("cudaStreamSynchronize"):
                     stream.synchronize()  # earlier batches may still use it
                 decoding.free()
                 raise
-            self._idle.setdefault(int(stream.ptr), []).append(decoding)
+            finally:
+                self._give(stream, decoding if usable else None)
 
     def close(self) -> None:
         """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent."""
@@ -139,10 +164,10 @@ class NvjpegDecoder:
         # On a GPU in error nothing can be freed any more, and the caller must be able to close other objects.
         with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
-            for decodings in self._idle.values():
+            for decodings in (self._unused, *self._idle.values()):
                 for decoding in decodings:
                     decoding.free()
-            self._idle.clear()
+                decodings.clear()
             with self._turn.held:
                 self._library.nvjpegDestroy(handle)
 
@@ -170,12 +195,29 @@ class NvjpegDecoder:
                 self._changed.notify_all()
 
     def _take(self, handle: c_void_p, stream: Any) -> _Decoding:
-        """Return an idle state of a stream, whose order separates the batches, or a new state."""
-        idle = self._idle.get(int(stream.ptr))
-        with suppress(IndexError):
-            if idle is not None:
-                return idle.pop()
-        return _Decoding(self._library, self._driver, handle, self._turn)
+        """Return an idle state of a stream, whose order separates the batches, or another one that no stream used."""
+        address = int(stream.ptr)
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle.get(address) or self._owned[address] < self._most_owned)
+            if self._idle.get(address):
+                return self._idle[address].pop()
+            self._owned[address] += 1
+            if self._unused:
+                return self._unused.pop()
+        try:
+            return _Decoding(self._library, self._driver, handle, self._turn)
+        except BaseException:
+            self._give(stream, None)
+            raise
+
+    def _give(self, stream: Any, decoding: _Decoding | None) -> None:
+        """Take back a state of a stream; None if it was freed."""
+        with self._changed:
+            if decoding is None:
+                self._owned[int(stream.ptr)] -= 1
+            else:
+                self._idle.setdefault(int(stream.ptr), []).append(decoding)
+            self._changed.notify_all()
 
 
 class _Decoding:
@@ -191,6 +233,17 @@ class _Decoding:
         self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_possible() else None
         with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
+
+    def prepare(self, count: int, output: int) -> None:
+        """Allocate memory for batches of a number of images, in an output format.
+
+        Raises:
+            NvjpegError: libnvjpeg refused them.
+        """
+        with self._turn.held:
+            status = self._library.nvjpegDecodeBatchedInitialize(self._handle, self._state, count, 1, output)
+        _check(status, "nvjpegDecodeBatchedInitialize")
+        self._prepared = (count, output)
 
     def decode(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
+from pipeline._compiler.plan import BatchStep
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.numbering import hashable
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -12,16 +13,20 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 __all__ = ["equal_operators"]
 
 
-def equal_operators(nodes: Iterable[GraphNode], operators: Mapping[int, Any]) -> dict[int, tuple[GraphNode, ...]]:
-    """Return groups of equal operators, by the index of the first one.
+def equal_operators(steps: Iterable[BatchStep], operators: Mapping[int, Any]) -> dict[int, tuple[GraphNode, ...]]:
+    """Return groups of equal operators of each step, by the index of the first one.
 
     They have the same constant arguments, and their inputs are one output, or the outputs of a group of equal
     operators. So all of them can run when the first one does. They may be in different branches.
 
     Args:
-        nodes: operators of a step, in order of execution.
+        steps: steps of a plan.
         operators: implementations of the nodes, by index.
     """
+    return {group[0].index: group for step in steps for group in _groups(step.nodes, operators)}
+
+
+def _groups(nodes: Iterable[GraphNode], operators: Mapping[int, Any]) -> Iterator[tuple[GraphNode, ...]]:
     groups: dict[Hashable, list[GraphNode]] = {}
     firsts: dict[int, int] = {}  # by index: the first operator of the group
     for node in nodes:
@@ -34,4 +39,4 @@ def equal_operators(nodes: Iterable[GraphNode], operators: Mapping[int, Any]) ->
         group = groups.setdefault(key, [])
         group.append(node)
         firsts[node.index] = group[0].index
-    return {group[0].index: tuple(group) for group in groups.values() if len(group) > 1}
+    return (tuple(group) for group in groups.values() if len(group) > 1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 
 from pipeline._graph import SourceLocation
+from pipeline._graph.location import warn_caller
 from pipeline._graph.on_cpu import MovedGraph
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["VARIABLE", "cpu_is_requested", "request_device", "warn_of_move"]
+__all__ = ["VARIABLE", "cpu_is_requested", "request_device", "warn_of_absent_gpu", "warn_of_move"]
 
 #: The environment variable: "cpu" moves pipelines to the CPU, "gpu" (or nothing) leaves them as they are declared.
 VARIABLE = "DALI_PROXY_DEVICE"
@@ -49,6 +51,28 @@ def warn_of_move(moved: MovedGraph, title: str, device_id: int | None) -> None:
     at = SourceLocation.from_caller()
     message = f"the pipeline{name and ' '}{name} is declared for a GPU, but runs on the CPU as requested:"
     warnings.warn_explicit(message + ignored + moved.report(), RuntimeWarning, at.file or "<unknown>", at.line)
+
+
+def warn_of_absent_gpu(device_id: int | None) -> None:
+    """Warn that `device_id` of a pipeline whose operators run on the CPU names a GPU, if this machine has none."""
+    if device_id in (None, -1) or _has_driver():
+        return
+    warn_caller(
+        f"device_id={device_id} has no effect: this process has no CUDA device, and all operators of the pipeline run "
+        "on the CPU. Pass device_id=None",
+        RuntimeWarning,
+    )
+
+
+def _has_driver() -> bool:
+    """Return whether there may be a usable GPU. CUDA isn't initialized, because this process may fork later."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return False
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _checked(device: str, what: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from pipeline._definition.conditional import convert
 from pipeline._definition.debug_pipeline import DebugPipeline
 from pipeline._definition.pipeline import Pipeline
+from pipeline._listing import suggestion
 from pipeline.errors import ArgumentTypeError
 
 __all__ = ["pipeline_def"]
@@ -72,7 +73,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
             )
         graph_arguments = {name: value for name, value in kwargs.items() if name in own}
         pipeline_arguments = {name: value for name, value in kwargs.items() if name not in own}
-        _check_known(pipeline_arguments, fn.__qualname__)
+        _check_known(pipeline_arguments, fn.__qualname__, own)
         arguments = {**pipeline_kwargs, **pipeline_arguments}
         conditional = bool(arguments.pop("enable_conditionals", False))
         describe = convert(fn) if conditional else fn
@@ -87,10 +88,10 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     return create
 
 
-def _check_known(arguments: dict[str, Any], function: str) -> None:
+def _check_known(arguments: dict[str, Any], function: str, own: Iterable[str] = ()) -> None:
     unknown = sorted(set(arguments) - _PIPELINE_ARGUMENTS)
     if unknown:
         raise ArgumentTypeError(
             f"{function}: unexpected argument {unknown[0]!r}; neither the graph function nor Pipeline has an argument "
-            f"of this name"
+            f"of this name{suggestion(unknown[0], [*own, *_PIPELINE_ARGUMENTS])}"
         )

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pipeline._codecs.turns import training_possible
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
-from pipeline._definition.cpu_only import cpu_is_requested, warn_of_move
+from pipeline._definition.cpu_only import cpu_is_requested, warn_of_absent_gpu, warn_of_move
 from pipeline._definition.running import Runner
 from pipeline._definition.sources import SourceGroup
 from pipeline._external_source.data import check_batch, to_batch
@@ -52,6 +53,7 @@ class PipelineInternals:
         self.builder = GraphBuilder(owner=weakref.ref(pipeline))
         self.checks_api = True
         self._moved: MovedGraph | None = None
+        self._checked_gpu = False
         self._api: str | None = None  # the first way of running batches that the user chose
         self._iterator_api = ""  # the way of an iterator while it calls the pipeline's methods
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
@@ -173,6 +175,8 @@ class PipelineInternals:
             if self._sources is not None:
                 raise GraphError("build(define_graph=...) is too late: start_py_workers() has already fixed the graph")
             self.describe(define_graph, "build(define_graph=...)")
+        if training_possible():  # a server has warned already
+            self.check_gpu()
         self.start_workers()
         assert self._sources is not None
         if self.arguments.enable_checkpointing:
@@ -187,6 +191,12 @@ class PipelineInternals:
             self._sources = None
             raise
         self._runner = runner
+
+    def check_gpu(self) -> None:
+        """Warn once if the pipeline has a GPU that this machine hasn't, and doesn't use it."""
+        if not self._checked_gpu and not self.graph.uses_gpu:
+            warn_of_absent_gpu(self.arguments.device_id)
+        self._checked_gpu = True
 
     def feed(
         self, data_node: DataNode | str, data: Any, layout: str | None, cuda_stream: Any, use_copy_kernel: bool

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
-from pipeline._kernels.kernel_cache import check_kernel_cache
+from pipeline._kernels.errors import cuda_call
+from pipeline._kernels.kernel_cache import guard_disk_cache
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -34,7 +37,7 @@ def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Dev
         DeviceError: CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
-    check_kernel_cache()
+    guard_disk_cache()
     try:
         import cupy
     except ImportError as error:
@@ -98,15 +101,18 @@ class Device:
 
         self._cupy = cupy
         self.device_id = device_id
-        with cupy.cuda.Device(device_id):
+        with cuda_call(f"opening GPU {device_id}"), cupy.cuda.Device(device_id):
             own = [new_stream(priority) for _ in range(max(1, streams))] if stream is None else [stream]
             self._streams = [BatchStream(each, self, number) for number, each in enumerate(own)]
         #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
+        #: Events and objects that nothing but their release waits for, oldest first.
+        self._held: deque[tuple[Any, list[Any]]] = deque()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
+        begin_short_turns()
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
@@ -124,13 +130,32 @@ class Device:
         return self._streams[next(self._turns) % len(self._streams)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
-        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error."""
-        self._pending.put((event, keep_alive, callback))
+        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error.
+
+        Without a callback, no thread waits for the event: a later call, or `close`, finds it complete.
+        """
+        if callback is not None:
+            self._pending.put((event, keep_alive, callback))
+            return
+        self._held.append((event, keep_alive))
+        with suppress(IndexError):  # no more; another thread may take the last one
+            while True:
+                oldest = self._held.popleft()
+                if not _is_done(oldest[0]):
+                    self._held.appendleft(oldest)
+                    return
+                oldest[1].clear()
 
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""
+        end_short_turns()
         self._pending.put(None)
         self._reaper.join()
+        for event, keep_alive in self._held:
+            with suppress(Exception):  # as in `_reap`
+                event.synchronize()
+            keep_alive.clear()
+        self._held.clear()
         self.kernels.close()
 
     def _reap(self) -> None:
@@ -144,3 +169,10 @@ class Device:
             if callback is not None:
                 call_back(callback)
             del entry, event, keep_alive, callback  # don't keep the last batch alive while this waits
+
+
+def _is_done(event: Any) -> bool:
+    try:
+        return bool(event.done)
+    except Exception:  # noqa: BLE001 - a GPU in an error state reads no memory any more; the batches report the error
+        return True

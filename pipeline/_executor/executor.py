@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from pipeline._bulk.gather import gathered
 from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.folded_tables import folded_tables
 from pipeline._compiler.fused_steps import fused_steps
+from pipeline._compiler.joint_draws import joint_draws
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
+from pipeline._compiler.recorded_steps import recorded_steps
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
@@ -65,7 +69,7 @@ __all__ = ["Executor"]
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
 # The same for phases on the GPU: their launches wait for the driver, too.
-_CHEAP_ON_GPU = 600_000
+_CHEAP_ON_GPU = 800_000
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
@@ -154,13 +158,12 @@ class Executor:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, self._operators) if fuse else {}
+        self._recorded = recorded_steps(self._plan, self._operators, getattr(self._device, "kernels", None), fuse)
+        batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
         #: Groups of equal operators on the GPU, by the index of the first one.
-        self._equal = {
-            first: group
-            for step in steps
-            if fuse and isinstance(step, BatchStep)
-            for first, group in equal_operators(step.nodes, self._operators).items()
-        }
+        self._equal = equal_operators(batch_steps, self._operators)
+        #: Random numbers that are drawn together, by the `id` of the step.
+        self._draws = joint_draws(batch_steps, self._operators, self.config.seed)
         self._constants = Constants(self._plan.constants, self._operators)
         #: Indices of the nodes whose outputs on the CPU are data of the request.
         self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
@@ -174,8 +177,7 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
-        device_id = None if self._device is None else self._device.device_id
-        self._pinned_buffers = BufferPool(pin_for=device_id)
+        self._pinned_buffers = BufferPool(pin_for=self.device_id)
         #: Fed inputs that are copied to the GPU.
         self._uploaded = {node.name for node in graph.inputs if node.device == "gpu"} | {
             graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
@@ -440,21 +442,23 @@ class Executor:
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
 
     def _run_step(self, batch: Batch, step: Step) -> None:
+        recorded = None if batch.costs is not None else self._recorded.get(id(step))
+        if recorded is not None and recorded.run(batch, partial(self._run_apart, batch, step)):
+            return
         if not self._run_fused(batch, step):
             self._run_apart(batch, step)
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
         """Run the operators of a step as one; return False if nothing was done."""
         fused = self._fused.get(id(step))
-        if fused is None or (batch.costs is not None and not fused.measures_each):
-            return False
-        return fused.run(batch)
+        return fused is not None and (batch.costs is None or fused.measures_each) and fused.run(batch)
 
     def _run_apart(self, batch: Batch, step: Step) -> None:
         if isinstance(step, SampleStep):
             self._chains[id(step)].run(batch)
             return
-        done: set[int] = set()
+        draws = self._draws.get(id(step)) if batch.costs is None else None
+        done = set() if draws is None else set(draws.run(batch))
         for node in step.nodes:
             group = self._equal.get(node.index)
             if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
@@ -547,7 +551,7 @@ class Executor:
             batch.outputs.pop(edge, None)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         number = self._output_numbers.get(edge)
         if number is not None and self.output_allocator is not None:
             owner = self.output_allocator(number, nbytes)

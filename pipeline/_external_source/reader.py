@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pipeline._concurrency.interrupts import is_interrupt
@@ -86,6 +87,10 @@ class Reader(ABC):
         return [value[number] for number in range(count)]
 
 
+def _tuple_of(wanted: Any) -> tuple[Any]:
+    return (wanted,)
+
+
 class _SampleReader(Reader):
     """Reads a source of samples."""
 
@@ -95,7 +100,7 @@ class _SampleReader(Reader):
             idx_in_epoch = info.iteration * self.max_batch_size + position
             wanted = SampleInfo(idx_in_epoch, position, info.iteration, info.epoch_idx)
             try:
-                sample = caller.call(position - first, self._sample, (wanted,))
+                sample = caller.call(position - first, self._sample, partial(_tuple_of, wanted))
                 for column, value in zip(columns, self._outputs(sample), strict=True):
                     column.append(value)
             except StopIteration:
@@ -120,7 +125,7 @@ class _BatchReader(Reader):
 
     def read(self, info: BatchInfo, first: int, count: int, caller: Caller) -> list[TensorList]:
         try:
-            batch = caller.call(0, self._batch, (info,))
+            batch = caller.call(0, self._batch, lambda: (info,))
             return [to_batch(value, None, "the source's batch") for value in self._outputs(batch)]
         except StopIteration:
             raise EndOfData from None

@@ -8,9 +8,11 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType, TracebackType
 
-__all__ = ["SourceLocation", "warn_caller"]
+from pipeline.errors import PipelineError
+
+__all__ = ["SourceLocation", "user_traceback", "warn_caller"]
 
 # Frames of these packages are ours: the user's line is the first one outside.
 _OURS = tuple(
@@ -60,10 +62,8 @@ class SourceLocation:
         lines: list[tuple[CodeType, int]] = []
         traceback = error.__traceback__
         while traceback is not None:
-            frame = traceback.tb_frame
-            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if not frame.f_code.co_filename.startswith(_OURS) and package not in _LIBRARIES:
-                lines.append((frame.f_code, traceback.tb_lineno))
+            if _is_foreign(traceback.tb_frame):
+                lines.append((traceback.tb_frame.f_code, traceback.tb_lineno))
             traceback = traceback.tb_next
         own = [line for line in lines if not _INSTALLED.intersection(Path(line[0].co_filename).parts)]
         if not lines:
@@ -84,6 +84,35 @@ class SourceLocation:
         if not self.line:
             return ""
         return f"{self.file}:{self.line} in {self.function}" + (f": {self.text}" if self.text else "")
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    """Return whether a frame belongs neither to our packages nor to libraries that they call."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return not frame.f_code.co_filename.startswith(_OURS) and package not in _LIBRARIES
+
+
+def user_traceback(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error without the frames that say nothing to the user.
+
+    The message of our own errors says everything about our part, so only frames of the user's code remain. Of a foreign
+    error that the user's code raised, our frames are removed. Other errors keep all frames: they may be bugs.
+    """
+    entries = []
+    entry = error.__traceback__
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    if not isinstance(error, PipelineError):
+        if not any(_is_foreign(each.tb_frame) for each in entries):
+            return error.__traceback__
+        entries = [each for each in entries if not each.tb_frame.f_code.co_filename.startswith(_OURS)]
+    else:
+        entries = [each for each in entries if _is_foreign(each.tb_frame)]
+    result: TracebackType | None = None
+    for each in reversed(entries):
+        result = TracebackType(result, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return result
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -331,6 +331,7 @@ release_values:
 #include "_boxes.h"
 #include "_bytes.h"
 #include "_crops.h"
+#include "_draws.h"
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
@@ -356,6 +357,7 @@ static PyMethodDef functions[] = {
     {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
     {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
     {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
+    {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -21,9 +22,10 @@ from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
 from pipeline._imaging.info import Encoded, ImageInfo, TiffTag, as_bytes, open_image, peek, tiff_tags
 from pipeline._imaging.jpeg_region import decode_region
+from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError
 
-__all__ = ["OUTPUT_TYPES", "decode", "orient"]
+__all__ = ["OUTPUT_TYPES", "decode", "is_palette_png", "orient"]
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
@@ -37,10 +39,11 @@ _OPENCV_FLAGS = {
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_COLOR_TYPE, _PNG_PALETTE = 25, 3  # position in the file, and its value for pixels that are indices of a palette
 _PALETTE_ADVICE = (
-    "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: read "
-    "them in the dataset, with np.asarray(PIL.Image.open(file))"
+    "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: pass "
+    "palette_indices=True to the decoder, or read them in the dataset, with np.asarray(PIL.Image.open(file))"
 )
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
@@ -55,6 +58,7 @@ def decode(
     fancy_upsampling: bool = True,
     fast_idct: bool = False,
     min_size: tuple[int, int] | None = None,
+    palette_indices: bool = False,
     dtype: npt.DTypeLike = np.uint8,
     out: Array | None = None,
 ) -> Array:
@@ -75,6 +79,7 @@ def decode(
         min_size: (height, width), before the orientation is applied. A JPEG may be decoded at 1/2, 1/4 or 1/8 of its
             size if the result isn't smaller than this; None decodes the full size. Not supported with `region`.
             Each pixel covers a square of 2, 4 or 8 pixels: multiply coordinates by that, not by the ratio of sizes.
+        palette_indices: whether an image with a palette is decoded to one channel with its indices, not scaled.
         dtype: dtype of the result; dtypes of more than 8 bits keep the precision of 16-bit files.
         out: output array, of the resulting shape and dtype.
 
@@ -82,7 +87,7 @@ def decode(
         `out`, or a new array; with `region`, a view of a new array.
 
     Raises:
-        DecodeError: the data is empty, unknown, damaged or truncated.
+        DecodeError: the data is empty, unknown, damaged, truncated or too large.
         ValueError: the arguments don't match the image, such as a region outside it.
 
     Example:
@@ -100,9 +105,12 @@ def decode(
     scaled = ycbcr or np.dtype(dtype) != np.uint8
     try:
         info = peek(view)
+        channels = {"GRAY": 1, "ANY_DATA": info.channels}.get(kind, 3)
+        check_image(info.height, info.width, channels * np.dtype(dtype).itemsize)
         orientation = info.orientation if adjust_orientation else 1
         # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
+        indices = _palette_indices(view, info) if palette_indices and info.format != "jpeg" else None
         window = None
         if region is not None:
             shape = info.shape[:2] if adjust_orientation else (info.height, info.width)
@@ -112,6 +120,8 @@ def decode(
                 window = decode_region(view, region)
         if window is not None:
             pixels: Array = window
+        elif indices is not None:
+            pixels = indices
         elif info.format == "jpeg" and info.channels != 4:
             pixels = _decode_jpeg(
                 view, info, stored, fancy_upsampling, fast_idct and orientation == 1, min_size, out if final else None
@@ -125,7 +135,7 @@ def decode(
         y, x, height, width = region
         pixels = pixels[y : y + height, x : x + width]
     if scaled:
-        pixels = rescale(pixels, dtype, ycbcr=ycbcr)
+        pixels = rescale(pixels, dtype, ycbcr=ycbcr) if indices is None else pixels.astype(dtype)
     if out is None:
         return pixels
     if pixels is not out:
@@ -133,6 +143,12 @@ def decode(
             raise ValueError(f"out has shape {out.shape}, but the image has {pixels.shape}")
         np.copyto(out, pixels)
     return out
+
+
+def is_palette_png(encoded: Encoded) -> bool:
+    """Return whether an encoded image is a PNG whose pixels are indices of a palette."""
+    view = as_bytes(encoded)
+    return bytes(view[:8]) == _PNG_SIGNATURE and view[_PNG_COLOR_TYPE : _PNG_COLOR_TYPE + 1] == bytes([_PNG_PALETTE])
 
 
 def orient(pixels: Array, orientation: int) -> Array:
@@ -236,7 +252,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     found = None
     if info.format == "tiff" and (tags := tiff_tags(view)).get(TiffTag.BITS, 1) > 8 and info.channels in (3, 4):
         return _decode_wide_tiff(view, info, kind, wide, tags)
-    if info.format == "png" and wanted == "GRAY" and view[_PNG_COLOR_TYPE] == _PNG_PALETTE:
+    if wanted == "GRAY" and is_palette_png(view):
         warnings.warn(_PALETTE_ADVICE, stacklevel=1)
     if info.format in _OPENCV_FORMATS:
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
@@ -281,10 +297,21 @@ def _from_rgb(pixels: Array, kind: str) -> Array:
 
 
 def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bool) -> Array:
+    return _loaded(view, info, lambda image: _pixels_of(image, wanted, wide))
+
+
+def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
+    """Return the indices of an image with a palette; None for other images."""
+    with open_image(view) as image:
+        has_palette = image.mode == "P"
+    return _loaded(view, info, lambda image: _with_channels(np.array(image))) if has_palette else None
+
+
+def _loaded(view: memoryview, info: ImageInfo, pixels_of: Callable[[Image.Image], Array]) -> Array:
     try:
         with open_image(view) as image:
             image.load()
-            pixels = _pixels_of(image, wanted, wide)
+            pixels = pixels_of(image)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
         raise DecodeError(f"the image is damaged or truncated: {error}") from error
     return _turned_back(pixels, info.orientation) if info.format == "tiff" else pixels

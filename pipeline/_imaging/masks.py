@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._size_limit import check_size
+
 __all__ = ["mask_of_polygon", "mask_of_runs", "runs_of_text"]
 
 Array = npt.NDArray[Any]
 
 #: Magnification of outlines in COCO's rasterization.
 _SCALE = 5.0
+_FARTHEST = 1e9
 
 
 def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
@@ -27,6 +30,10 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
     Returns:
         bool, (height, width).
 
+    Raises:
+        ValueError: a vertex isn't a number, or is too far away.
+        DecodeError: the outline is too long.
+
     Example:
         >>> mask_of_polygon([0, 0, 2, 0, 2, 2, 0, 2], 3, 3).astype(int)
         array([[1, 1, 0],
@@ -34,8 +41,13 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
                [0, 0, 0]])
     """
     vertices = np.asarray(points, np.float32).astype(np.float64).reshape(-1, 2)
+    if not (np.abs(vertices) < _FARTHEST).all():
+        raise ValueError(f"a vertex isn't a number, or is farther away than {_FARTHEST:g} pixels")
     corners = (_SCALE * vertices + 0.5).astype(np.int64)
-    lines = zip(corners.tolist(), np.roll(corners, -1, axis=0).tolist(), strict=True)
+    following = np.roll(corners, -1, axis=0)
+    longest = np.abs(corners.astype(np.float64) - following).max(initial=0.0)
+    check_size("the outline of an object", int(longest), len(corners), corners.itemsize)
+    lines = zip(corners.tolist(), following.tolist(), strict=True)
     u, v = (
         np.concatenate(coordinates) for coordinates in zip(*(_line(start, end) for start, end in lines), strict=True)
     )
@@ -83,12 +95,18 @@ def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
 
 
 def runs_of_text(text: str) -> list[int]:
-    """Decode run lengths from COCO's compressed text, which stores differences in groups of five bits."""
+    """Decode run lengths from COCO's compressed text, which stores differences in groups of five bits.
+
+    Raises:
+        ValueError: the text is truncated, or a difference has more than 64 bits.
+    """
     runs: list[int] = []
     position = 0
     while position < len(text):
         value, shift = 0, 0
         while True:
+            if position == len(text) or shift > 60:
+                raise ValueError("the text of run lengths is damaged")
             group = ord(text[position]) - 48
             position += 1
             value |= (group & 31) << shift

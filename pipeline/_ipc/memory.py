@@ -158,8 +158,11 @@ class SharedBlock:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, close: Any = os.close) -> None:  # bound here: globals are gone at interpreter exit
+        self._array = None
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            close(fd)
 
     def __repr__(self) -> str:
         return f"SharedBlock(fd={self._fd}, nbytes={self.nbytes})"

@@ -67,7 +67,7 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
             try:
                 _kernels[key] = _compile(*key)
             except OSError as error:  # the disk is full, for example
-                keep_kernels_in_memory(error)
+                keep_kernels_in_memory(str(error))
                 _kernels[key] = _compile(*key)
         return _kernels[key]
 

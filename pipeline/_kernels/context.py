@@ -13,6 +13,7 @@ from pipeline._kernels.compiler import Kernel, get_kernel
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._kernels.launch import THREADS, Launch, pack_scalars
 from pipeline._kernels.launch_queue import LaunchQueue
+from pipeline._kernels.reclaiming import reclaiming
 from pipeline._kernels.staging import StagingPool, padded_size
 from pipeline._native import find_compiled
 
@@ -52,12 +53,18 @@ class KernelContext:
             KernelCompileError: NVRTC failed to compile the kernel.
             CudaError: the copy of the tables or the launch failed.
         """
-        queue = getattr(self._current, "queue", None)
+        queue = self.queue
         if queue is not None and queue.stream is stream:
             get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)  # so that errors come now
             queue.add(launch)
         else:
             self._issue([launch], stream)
+
+    @property
+    def queue(self) -> LaunchQueue | None:
+        """The queue of this thread inside `queued`; None elsewhere, and inside `unqueued`."""
+        queue: LaunchQueue | None = getattr(self._current, "queue", None)
+        return queue
 
     @contextmanager
     def queued(self, stream: Any) -> Iterator[LaunchQueue]:
@@ -68,7 +75,7 @@ class KernelContext:
         """
         cuda = load_cupy().cuda
         queue = LaunchQueue(stream, lambda launches: self._issue(launches, stream))
-        allocate = cuda.get_allocator()
+        allocate = reclaiming(cuda.get_allocator())
 
         def keep(nbytes: int) -> Any:
             memory = allocate(nbytes)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pipeline._kernels.kernel_cache import check_kernel_cache
+from pipeline._kernels.kernel_cache import guard_disk_cache
+from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
-__all__ = ["CudaError", "KernelCompileError", "cuda_call", "load_cupy", "require_device"]
+__all__ = ["CudaError", "KernelCompileError", "context_failure", "cuda_call", "load_cupy", "require_device"]
+
+_IMPORTED_BY = os.getpid()
 
 
 class CudaError(PipelineError):
@@ -37,9 +41,9 @@ def load_cupy() -> Any:
     """Return the module `cupy`.
 
     Raises:
-        DeviceError: CuPy isn't installed or can't load its CUDA libraries.
+        DeviceError: CuPy isn't installed, is too old, or can't load its CUDA libraries.
     """
-    check_kernel_cache()
+    guard_disk_cache()
     try:
         import cupy
     except ImportError as error:
@@ -47,6 +51,8 @@ def load_cupy() -> Any:
             "the GPU needs CuPy, which can't be imported: install cupy-cuda12x or cupy-cuda13x, "
             f"the one that matches the driver ({error})"
         ) from error
+    if reason := too_old("cupy-cuda12x") or too_old("cupy-cuda13x"):
+        raise DeviceError(f"the GPU needs {reason}")
     return cupy
 
 
@@ -66,7 +72,25 @@ def cuda_call(call: str) -> Iterator[None]:
         cupy.cuda.driver.CUDADriverError,
         cupy.cuda.memory.OutOfMemoryError,
     ) as error:
-        raise CudaError(call, str(error)) from error
+        reason = str(error)
+        if reason.startswith("cudaErrorInitializationError") and os.getpid() != _IMPORTED_BY:
+            reason += "; CUDA doesn't work in a forked child of a process that has used it: start the child with spawn"
+        raise CudaError(call, reason) from error
+
+
+def context_failure(device_id: int) -> str:
+    """Return CUDA's reason if the context of this process is lost, else an empty string.
+
+    After an error in a kernel, such as an illegal address, each later call fails with the same error until the process
+    ends.
+    """
+    cuda = load_cupy().cuda
+    try:
+        with cuda_call("cudaMemGetInfo"), cuda.Device(device_id):
+            cuda.runtime.memGetInfo()
+    except CudaError as error:
+        return error.reason
+    return ""
 
 
 def require_device(device_id: int) -> None:

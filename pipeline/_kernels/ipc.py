@@ -1,9 +1,8 @@
-"""CUDA IPC: device memory that one process writes and others read, ordered by CUDA events.
+"""CUDA IPC: device memory that one process writes and others read.
 
-A buffer has two events. The owner records `ready` after its kernels have written; a reader's stream waits for it.
-The reader records `free` after its last use; the owner's stream waits for it before it writes again. The host never
-synchronises. A process may wait for an event only after the other process has recorded it, so the processes notify
-each other by messages.
+No stream waits for another process: if that process died, the stream would wait forever, or read incomplete data. The
+owner sends a message after its kernels have written. The reader records the event `free` after its last use, and
+notifies the owner, which polls the event before it writes again.
 """
 
 from __future__ import annotations
@@ -14,8 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy
+from pipeline._kernels.reclaiming import reclaiming
 
 __all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
+
+_HANDLE = 64  # bytes of cudaIpcMemHandle_t and of cudaIpcEventHandle_t
 
 
 @dataclass(frozen=True)
@@ -23,38 +25,43 @@ class BufferHandle:
     """Handles that another process needs to open an `ExportedBuffer`; plain bytes for any channel.
 
     Attributes:
-        device_id: the owner's CUDA device, in the owner's numbering.
+        device: PCI address of the CUDA device: processes may number devices differently (CUDA_VISIBLE_DEVICES).
         nbytes: size of the memory.
         memory: cudaIpcMemHandle_t.
-        ready: cudaIpcEventHandle_t of the event `ready`.
         free: cudaIpcEventHandle_t of the event `free`.
     """
 
-    device_id: int
+    device: str
     nbytes: int
     memory: bytes
-    ready: bytes
     free: bytes
+
+    def pack(self) -> bytes:
+        """Return all of it except `nbytes` as bytes."""
+        return self.memory + self.free + self.device.encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes, nbytes: int) -> BufferHandle:
+        """Return the handle from the result of `pack`.
+
+        Raises:
+            ValueError: it has the wrong size.
+        """
+        memory, free, device = packed[:_HANDLE], packed[_HANDLE : 2 * _HANDLE], packed[2 * _HANDLE :]
+        if not device:
+            raise ValueError(f"the handle of a CUDA buffer has {len(packed)} bytes")
+        return cls(device.decode(errors="replace"), nbytes, memory, free)
 
 
 class _Shared:
-    """Memory and two events. Subclasses open the memory and define how to free it."""
+    """Memory and an event. Subclasses open the memory and define how to free it."""
 
     def __init__(self, device_id: int, nbytes: int) -> None:
         self.device_id = device_id
         self.nbytes = nbytes
         self.pointer = 0
-        self._ready = 0
         self._free = 0
         self._runtime: Any = load_cupy().cuda.runtime
-
-    def _record(self, event: int, stream_ptr: int) -> None:
-        with cuda_call("cudaEventRecord"), self._device():
-            self._runtime.eventRecord(event, stream_ptr)
-
-    def _wait(self, event: int, stream_ptr: int) -> None:
-        with cuda_call("cudaStreamWaitEvent"), self._device():
-            self._runtime.streamWaitEvent(stream_ptr, event, 0)
 
     def _device(self) -> Any:
         return load_cupy().cuda.Device(self.device_id)
@@ -63,15 +70,15 @@ class _Shared:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Free memory and events; the device must have finished its work on them. Idempotent.
+        """Free the memory and the event; the device must have finished its work on them. Idempotent.
 
         Raises:
             CudaError: CUDA failed to free a resource; the others are freed.
         """
-        pointer, events = self.pointer, (self._ready, self._free)
-        self.pointer = self._ready = self._free = 0
+        pointer, event = self.pointer, self._free
+        self.pointer = self._free = 0
         failure: CudaError | None = None
-        for call, handle in ((self._give_back_memory, pointer), *((self._runtime.eventDestroy, e) for e in events)):
+        for call, handle in ((self._give_back_memory, pointer), (self._runtime.eventDestroy, event)):
             if handle:
                 try:
                     with cuda_call("closing a shared buffer"), self._device():
@@ -99,13 +106,13 @@ class ExportedBuffer(_Shared):
         handle: handles for `ImportedBuffer`.
 
     Raises:
-        CudaError: CUDA failed to create or share memory or events; the message names the call.
+        CudaError: CUDA failed to create or share the memory or the event; the message names the call.
 
     Example:
         >>> with ExportedBuffer(0, 1 << 20) as buffer:  # doctest: +SKIP
-        ...     send(buffer.handle)
         ...     launch_writer(buffer.pointer, stream)
-        ...     buffer.record_ready(stream.ptr)
+        ...     stream.synchronize()
+        ...     send(buffer.handle)
     """
 
     def __init__(self, device_id: int, nbytes: int) -> None:
@@ -115,27 +122,24 @@ class ExportedBuffer(_Shared):
         try:
             with self._device():
                 with cuda_call(f"cudaMalloc of {nbytes} bytes to share"):
-                    self.pointer = runtime.malloc(nbytes)
+                    self.pointer = reclaiming(runtime.malloc)(nbytes)
                 with cuda_call("cudaEventCreateWithFlags"):
-                    self._ready = runtime.eventCreateWithFlags(flags)
                     self._free = runtime.eventCreateWithFlags(flags)
                 with cuda_call("cudaIpcGetMemHandle"):
                     memory = bytes(runtime.ipcGetMemHandle(self.pointer))
                 with cuda_call("cudaIpcGetEventHandle"):
-                    events = [bytes(runtime.ipcGetEventHandle(event)) for event in (self._ready, self._free)]
+                    free = bytes(runtime.ipcGetEventHandle(self._free))
+                with cuda_call("cudaDeviceGetPCIBusId"):
+                    device = str(runtime.deviceGetPCIBusId(device_id))
         except BaseException:
             with suppress(CudaError):
                 self.close()
             raise
-        self.handle = BufferHandle(device_id, nbytes, memory, *events)
+        self.handle = BufferHandle(device, nbytes, memory, free)
 
-    def record_ready(self, stream_ptr: int) -> None:
-        """Record that the memory is complete after the stream's current work."""
-        self._record(self._ready, stream_ptr)
-
-    def wait_free(self, stream_ptr: int) -> None:
-        """Make the stream wait for the reader's last recorded use, without blocking the host."""
-        self._wait(self._free, stream_ptr)
+    def is_read(self) -> bool:
+        """Return whether the GPU still has to finish the reader's last recorded use. If the reader died: forever."""
+        return bool(self._runtime.eventQuery(self._free))
 
     def _give_back_memory(self, pointer: int) -> None:
         self._runtime.free(pointer)
@@ -151,37 +155,36 @@ class ImportedBuffer(_Shared):
 
     Args:
         handle: from `ExportedBuffer.handle`.
-        device_id: the same device in this process's numbering; the owner's number by default.
 
     Attributes:
+        device_id: the device, in this process's numbering.
         pointer: device address in this process; 0 after `close`.
 
     Raises:
-        CudaError: CUDA failed to open the handle: the owner has exited, or the processes can't share memory.
+        CudaError: CUDA failed to open the handle: this process doesn't see the device, the owner has exited, or the
+            processes can't share memory.
     """
 
-    def __init__(self, handle: BufferHandle, device_id: int | None = None) -> None:
-        super().__init__(handle.device_id if device_id is None else device_id, handle.nbytes)
-        runtime = self._runtime
+    def __init__(self, handle: BufferHandle) -> None:
+        runtime = load_cupy().cuda.runtime
+        with cuda_call(f"finding the owner's GPU {handle.device} (see CUDA_VISIBLE_DEVICES)"):
+            device_id = int(runtime.deviceGetByPCIBusId(handle.device))
+        super().__init__(device_id, handle.nbytes)
         try:
             with self._device():
                 with cuda_call("cudaIpcOpenMemHandle"):
                     self.pointer = runtime.ipcOpenMemHandle(handle.memory)
                 with cuda_call("cudaIpcOpenEventHandle"):
-                    self._ready = runtime.ipcOpenEventHandle(handle.ready)
                     self._free = runtime.ipcOpenEventHandle(handle.free)
         except BaseException:
             with suppress(CudaError):
                 self.close()
             raise
 
-    def wait_ready(self, stream_ptr: int) -> None:
-        """Make the stream wait until the owner has written, without blocking the host."""
-        self._wait(self._ready, stream_ptr)
-
     def record_free(self, stream_ptr: int) -> None:
         """Record that this reader finishes with the stream's current work."""
-        self._record(self._free, stream_ptr)
+        with cuda_call("cudaEventRecord"), self._device():
+            self._runtime.eventRecord(self._free, stream_ptr)
 
     def _give_back_memory(self, pointer: int) -> None:
         self._runtime.ipcCloseMemHandle(pointer)

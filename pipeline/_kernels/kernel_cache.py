@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import warnings
+from functools import cache
 
-__all__ = ["check_kernel_cache", "keep_kernels_in_memory"]
+from pipeline._trusted_folder import distrust
+
+__all__ = ["guard_disk_cache", "keep_kernels_in_memory"]
 
 _SPACE = 1 << 16  # bytes of a few compiled kernels
 
 
-def check_kernel_cache() -> None:
-    """Call `keep_kernels_in_memory` if CuPy's folder can't be written. Call this before CuPy is imported.
+@cache
+def guard_disk_cache() -> None:
+    """Let CuPy compile in memory if it can't write its folder, or if other users could. Call this before its import.
 
-    Otherwise the import of CuPy fails, or the first kernel, on a machine with a read-only home or a full disk.
+    Without the folder, on a machine with a read-only home or a full disk, its import would fail, or the first kernel.
+    CuPy runs what it finds there.
     """
-    if "cupy" in sys.modules or "CUPY_CACHE_IN_MEMORY" in os.environ:
+    if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") == "1":
         return
     folder = _folder()
+    reason = distrust(folder)
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_SPACE))
     except OSError as error:
-        keep_kernels_in_memory(error)
+        reason = reason or str(error)
+    if reason:
+        keep_kernels_in_memory(reason)
 
 
-def keep_kernels_in_memory(error: OSError) -> None:
-    """Let CuPy in this process and its children compile without files, and warn that each will compile again."""
+def keep_kernels_in_memory(reason: str) -> None:
+    """Let CuPy compile without files in this process and its children."""
     folder = _folder()
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
     os.environ["CUPY_CACHE_DIR"] = os.sep  # exists, so CuPy doesn't create a folder; it isn't written
     warnings.warn(
-        f"CuPy can't keep compiled kernels in {folder!r} ({error}), so each process compiles them again: set "
-        "CUPY_CACHE_DIR to a folder that can be written",
+        f"the kernel cache isn't used ({folder}), so each process compiles its kernels: {reason}. Set CUPY_CACHE_DIR "
+        "to a folder with free space that only you can write to",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline._rng import NUMBERS_PER_COUNT
 
-__all__ = ["plan_uniform"]
+__all__ = ["plan_uniform", "uniform_scalars"]
 
 #: struct Sample of uniform.cu.
 _SAMPLE = np.dtype(
@@ -37,8 +38,7 @@ def plan_uniform(
         starts: where the numbers of each sample start in the sequence of the generator, multiples of four, (N,); by
             default samples share it, one after the other.
     """
-    state = generator.bit_generator.state["state"]
-    table = np.zeros(len(dst), _SAMPLE)
+    table = zeros(len(dst), _SAMPLE)
     table["dst"] = dst.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["start"] = np.cumsum(table["count"]) - table["count"] if starts is None else starts
@@ -46,8 +46,13 @@ def plan_uniform(
     most = int(table["count"].max())
     if not most:
         return None
+    grid = (blocks_for(most + NUMBERS_PER_COUNT, NUMBERS_PER_COUNT), len(dst))
+    return Launch("uniform.cu", "uniform", (("T", ctype(dst.dtype)),), (table,), grid, uniform_scalars(generator))
+
+
+def uniform_scalars(generator: np.random.Generator) -> tuple[np.generic, ...]:
+    """Return the scalars of the launch: the key of the generator, and its counter without the first word."""
+    state = generator.bit_generator.state["state"]
     first, *others = state["counter"]
     assert not first  # batches count in the other words
-    scalars = tuple(np.uint64(word) for word in (*state["key"], *others))
-    grid = (blocks_for(most + NUMBERS_PER_COUNT, NUMBERS_PER_COUNT), len(dst))
-    return Launch("uniform.cu", "uniform", (("T", ctype(dst.dtype)),), (table,), grid, scalars)
+    return tuple([np.uint64(word) for word in (*state["key"], *others)])

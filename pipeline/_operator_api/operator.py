@@ -54,6 +54,7 @@ class Setup:
         kernels: context that runs kernels, shared by all operators of an executor; None without a GPU.
         seeded: whether functions of the user get seeded generators in this process, too.
         functions: processes for functions of the user, or None.
+        gpu_streams: number of CUDA streams that the batches share.
     """
 
     max_batch_size: int
@@ -63,6 +64,7 @@ class Setup:
     kernels: KernelContext | None = None
     seeded: bool = True
     functions: FunctionProcesses | None = None
+    gpu_streams: int = 1
 
     @classmethod
     def from_config(
@@ -70,7 +72,7 @@ class Setup:
     ) -> Setup:
         """Return the environment that an executor provides."""
         sizes = (config.max_batch_size, config.num_threads, config.device_id, config.seed)
-        return cls(*sizes, kernels, config.seeded, functions)
+        return cls(*sizes, kernels, config.seeded, functions, config.gpu_streams)
 
     @property
     def reading_gpu(self) -> int | None:
@@ -173,6 +175,9 @@ class BatchOperator(ABC):
     only_launches: ClassVar[bool] = False
     #: As in `SampleOperator`.
     waits: ClassVar[bool] = False
+    #: Whether an operator with constant arguments launches the same for all batches of one size and inputs of one
+    #: shape. Random numbers may differ if they depend only on scalars of its launch, which `seed_scalars` returns.
+    repeatable: ClassVar[bool] = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

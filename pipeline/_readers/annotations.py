@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline._remote.data_file import open_text
+from pipeline._size_limit import check_size
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
@@ -52,6 +53,7 @@ class AnnotatedImage:
 
     def mask(self) -> Array:
         """Return the label of each pixel, int32 of (height, width, 1): the largest label of its objects, or 0."""
+        check_size("the mask", self.height, self.width, np.dtype(np.int32).itemsize)
         mask = np.zeros((self.height, self.width), np.int32)
         for number in np.argsort(self.labels, kind="stable").tolist():
             for inside in self._insides(self.outlines[number]):
@@ -88,7 +90,7 @@ def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, o
         return _images(content, remap, crowds, smallest, outlines)
     except OSError as error:
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BuildError(
             f"annotations_file {path!r} isn't in COCO's format: {type(error).__name__}: {error}"
         ) from error
@@ -111,4 +113,14 @@ def _images(content: Any, remap: bool, crowds: bool, smallest: float, outlines: 
         image.labels.append(labels[annotation["category_id"]])
         if outlines:
             image.outlines.append(annotation["segmentation"])
+    _check_numbers(images.values())
     return [image for _, image in sorted(images.items())]
+
+
+def _check_numbers(images: Iterable[AnnotatedImage]) -> None:
+    """Check what batches are built from, so that an error names the file and comes when the reader is created."""
+    boxes = np.array([box for image in images for box in image.boxes], np.float32)
+    if boxes.size and boxes.shape[1:] != (4,):
+        raise ValueError("a 'bbox' doesn't consist of 4 numbers")
+    np.array([label for image in images for label in image.labels], np.int32)
+    np.array([(image.width, image.height) for image in images], np.float32)

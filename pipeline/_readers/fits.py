@@ -17,6 +17,7 @@ from pipeline._optional import optional_package
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.listed_files import ListedFilesLoader, listing_arguments
+from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
@@ -75,7 +76,7 @@ class FitsLoader(ListedFilesLoader):
         try:
             with self._fits.open(io.BytesIO(content.data), memmap=False) as units:
                 arrays = [self._image(units, number) for number in self._units]
-        except (OSError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
+        except Exception as error:  # a damaged file makes Astropy raise errors of any type
             raise InputError(f"the file {path!r} can't be read: {error}") from error
         return tuple(
             array if dtype is None else convert(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)
@@ -87,6 +88,7 @@ class FitsLoader(ListedFilesLoader):
         unit = units[number - 1]
         if not unit.is_image:
             raise ValueError(f"unit {number} isn't an image")
+        check_size(f"unit {number}", *unit.shape, max(8, abs(unit.header["BITPIX"])) // 8)
         if unit.data is None:
             raise ValueError(f"unit {number} has no data")
         data: Array = np.ascontiguousarray(unit.data)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pipeline._operators.decoding.numpy_file import LONGEST_HEADER, parse_header
 from pipeline._remote.data_file import DataFile
+from pipeline._size_limit import check_size
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 
@@ -73,6 +74,7 @@ class NpyFile:
         """
         order = -1 if self.fortran else 1
         shape, begin, size = (tuple(values)[::order] for values in (self.shape, start, extent))
+        check_size(f"the region of {self.path!r}", *size, self.dtype.itemsize)
         region = np.empty(size, self.dtype)
         if region.size:
             strides = [self.dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -14,6 +14,7 @@ from pipeline._operator_api.operator import Setup
 from pipeline._readers.arguments import FILE_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.loader import Loader
 from pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
+from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 
@@ -108,6 +109,7 @@ class RecordLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         number, offset, size = self._spans[entry].tolist()
+        check_size(f"the record {self.source_info(entry)}", size)
         record = self._files[number].pread(size, offset)
         try:
             if len(record) < size:

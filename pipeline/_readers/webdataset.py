@@ -19,6 +19,7 @@ from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
 from pipeline._remote.data_file import Blocks, DataFile, open_files, open_text
 from pipeline._remote.urls import local_path
+from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType, to_numpy_type
@@ -116,6 +117,10 @@ class WebdatasetLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         archive, members = self._entries[entry]
+        files = [member for member in members if member is not None]
+        check_size(f"the sample {self.source_info(entry)}", sum(member.size for member in files))
+        if any(member.offset + member.size > self._files[archive].size for member in files):
+            raise InputError(f"the archive {self._paths[archive]!r} ends within {self.source_info(entry)}")
         pread = self._files[archive].pread
         if self._files[archive].remote:
             pread = _adjacent(pread, members)
@@ -188,7 +193,7 @@ def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample
                     last, sample = (folder, stem), _Sample()
                 if extension:
                     sample.setdefault(extension, _Member(member.offset_data, member.size, member.name))
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise BuildError(f"can't read the archive {path!r}: {error}") from error
     if last is not None:
         yield sample
@@ -208,7 +213,11 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
                     extension, offset, size, *words = words
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    sample.setdefault(extension, _Member(int(offset), int(size), name))
+                    # A position after the end is an error of its batch: the archive may have been truncated.
+                    member = _Member(min(int(offset), archive_size), int(size), name)
+                    if min(member.offset, member.size) < 0 or member.size > archive_size:
+                        raise ValueError(f"it lists {size} bytes at {offset}, but the archive has {archive_size} bytes")
+                    sample.setdefault(extension, member)
                 yield sample
     except OSError as error:
         raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
-from pipeline.errors import ArgumentValueError
+from pipeline._size_limit import size_from_environment
+from pipeline._trusted_folder import distrust
 
 __all__ = ["DiskCache", "disk_cache"]
 
@@ -25,7 +26,6 @@ _TOUCH = 60.0  # seconds between two updates of the time when a file was used
 _KEPT = 0.9  # share of the limit that eviction leaves
 _DEFAULT_LIMIT = 10 << 30
 _open_privately = partial(os.open, mode=0o600)
-_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class DiskCache:
@@ -154,16 +154,19 @@ class DiskCache:
 def disk_cache() -> DiskCache | None:
     """Return the cache that the environment selects: the folder DALI_PROXY_CACHE, of DALI_PROXY_CACHE_BYTES bytes.
 
+    A folder that other users could write to isn't used.
+
     Raises:
         ArgumentValueError: the size isn't a number.
     """
     folder = os.environ.get("DALI_PROXY_CACHE", "")
-    return _cache(folder, os.environ.get("DALI_PROXY_CACHE_BYTES", "")) if folder else None
+    return _cache(folder, size_from_environment("DALI_PROXY_CACHE_BYTES", _DEFAULT_LIMIT)) if folder else None
 
 
 @lru_cache(maxsize=4)
-def _cache(folder: str, limit: str) -> DiskCache:
-    number, unit = (limit[:-1], limit[-1:].upper()) if limit[-1:].upper() in _UNITS else (limit, "")
-    if limit and not (number.isdecimal() and int(number)):
-        raise ArgumentValueError(f'DALI_PROXY_CACHE_BYTES must be a number of bytes, or such as "50G", not {limit!r}')
-    return DiskCache(Path(folder).absolute(), int(number) << _UNITS.get(unit, 0) if limit else _DEFAULT_LIMIT)
+def _cache(folder: str, limit: int) -> DiskCache | None:
+    path = Path(folder).absolute()
+    reason = distrust(path)
+    if reason:
+        warnings.warn(f"the cache {folder!r} isn't used: {reason}", RuntimeWarning, stacklevel=2)
+    return None if reason else DiskCache(path, limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ _LASTING = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError,
     ValueError, TypeError, MemoryError, PipelineError,
 )  # fmt: skip
+#: Protocols of fsspec that trust what they read: templates in references, and messages of a Dask scheduler.
+_RUN_CODE = ("reference", "dask")
 _PASSING_STATUS = (408, 425, 429)  # statuses of HTTP below 500 that ask for another attempt
 
 
@@ -81,6 +84,9 @@ def url_names(url: str, folders: bool) -> list[str]:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
+    refused = next((name for name in re.split("://|::", url) if name in _RUN_CODE), None)
+    if refused is not None:
+        raise PipelineError(f"{url!r} isn't read: what the protocol {refused!r} reads may run code on this machine")
     core = optional_package("fsspec.core", f"reading {url!r}", "remote")
     options: dict[str, Any] = {}
     if url.startswith(("s3://", "s3a://")):

@@ -101,7 +101,7 @@ def elastic_transform(
         if deviation > 0:
             window = int(8 * deviation + 1) | 1
             field = ops.gaussian_blur(field, window_size=[window, window], sigma=[sigma[1] or 1e-6, sigma[0] or 1e-6])
-        displacement.append(field * (strength / extent))
+        displacement.append(field * image.beside(strength / extent))
     return elastic(image, displacement, interpolation, fill)
 
 

@@ -79,30 +79,35 @@ class FunctionCall:
         framework, function = self.framework, self.function
         if hasattr(function, "with_layouts"):
             function = function.with_layouts([each.layout() for each in inputs])
-        columns = [[framework.to_argument(sample) for sample in _samples(each)] for each in inputs]
+        columns = [_samples(each) for each in inputs]
 
-        def call(number: int, arguments: list[Any]) -> list[Any]:
-            return self._unpacked(caller.call(number, function, arguments))
+        def call(number: int) -> list[Any]:
+            return self._unpacked(caller.call(number, function, lambda: arguments_of(number)))
+
+        def arguments_of(number: int) -> list[Any]:
+            if self.batch_processing:
+                return [[framework.to_argument(sample) for sample in column] for column in columns]
+            return [framework.to_argument(column[number]) for column in columns]
 
         with framework.context(stream):
-            outputs = self._whole(call, columns, size) if self.batch_processing else self._each(call, columns, size)
+            outputs = self._whole(call, size) if self.batch_processing else self._each(call, size)
             arrays = [[framework.to_array(value) for value in column] for column in outputs]
         kind = TensorListCPU if framework.device_id is None else TensorListGPU
         return [kind(column, self._layout(number, column, inputs)) for number, column in enumerate(arrays)]
 
-    def _whole(self, call: Callable[[int, list[Any]], list[Any]], columns: list[list[Any]], size: int) -> list[Any]:
-        returned = call(0, columns)
+    def _whole(self, call: Callable[[int], list[Any]], size: int) -> list[Any]:
+        returned = call(0)
         for number, column in enumerate(returned):
             if not hasattr(column, "__len__") or len(column) != size:
                 found = f"{len(column)} samples" if hasattr(column, "__len__") else type(column).__name__
                 raise InputError(f"the function returned {found} as output {number}, but the batch has {size} samples")
         return [list(column) for column in returned]
 
-    def _each(self, call: Callable[[int, list[Any]], list[Any]], columns: list[list[Any]], size: int) -> list[Any]:
+    def _each(self, call: Callable[[int], list[Any]], size: int) -> list[Any]:
         rows = []
         for sample in range(size):
             try:
-                rows.append(call(sample, [column[sample] for column in columns]))
+                rows.append(call(sample))
             except BaseException as error:
                 kind = OperatorError.type_for(error)
                 raise kind(reason_of(error), failures=(SampleFailure(sample, error),)) from error
@@ -129,6 +134,9 @@ class FunctionCall:
 
 
 def _samples(value: Any) -> list[Any]:
+    """Return the samples; on the GPU, copies, because a copy of the batch costs less than one for each sample."""
+    if isinstance(value, TensorListGPU):
+        return [sample.copy() for sample in value.samples] if value.dense is None else list(value.dense.copy())
     if isinstance(value, TensorListCPU) and value.dense is not None and value.ndim == 0:
         return [value.dense[sample, ...] for sample in range(len(value))]
     return list(value.samples)

@@ -30,8 +30,12 @@ class Arrays:
         yield
 
     def to_argument(self, sample: Any) -> Any:
-        """Return a sample as an argument of the function."""
-        return sample
+        """Return a sample as an argument of the function, which may modify it. On the GPU, samples are copies already.
+
+        Without copies, other readers of the sample would see the changes. A read-only array would be an error in the
+        first call; torch has none.
+        """
+        return sample.copy() if self.device_id is None else sample
 
     def to_array(self, value: Any) -> Any:
         """Return a result of the function as a NumPy or CuPy array.
@@ -69,8 +73,7 @@ class Capsules(Arrays):
         yield
 
     def to_argument(self, sample: Any) -> Any:
-        writeable = getattr(getattr(sample, "flags", None), "writeable", True)  # a capsule can't be marked as read-only
-        return (sample if writeable else np.array(sample)).__dlpack__()
+        return super().to_argument(sample).__dlpack__()
 
     def to_array(self, value: Any) -> Any:
         if type(value).__name__ != "PyCapsule":
@@ -94,7 +97,7 @@ class _Capsule:
 
 @dataclass(frozen=True)
 class Tensors(Arrays):
-    """Tensors of torch that share the memory of the samples. On the GPU, torch's current stream is the batch's."""
+    """Tensors of torch. On the GPU, torch's current stream is the batch's."""
 
     @contextmanager
     def context(self, stream: Any) -> Iterator[None]:
@@ -111,9 +114,8 @@ class Tensors(Arrays):
         import torch
         import torch.utils.dlpack
 
-        if isinstance(sample, np.ndarray):
-            return torch.from_numpy(sample if sample.flags.writeable else np.array(sample))
-        return torch.utils.dlpack.from_dlpack(sample)
+        argument = super().to_argument(sample)
+        return torch.from_numpy(argument) if self.device_id is None else torch.utils.dlpack.from_dlpack(argument)
 
     def to_array(self, value: Any) -> Any:
         is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # file objects have detach(), too

@@ -170,15 +170,15 @@ def _seed_numba(number: int) -> None:
 class Caller:
     """Calls functions of the user."""
 
-    def call(self, number: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
         """Call a function for a sample.
 
         Args:
             number: number of the sample among those that are being processed; 0 for all of them.
             function: the function.
-            arguments: its arguments.
+            arguments: returns its arguments. The function may modify them, so each call needs new ones.
         """
-        return function(*arguments)
+        return function(*arguments())
 
 
 class SeededCaller(Caller):
@@ -195,7 +195,7 @@ class SeededCaller(Caller):
         self._seeds = seeds
         self._caller = caller or Caller()
 
-    def call(self, number: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
         seed = int(self._seeds[number])
         self._generators.seed(seed)
         returned = self._caller.call(number, function, arguments)

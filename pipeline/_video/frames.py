@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._size_limit import check_size
 from pipeline._video.clip import Clip
 from pipeline._video.contexts import Contexts
 from pipeline._video.decoder import Decoder
@@ -181,6 +182,7 @@ def read_frames(
     pixels: Any = None
     clip.make_index()
     with clip.errors(), ExitStack() as lending:
+        check_size("the decoded video", len(frames), clip.encoding.height, clip.encoding.width, target.channels)
         found: Iterable[tuple[int, Any]] = lending.enter_context(decoders.lend(clip, wanted[0], wanted[-1])).decode(
             wanted
         )
@@ -189,6 +191,7 @@ def read_frames(
             lending.close()
         for number, frame in found:
             if pixels is None:
+                check_size("the decoded video", len(frames), frame.height, frame.width, target.channels)
                 pixels = target.empty((len(frames), frame.height, frame.width, target.channels))
             first, *others = positions.get(number, [None])
             if first is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from pipeline._requirements import too_old
 from pipeline.errors import DeviceError
 
 __all__ = ["any_title", "require_av"]
@@ -15,7 +16,7 @@ def require_av() -> Any:
     """Return the module `av`.
 
     Raises:
-        DeviceError: PyAV is missing, or can't be loaded.
+        DeviceError: PyAV is missing, too old, or can't be loaded.
     """
     try:
         import av
@@ -23,6 +24,8 @@ def require_av() -> Any:
         raise DeviceError(
             f"decoding videos needs PyAV, which can't be imported ({error}): pip install 'dali-proxy[video]'"
         ) from error
+    if reason := too_old("av"):
+        raise DeviceError(f"decoding videos needs {reason}: pip install --upgrade 'dali-proxy[video]'")
     return av
 
 

@@ -29,8 +29,9 @@ def image(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
+    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None,
 ) -> Arrays:
     """Decodes images to HWC. `fn.decoders.image` describes the arguments."""
@@ -46,9 +47,9 @@ def image_crop(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    rounding: Literal['round', 'truncate'] = 'round', split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, rounding: Literal['round', 'truncate'] = 'round',
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None,
 ) -> Arrays:
     """Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image. `fn.decoders.image_crop` describes the arguments."""
@@ -62,9 +63,10 @@ def image_random_crop(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
-    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
+    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
+    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None, rng: RNG | None = None,
 ) -> Arrays:
     """Decodes a window of random area, aspect ratio and position of each image, to HWC. `fn.decoders.image_random_crop` describes the arguments."""
@@ -80,10 +82,10 @@ def image_slice(
     hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
     jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None, normalized_anchor: _bool = True,
     normalized_shape: _bool = True, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    rel_end: Floats | Array | None = None, rel_shape: Floats | Array | None = None,
-    rel_start: Floats | Array | None = None, shape: Ints | Array | None = None,
-    split_stages: _bool | None = None, start: Ints | Array | None = None,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, rel_end: Floats | Array | None = None,
+    rel_shape: Floats | Array | None = None, rel_start: Floats | Array | None = None,
+    shape: Ints | Array | None = None, split_stages: _bool | None = None, start: Ints | Array | None = None,
     use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
     device: Device | str | None = None, batch_size: int | None = None,
 ) -> Arrays:

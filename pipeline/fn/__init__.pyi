@@ -531,7 +531,7 @@ def dl_tensor_python_function(
 
     The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
     output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
-    runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+    runs in worker processes. It may modify its arguments. It runs even if no output of the pipeline depends on it.
 
     If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
     torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
@@ -1339,7 +1339,7 @@ def python_function(
 
     The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
     output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
-    runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+    runs in worker processes. It may modify its arguments. It runs even if no output of the pipeline depends on it.
 
     If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
     torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random

@@ -43,10 +43,11 @@ def image(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
+    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
+    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+    seed: Int = -1,
 ) -> Nodes:
     """Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.
 
@@ -71,6 +72,7 @@ def image(
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         split_stages (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -90,11 +92,11 @@ def image_crop(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    rounding: Literal['round', 'truncate'] = 'round', split_stages: _bool | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, rounding: Literal['round', 'truncate'] = 'round',
+    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
     """Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.
 
@@ -126,6 +128,7 @@ def image_crop(
         jpeg_fancy_upsampling (bool, default False): Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         rounding (str, default 'round'): Rounding of the first pixel of the window: 'round' to nearest, halves away from zero, or 'truncate'.
@@ -144,11 +147,12 @@ def image_random_crop(
     host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
     hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
     memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
-    split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-    preserve: _bool = False, seed: Int = -1,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
+    random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
+    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
+    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+    seed: Int = -1,
 ) -> Nodes:
     """Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
@@ -176,6 +180,7 @@ def image_random_crop(
         memory_stats (bool, default None): Accepted for compatibility; memory is managed automatically.
         num_attempts (int, default 10): Number of attempts to draw an area and an aspect ratio whose window, in whole pixels, fits the image and the range of aspect ratios; if all fail, the largest window that fits is used.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         random_area (float or list of float, default (0.08, 1.0)): Range of the window's area, as a fraction of the image's.
@@ -198,13 +203,13 @@ def image_slice(
     hw_decoder_load: Float = 0.65, hybrid_huffman_threshold: Int | None = None,
     jpeg_fancy_upsampling: _bool = False, memory_stats: _bool | None = None, normalized_anchor: _bool = True,
     normalized_shape: _bool = True, output_type: DALIImageType = DALIImageType.RGB,
-    preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-    rel_end: Floats | DataNode | None = None, rel_shape: Floats | DataNode | None = None,
-    rel_start: Floats | DataNode | None = None, shape: Ints | DataNode | None = None,
-    split_stages: _bool | None = None, start: Ints | DataNode | None = None,
-    use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+    preallocate_width_hint: Int | None = None, rel_end: Floats | DataNode | None = None,
+    rel_shape: Floats | DataNode | None = None, rel_start: Floats | DataNode | None = None,
+    shape: Ints | DataNode | None = None, split_stages: _bool | None = None,
+    start: Ints | DataNode | None = None, use_chunk_allocator: _bool | None = None,
+    use_fast_idct: _bool = False, device: str | None = None, name: str | None = None,
+    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
     """Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.
 
@@ -236,6 +241,7 @@ def image_slice(
         normalized_anchor (bool, default True): The anchor input, if float, is a fraction of the extent.
         normalized_shape (bool, default True): The shape input, if float, is a fraction of the extent.
         output_type (DALIImageType, default DALIImageType.RGB): Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). With device='mixed', the last two are decoded on the CPU.
+        palette_indices (bool, default False): Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't have this argument.
         preallocate_height_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         preallocate_width_hint (int, default None): Accepted for compatibility; memory is managed automatically.
         rel_end (float or list of float or DataNode, default None): Like `end`, as a fraction of the extent.

@@ -33,10 +33,11 @@ class Image(OperatorClass):
         host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
         hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
         memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-        split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+        preallocate_width_hint: Int | None = None, split_stages: _bool | None = None,
+        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
+        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+        seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -53,11 +54,11 @@ class ImageCrop(OperatorClass):
         host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
         hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
         memory_stats: _bool | None = None, output_type: DALIImageType = DALIImageType.RGB,
-        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-        rounding: Literal['round', 'truncate'] = 'round', split_stages: _bool | None = None,
-        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+        preallocate_width_hint: Int | None = None, rounding: Literal['round', 'truncate'] = 'round',
+        split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
+        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -72,11 +73,12 @@ class ImageRandomCrop(OperatorClass):
         host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
         hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
         memory_stats: _bool | None = None, num_attempts: Int = 10, output_type: DALIImageType = DALIImageType.RGB,
-        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
-        random_area: Floats = (0.08, 1.0), random_aspect_ratio: Floats = (0.75, 1.3333333333333333),
-        split_stages: _bool | None = None, use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
+        palette_indices: _bool = False, preallocate_height_hint: Int | None = None,
+        preallocate_width_hint: Int | None = None, random_area: Floats = (0.08, 1.0),
+        random_aspect_ratio: Floats = (0.75, 1.3333333333333333), split_stages: _bool | None = None,
+        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
+        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+        seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
@@ -92,13 +94,14 @@ class ImageSlice(OperatorClass):
         host_memory_padding_jpeg2k: Int | None = None, hw_decoder_load: Float = 0.65,
         hybrid_huffman_threshold: Int | None = None, jpeg_fancy_upsampling: _bool = False,
         memory_stats: _bool | None = None, normalized_anchor: _bool = True, normalized_shape: _bool = True,
-        output_type: DALIImageType = DALIImageType.RGB, preallocate_height_hint: Int | None = None,
-        preallocate_width_hint: Int | None = None, rel_end: Floats | DataNode | None = None,
-        rel_shape: Floats | DataNode | None = None, rel_start: Floats | DataNode | None = None,
-        shape: Ints | DataNode | None = None, split_stages: _bool | None = None,
-        start: Ints | DataNode | None = None, use_chunk_allocator: _bool | None = None,
-        use_fast_idct: _bool = False, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        output_type: DALIImageType = DALIImageType.RGB, palette_indices: _bool = False,
+        preallocate_height_hint: Int | None = None, preallocate_width_hint: Int | None = None,
+        rel_end: Floats | DataNode | None = None, rel_shape: Floats | DataNode | None = None,
+        rel_start: Floats | DataNode | None = None, shape: Ints | DataNode | None = None,
+        split_stages: _bool | None = None, start: Ints | DataNode | None = None,
+        use_chunk_allocator: _bool | None = None, use_fast_idct: _bool = False, device: str | None = None,
+        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+        seed: Int = -1,
     ) -> None: ...
     def __call__(
         self, encoded: Nodes | ConstantLike, anchor: Input | None = None, shape_input: Input | None = None, /,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -122,10 +123,9 @@ def test_server_does_not_touch_the_gpu_with_the_consumer_placement(sample_images
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:
         loader = dali_proxy.DataLoader(server, Encoded(sample_images, server.proxy), batch_size=BATCH, num_workers=2)
         assert sum(len(indices) for _, indices in loader) == len(loader.dataset)
-        mapped = Path(f"/proc/{server.pid}/maps").read_text()
-        assert "numpy" in mapped
-        for library in ("libcuda", "cupy", "nvjpeg", "nvimgcodec"):
-            assert library not in mapped
+        mapped = {line.split()[-1] for line in Path(f"/proc/{server.pid}/maps").read_text().splitlines()}
+        assert any("numpy" in each for each in mapped)
+        assert not [each for each in mapped if re.search("libcuda|cupy|nvjpeg|nvimgcodec", each)]
         assert not any(each.startswith("/dev/nvidia") for each in _open_files(server.pid))
         steps = server.stats().operators
         assert any("copy_to_gpu" in name for name in steps)

@@ -17,7 +17,10 @@ def test_error_of_a_large_batch_names_eight_samples() -> None:
     indices = [str(1000 + sample) for sample in range(32)]
     paths = [f"{sample}.jpg".encode() for sample in range(32)]
     known = rebuild(describe(error, 1, 1, indices, "worker 0", 7, paths))
-    assert "1007 (sample 7 of the batch) and 24 more" in str(known)
+    assert (
+        "dataset indices: 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007 and 24 more "
+        "(samples 0, 1, 2, 3, 4, 5, 6, 7 and 24 more of the batch)"
+    ) in str(known)
     assert "file: 0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, 5.jpg, 6.jpg, 7.jpg and 24 more" in str(known)
     assert known.dataset_indices == tuple(map(int, indices))
     unknown = rebuild(describe(error, 1, 1, [], "worker 0", 7))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
+from dali_proxy import DALIServer
+from pipeline import Pipeline, fn
 from tests.environment import with_project
 
 SCRIPT = """
 import sys
+import warnings
 
 import numpy as np
 
@@ -34,6 +38,9 @@ class Twos:
 
     def __getitem__(self, index):
         return self.transform(np.float32(index))
+
+
+warnings.filterwarnings("ignore", "device_id=0 has no effect")
 
 
 def run(mode, **device):
@@ -75,3 +82,21 @@ def test_device_id_needs_a_gpu_only_for_operators_on_it(cupy: str, tmp_path: Pat
     )
     assert done.stdout.splitlines() == ["[1.0, 2.0]", "copy_to_gpu needs a GPU"] * 4, done.stderr
     assert done.stderr == ""
+
+
+def test_device_id_without_a_gpu_or_a_use_for_it_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with Pipeline(batch_size=1, num_threads=1, device_id=0) as pipe:
+        pipe.set_outputs(fn.external_source(name="x"))
+    with pytest.warns(RuntimeWarning, match="device_id=0 has no effect.*Pass device_id=None") as seen:
+        server = DALIServer(pipe)
+    server.stop()
+    assert [warning.filename for warning in seen] == [__file__]
+    pipe.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for device in ({}, {"device_id": None}):
+            with Pipeline(batch_size=1, num_threads=1, **device) as pipe:
+                pipe.set_outputs(fn.external_source(name="x"))
+            pipe.build()
+            pipe.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dali_proxy import DALIServer
+from dali_proxy._transport.endpoint import monitor_path
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     CODEC,
@@ -37,6 +40,7 @@ from tests.dali_proxy.indexed import affine, affine_of, sample
 from tests.waiting import PATIENCE_S, wait_until
 
 ARENA = 1 << 16
+OTHER_USER = 65534
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,66 @@ def attacker(victim: DALIServer) -> Iterator[Attacker]:
 def check_good_client(server: DALIServer, index: int) -> None:
     image = server.produce_data(server.proxy(sample(index)))
     assert torch.equal(image, torch.full((3,), affine_of(index), dtype=image.dtype))
+
+
+def as_other_user(call: Callable[[], object]) -> str:
+    """Run a function in a process of another user; return the name of the error that it raised."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setgroups([])
+            os.setgid(OTHER_USER)
+            os.setuid(OTHER_USER)
+            call()
+            os.write(writer, b"none")
+        except BaseException as error:  # noqa: BLE001
+            os.write(writer, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        found = file.read().decode()
+    os.waitpid(pid, 0)
+    return found
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_process_of_another_user_reaches_nothing(victim: DALIServer) -> None:
+    path, pid = Path(victim.endpoint.path), victim.pid
+
+    def knock(socket_path: Path) -> None:
+        """Connect, and wait for the greeting with the nonce: the server closes connections of other users."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(str(socket_path))
+            if not client.recv(100):
+                raise ConnectionAbortedError
+
+    sockets = [path, Path(monitor_path(str(path)))]
+    for call in (
+        lambda: os.listdir(path.parent),
+        lambda: knock(sockets[0]),
+        lambda: knock(sockets[1]),
+        lambda: os.listdir(f"/proc/{pid}/fd"),
+        lambda: Path(f"/proc/{pid}/environ").read_bytes(),
+        lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY),
+    ):
+        assert as_other_user(call) == "PermissionError"  # type: ignore[arg-type]
+    folder = os.open(path.parent, os.O_PATH)  # whose parents others may not enter, either
+    open_to_all = [Path(f"/proc/self/fd/{folder}", each.name) for each in sockets]
+    modes = {each: stat.S_IMODE(each.stat().st_mode) for each in (path.parent, *sockets)}
+    try:
+        for each in modes:
+            each.chmod(0o777)
+        for each in open_to_all:
+            knock(each)
+            assert as_other_user(lambda each=each: knock(each)) == "ConnectionAbortedError"  # type: ignore[misc]
+    finally:
+        os.close(folder)
+        for each, mode in modes.items():
+            each.chmod(mode)
 
 
 @given(st.integers(0, 2**63))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
+from pipeline._concurrency.cost import Cost, charge
 from pipeline._external_source.parallel.pickler import SourcePickler
 from pipeline._external_source.parallel.pool import RemoteFailure, WorkerPool
 from pipeline._external_source.parallel.remote import RemoteTraceback, find_type
@@ -99,10 +102,11 @@ class FunctionPool:
             )
             for first, last in bounds
         ]
-        results = []
+        results, begin = [], time.perf_counter_ns()
         try:
             for chunk in chunks:
                 results.append(chunk.result())
+            charge(reduce(Cost.plus, (each.cost for each in results)), time.perf_counter_ns() - begin)
         except RemoteFailure as failure:
             failed = failure.failed
             cause = RemoteTraceback(failure.worker, failed.traceback)

@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from pipeline._concurrency.cost import Cost
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
@@ -64,10 +65,11 @@ class RemoteFailure(Exception):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Result of a task: samples of a batch for each output, and the reader's position after them."""
+    """Result of a task: samples of a batch for each output, the reader's position after them, and the task's cost."""
 
     batches: list[TensorListCPU]
     position: int
+    cost: Cost
 
 
 @dataclass(eq=False)
@@ -450,7 +452,8 @@ class WorkerPool:
     def _chunk(self, member: _Member, done: Done) -> Chunk:
         memory = member.memory.view(done.segment, done.offset, (done.nbytes,), "uint8")
         lent = lent_array(memory, Lease(partial(member.released.append, done.task)))
-        return Chunk([unpack(lent, output) for output in done.outputs], done.position)
+        batches = [unpack(lent, output) for output in done.outputs]
+        return Chunk(batches, done.position, Cost(done.processor, done.elapsed))
 
     def _remove(self, member: _Member, why: str) -> None:
         """Remove a worker that can't continue, and requeue its tasks.

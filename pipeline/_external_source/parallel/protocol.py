@@ -122,6 +122,8 @@ class Done(Message, frozen=True):
         offset: offset in the segment, in bytes.
         nbytes: size of the result.
         position: number of items that were read in this pass over the source.
+        processor: processor time of the task, in nanoseconds.
+        elapsed: elapsed time, likewise.
         outputs: a batch for each output, including unused ones.
     """
 
@@ -130,6 +132,8 @@ class Done(Message, frozen=True):
     offset: int
     nbytes: int
     position: int
+    processor: int
+    elapsed: int
     outputs: Annotated[tuple[Output, ...], MANY]
 
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.cost import Cost, spent
 from pipeline._external_source.parallel.packing import pack, unpack
 from pipeline._external_source.parallel.protocol import CrashReport, Done, Ended, Failed, Segment, Task, clip
 from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, make_reader
 from pipeline._external_source.spec import SourceSpec
+from pipeline._graph.location import user_traceback
 from pipeline._graph.reasons import reason_of
 from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.arena_reader import ArenaReader
@@ -26,7 +28,6 @@ from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.views import lent_array
 from pipeline._operator_api.request import TensorList
 from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller
@@ -69,6 +70,7 @@ class Worker:
         self._inputs = ArenaReader()
         self._generators = GlobalGenerators()
         self._report = os.memfd_create("crash-report")
+        self._begun = Cost()  # what the process had spent when the current task began
         self._arena = Arena(
             _FIRST_SEGMENT,
             limit=_LIMIT,
@@ -79,6 +81,7 @@ class Worker:
 
     def run(self) -> None:
         """Do tasks until the pool closes the channel or is gone."""
+        faulthandler.disable()  # if it was enabled before the fork, `enable` wouldn't set handlers that were lost since
         faulthandler.enable(self._report)
         _limit_threads()
         try:
@@ -99,6 +102,7 @@ class Worker:
         self._channel.send(Segment(segment, block.nbytes), (block.fd,))
 
     def _do(self, task: Task) -> None:
+        self._begun = spent()
         for released in task.released:
             del self._blocks[released]
         answer: Done | Ended | Failed
@@ -141,8 +145,7 @@ class Worker:
 
     def _inputs_of(self, task: Task) -> list[TensorList]:
         memory = self._inputs.view(task.segment, task.offset, (task.nbytes,), "uint8")
-        writable = lent_array(memory, self)  # the memory is this task's only, and functions may write to arguments
-        return [unpack(writable, each) for each in task.inputs]
+        return [unpack(memory, each) for each in task.inputs]
 
     def _done(self, task: Task, batches: Sequence[TensorList], position: int = 0) -> Done:
         on_cpu = [batch for batch in batches if isinstance(batch, TensorListCPU)]
@@ -150,7 +153,8 @@ class Worker:
             raise InputError("a parallel source returned data on the GPU; workers can only send data on the CPU")
         block, outputs = pack(self._arena, on_cpu)
         self._blocks[task.task] = block
-        return Done(task.task, block.segment_id, block.offset, block.nbytes, position, outputs)
+        cost = spent().minus(self._begun)
+        return Done(task.task, block.segment_id, block.offset, block.nbytes, position, *cost, outputs)
 
 
 class _TimedCaller(Caller):
@@ -161,7 +165,7 @@ class _TimedCaller(Caller):
         self._timeout = timeout
         self._report = report
 
-    def call(self, number: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
         faulthandler.dump_traceback_later(self._timeout, file=self._report, exit=True)
         return self._caller.call(number, function, arguments)
 
@@ -185,7 +189,7 @@ def _describe(task: Task, wanted: str, sample: int | None, error: BaseException)
         sample=sample,
         type_name=clip(f"{kind.__module__}:{kind.__qualname__}", 1000),
         reason=clip(reason_of(error)),
-        traceback=clip("".join(traceback.format_exception(error))),
+        traceback=clip("".join(traceback.format_exception(kind, error, user_traceback(error)))),
     )
 
 

@@ -16,7 +16,7 @@ from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import decode, peek
+from pipeline._imaging import decode, is_palette_png, peek
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
@@ -29,14 +29,13 @@ from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS
 from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
-from pipeline._operators.decoding.size_limit import SizeLimit
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.errors import DecodeError, PipelineError
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+from pipeline.types import ANY_DATA, BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
@@ -111,9 +110,9 @@ class ImageDecoder(SampleOperator[_State]):
             "output_type": node.argument("output_type").name,
             "adjust_orientation": node.argument("adjust_orientation"),
             "fast_idct": node.argument("use_fast_idct"),
+            "palette_indices": _palette_indices(node),
             "dtype": self._dtype,
         }
-        self._limit = _limit(node, self._dtype)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
@@ -123,8 +122,6 @@ class ImageDecoder(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         encoded = flat_bytes(inputs[0])
-        if self._limit.most:
-            self._limit.check(*shown_size(encoded, adjust_orientation=True))
         if state.windows is None:
             pixels: Array = decode(encoded, **state.options)
         else:
@@ -137,8 +134,11 @@ class ImageDecoder(SampleOperator[_State]):
         return out
 
 
-def _limit(node: GraphNode, dtype: np.dtype[Any]) -> SizeLimit:
-    return SizeLimit.from_environment((channels_of(node.argument("output_type")) or 3) * dtype.itemsize)
+def _palette_indices(node: GraphNode) -> bool:
+    wanted = bool(node.argument("palette_indices"))
+    if wanted and node.argument("output_type") not in (GRAY, ANY_DATA):
+        raise ArgumentValueError("palette_indices=True needs output_type=types.GRAY or types.ANY_DATA: one channel")
+    return wanted
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
@@ -165,14 +165,15 @@ class MixedImageDecoder(GpuOperator):
         self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
         self._output_type = node.argument("output_type")
         self._adjust = node.argument("adjust_orientation")
+        self._palette_indices = _palette_indices(node)
         assert setup.device_id is not None
-        self._limit = _limit(node, np.dtype(np.uint8))
         self._decoder = ImageBatchDecoder(
             setup.device_id,
             setup.num_threads,
             node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
         )
+        self._decoder.reserve(setup.gpu_streams, setup.max_batch_size, self._output_type)
         #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 
@@ -183,8 +184,6 @@ class MixedImageDecoder(GpuOperator):
         batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
         encoded = encoded_batch(inputs[0])
         batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
-        if self._limit.most:
-            self._check_sizes(encoded)
         regions = self._regions(batch, encoded, inputs[1:])
         count = len(encoded)
         offered = self._for_gpu(encoded)
@@ -217,7 +216,14 @@ class MixedImageDecoder(GpuOperator):
         """Return the positions of the images that the GPU's libraries may decode."""
         if self._output_type not in (RGB, BGR, GRAY):
             return np.arange(0)
-        return np.arange(len(encoded)) if self.dtype == np.uint8 else np.flatnonzero(encoded.headers["height"])
+        is_jpeg = encoded.headers["height"] > 0
+        if self.dtype != np.uint8 or self._palette_indices:
+            return np.flatnonzero(is_jpeg)
+        if self._output_type == GRAY:  # the CPU's decoder warns of palettes
+            for sample in np.flatnonzero(~is_jpeg).tolist():
+                is_jpeg[sample] = not is_palette_png(encoded.arrays[sample])
+            return np.flatnonzero(is_jpeg)
+        return np.arange(len(encoded))
 
     def _decode_on_cpu(
         self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None, which: npt.NDArray[np.int64]
@@ -241,6 +247,7 @@ class MixedImageDecoder(GpuOperator):
                 output_type=self._output_type,
                 region=window,
                 adjust_orientation=self._adjust,
+                palette_indices=self._palette_indices,
                 dtype=self.dtype,
             )
 
@@ -307,15 +314,6 @@ class MixedImageDecoder(GpuOperator):
             with suppress(PipelineError):
                 sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
         return sizes
-
-    def _check_sizes(self, encoded: EncodedBatch) -> None:
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, size in enumerate(zip(*self._shown_sizes(encoded).tolist(), strict=True)):
-            try:
-                self._limit.check(*size)
-            except DecodeError as error:
-                failures.append((sample, error))
-        fail(failures)
 
     def _choose_each(
         self, windows: DecodedWindows, heights: list[int], widths: list[int], inputs: Sequence[Any]

@@ -22,6 +22,14 @@ DECODER_ARGUMENTS = (
         RGB,
     ),
     Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.", UINT8),
+    Argument(
+        "palette_indices",
+        Kind.BOOL,
+        "Decode an image with a palette to one channel with its indices, as PIL does, instead of its colors: in masks, "
+        "these are the classes. Images without a palette are decoded as usual. Needs GRAY or ANY_DATA. DALI doesn't "
+        "have this argument.",
+        False,
+    ),
     Argument("adjust_orientation", Kind.BOOL, "Rotate and flip the image according to its EXIF orientation.", True),
     Argument("use_fast_idct", Kind.BOOL, "Decode JPEGs on the CPU with a faster, less accurate inverse DCT.", False),
     Argument(

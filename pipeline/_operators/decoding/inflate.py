@@ -18,6 +18,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, sam
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
 from pipeline._optional import optional_package
+from pipeline._size_limit import check_size
 from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8, to_numpy_type
@@ -98,16 +99,20 @@ class _State:
                 )
         return bounds
 
-    def arrays(self, sample: int, length: int, layout: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    def arrays(
+        self, sample: int, length: int, layout: str, itemsize: int
+    ) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
         """Return the shape of a sample's arrays, and the bounds of their blocks.
 
         Args:
             sample: position in the batch.
             length: number of compressed bytes.
             layout: layout of an array, or an empty string.
+            itemsize: size of an element in bytes.
 
         Raises:
             ArgumentValueError: the arguments don't fit.
+            DecodeError: the result is too large.
         """
         shape = self.shapes[sample]
         if shape.ndim > 1 or (shape < 0).any():
@@ -115,7 +120,9 @@ class _State:
         extents = tuple(shape.reshape(-1).tolist())
         if layout and len(layout) != len(extents):
             raise ArgumentValueError(f"the layout {layout!r} doesn't have the {len(extents)} dimensions of the shape")
-        return extents, self.chunks(sample, length)
+        bounds = self.chunks(sample, length)
+        check_size("the decompressed data", len(bounds), *extents, itemsize)
+        return extents, bounds
 
     @property
     def single(self) -> bool:
@@ -167,7 +174,7 @@ class Inflate(SampleOperator[_State]):
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
         _check_bytes(data.dtype, data.shape)
-        extents, bounds = state.arrays(sample, len(data), self.node.argument("layout"))
+        extents, bounds = state.arrays(sample, len(data), self.node.argument("layout"), self._dtype.itemsize)
         result = np.zeros((len(bounds), *extents), self._dtype)
         flat = result.reshape(len(bounds), math.prod(extents))
         for target, (start, end) in zip(flat, bounds, strict=True):
@@ -205,7 +212,7 @@ class InflateGpu(GpuOperator):
         for sample, shape in enumerate(source.shapes.tolist()):
             try:
                 _check_bytes(source.dtype, shape)
-                extents, own = state.arrays(sample, shape[0], self.node.argument("layout"))
+                extents, own = state.arrays(sample, shape[0], self.node.argument("layout"), self._dtype.itemsize)
                 shapes.append(extents if state.single else (len(own), *extents))
                 bounds.append(own)
             except PipelineError as error:

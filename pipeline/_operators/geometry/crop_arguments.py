@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -68,16 +69,21 @@ class CropWindows:
         self._axes = [(layout.index(letter), column) for column, letter in enumerate(_LETTERS) if letter in layout]
         sizes = _sizes(arguments, batch_size)
         #: By sample and letter of `_LETTERS`; 0 means the whole axis.
-        self._sizes: list[list[int]] = np.maximum(np.trunc(sizes), 0).astype(np.int64).tolist()
+        self._sizes: npt.NDArray[np.int64] = np.maximum(np.trunc(sizes), 0).astype(np.int64)
         self._positions = _positions(arguments, batch_size)
         #: Whether every window is its whole sample.
         self.whole = not sizes.any()
         self._truncate = arguments.constant("rounding") == "truncate"
 
+    @cached_property
+    def _rows(self) -> list[tuple[list[int], list[float]]]:
+        """The sizes and positions of each sample."""
+        return list(zip(self._sizes.tolist(), self._positions.tolist(), strict=True))
+
     def locate(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return start and extents of a sample's window, along all axes. The window may exceed the sample."""
         start, extent = [0] * len(shape), list(shape)
-        sizes, positions = self._sizes[sample], self._positions[sample]
+        sizes, positions = self._rows[sample]
         for axis, column in self._axes:
             if size := sizes[column]:
                 # A product of two float32 is exact in float64. DALI rounds it to float32, which decides ties.
@@ -90,8 +96,7 @@ class CropWindows:
         """Return start and extents of all windows of samples with the shapes (N, ndim), each (N, ndim)."""
         starts, extents = np.zeros_like(shapes), shapes.copy()
         for axis, column in self._axes:
-            sizes = np.array([row[column] for row in self._sizes])
-            positions = np.array([row[column] for row in self._positions])
+            sizes, positions = self._sizes[:, column], self._positions[:, column]
             first = (positions * (shapes[:, axis] - sizes)).astype(np.float32).astype(np.float64)  # as in `locate`
             rounded = first if self._truncate else first + np.copysign(0.5, first)
             starts[:, axis] = np.where(sizes, np.trunc(rounded), 0)
@@ -104,7 +109,7 @@ class CropWindows:
             return None
         result = list(known)
         for axis, column in self._axes:
-            sizes = {row[column] for row in self._sizes}
+            sizes = set(self._sizes[:, column].tolist())
             if sizes != {0}:
                 result[axis] = sizes.pop() if len(sizes) == 1 else None
         return tuple(result)
@@ -142,7 +147,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
     return sizes
 
 
-def _positions(arguments: Arguments, batch_size: int) -> list[list[float]]:
+def _positions(arguments: Arguments, batch_size: int) -> npt.NDArray[np.float64]:
     positions = np.empty((batch_size, 3), np.float32)
     for column, letter in enumerate(_LETTERS):
         name = _POSITIONS[letter]
@@ -154,5 +159,4 @@ def _positions(arguments: Arguments, batch_size: int) -> list[list[float]]:
             raise ArgumentValueError(
                 f"argument {name!r} must be between 0 and 1, not {positions[sample, column]:g} for sample {sample}"
             )
-    rows: list[list[float]] = positions.tolist()
-    return rows
+    return positions.astype(np.float64)

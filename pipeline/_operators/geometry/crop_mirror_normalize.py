@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from pipeline._operators.geometry.windows import (
     fill_argument,
     inside,
     out_of_bounds_error,
+    placed,
     policy_argument,
     trim,
 )
@@ -381,15 +383,17 @@ class CropMirrorNormalizeGpu(PixelOperator):
         """Return starts and extents of all windows, each (N, ndim)."""
         if windows.whole and not settings.pad and len(settings.fill) == 1:
             return np.zeros_like(shapes), shapes
-        located: list[tuple[list[int], list[int]]] = []
+        starts, extents = placed(*windows.locate_all(shapes), shapes, settings.policy)
+        counts = shapes[:, settings.channel_axis]
         failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes.tolist()):
+        for count in set(counts.tolist()):
+            channels = padded_channels(count, settings.pad)
+            extents[counts == count, settings.channel_axis] = channels
             try:
-                located.append(settings.window(windows, sample, shape))
+                check_fill_values(settings.fill, channels)
             except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-        starts, extents = (np.array(column, np.int64) for column in zip(*located, strict=True))
+                failures += [(sample, error) for sample in np.flatnonzero(counts == count).tolist()]
+        fail(sorted(failures, key=itemgetter(0)))
         return starts, extents
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ RESIZE_ARGUMENTS = (
 
 # A region is adapted to a rounded size as if the unrounded size were at least this many pixels, as in DALI.
 _MIN_SIZE = 0.1
+# Sizes below this number of pixels fit into 64 bits.
+_MOST_PIXELS = 1 << 62
 
 
 class Resized(NamedTuple):
@@ -174,6 +176,7 @@ class ResizeGeometry:
         if not np.isfinite(sizes).all():
             sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
             raise ArgumentValueError(f"the size isn't a number for sample {sample}: {sizes[sample].tolist()}")
+        self._requested = sizes.astype(np.float64)
         self._sizes: list[list[float]] = sizes.tolist()
         self._largest = self._read_largest(arguments)
         self._region = self._read_region(arguments)
@@ -246,19 +249,62 @@ class ResizeGeometry:
         Raises:
             OperatorError: Samples are empty; the error lists them.
         """
-        if self._plain_sizes is None or not extents.all():
-            known: dict[tuple[Any, ...], Resized] = {}  # mostly the same for all samples
+        solved = self._solve_together(extents) if extents.all() else None
+        return solve_each(partial(ResizeGeometry.solve, self), extents) if solved is None else solved
 
-            def solve(sample: int, lengths: Sequence[int]) -> Resized:
-                region = () if self._region is None else (*self._region[0][sample], *self._region[1][sample])
-                key = (*lengths, *self._sizes[sample], *region)
-                if key not in known:
-                    known[key] = ResizeGeometry.solve(self, sample, lengths)
-                return known[key]
+    def _solve_together(self, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
+        """Return `solve` of all samples, with the same bits; None for samples that `solve` must solve."""
+        requested, lengths = self._requested, extents.astype(np.float64)
+        low, high = np.zeros_like(lengths), lengths
+        if self._plain_sizes is not None:
+            return ResizedBatch(self._plain_sizes, low, high)
+        if self._region is not None:
+            factors = lengths if self._relative else 1.0
+            low, high = (_singles(np.array(ends) * factors) for ends in self._region)
+            lengths = _singles(np.abs(high - low))
+        exact = self._scaled_together(np.abs(requested), lengths)
+        if exact is None or not (exact < _MOST_PIXELS).all():
+            return None
+        size = np.maximum(1, (exact + 0.5).astype(np.int64))
+        if self._subpixel:
+            centre = (low + high) / 2
+            half = (high - low) / 2 * size / np.maximum(exact, _MIN_SIZE)
+            adapts = (exact != size) & (exact > 0)
+            low, high = np.where(adapts, centre - half, low), np.where(adapts, centre + half, high)
+        unspecified = requested == 0
+        if self._mode not in ("default", "stretch"):
+            unspecified &= ~requested.any(axis=1, keepdims=True)
+        flips = (requested < 0) | (unspecified & (low > high))
+        return ResizedBatch(size, np.where(flips, high, low), np.where(flips, low, high))
 
-            return solve_each(solve, extents)
-        high = extents.astype(np.float64)
-        return ResizedBatch(self._plain_sizes, np.zeros_like(high), high)
+    def _scaled_together(
+        self, requested: npt.NDArray[np.float64], lengths: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64] | None:
+        """Return `_scaled` of all samples; None for sizes from a mean of several factors."""
+        largest = None if self._largest is None else np.array(self._largest)
+        known = (requested != 0) & (lengths != 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scales = _singles(requested / lengths)
+            if self._mode in ("not_larger", "not_smaller"):
+                missing, best = (np.inf, np.min) if self._mode == "not_larger" else (0.0, np.max)
+                scale = best(np.where(known, scales, missing), axis=1, keepdims=True)
+                scale = np.where(known.any(axis=1, keepdims=True), scale, 1.0)
+                sizes = requested
+                if largest is not None:
+                    limits = np.where(lengths != 0, _singles(largest / lengths), np.inf).min(axis=1, keepdims=True)
+                    sizes = np.where(limits < scale, largest, sizes)
+                    scale = np.minimum(limits, scale)
+                exact = (lengths != 0) & (_singles(sizes / lengths) == scale)
+                result = np.where(exact, sizes, _singles(lengths * scale))
+            else:
+                is_mean = self._mode == "default"
+                if is_mean and ((known.sum(axis=1) > 1) & (requested == 0).any(axis=1)).any():
+                    return None
+                scale = np.where(known, scales, 0.0).sum(axis=1, keepdims=True) if is_mean else np.ones(1)
+                scale = np.where(known.any(axis=1, keepdims=True), scale, 1.0)
+                result = np.where(requested != 0, requested, _singles(lengths * scale))
+                result = result if largest is None else np.minimum(result, largest)
+        return np.where(requested.any(axis=1, keepdims=True), result, lengths)
 
     def _scaled(self, requested: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `requested` is 0 for axes that the mode scales."""
@@ -336,6 +382,11 @@ class ResizeGeometry:
 def _single(value: float) -> float:
     """Round to float32, in which DALI computes sizes; this affects how a region is adapted to the rounded size."""
     return float(np.float32(value))
+
+
+def _singles(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return `_single` of all values."""
+    return values.astype(np.float32).astype(np.float64)
 
 
 def _to_pixels(size: float) -> int:

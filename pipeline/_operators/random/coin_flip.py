@@ -9,7 +9,9 @@ import numpy as np
 
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
+from pipeline._imaging import convert
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.joint_draws import COIN, NumberDraw
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -42,6 +44,12 @@ class CoinFlipCpu(DistributionCpu):
             return flipped
 
         return draw
+
+    def constant_draw(self, arguments: Arguments, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NumberDraw | None:
+        probability = float(arguments.constant("probability"))
+        if np.isnan(probability) or dtype.itemsize != 4:
+            return None
+        return NumberDraw(COIN, shape, probability, values=convert(np.array([False, True]), dtype))
 
 
 @implements(COIN_FLIP, "gpu")

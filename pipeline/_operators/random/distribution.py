@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.joint_draws import NumberDraw
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIDataType, to_numpy_type
 
@@ -76,6 +77,22 @@ class DistributionCpu(BatchOperator):
             for index, (generator, own) in enumerate(zip(batch.sample_generators(self.node), shapes, strict=True))
         ]
         return [TensorListCPU(samples if shape is None else np.stack(samples))]
+
+    def number_draw(self) -> NumberDraw | None:
+        """Return the numbers that `JointDraws` may draw; None if the operator must run alone."""
+        node = self.node
+        if node.inputs or node.argument_inputs or node.branch or RANDOM_STATE.name in node.arguments:
+            return None
+        arguments = Arguments(node, {}, 1)
+        try:
+            (shape,) = self._shapes(arguments, ()) or [()]
+            return self.constant_draw(arguments, shape, self.dtype(arguments, ()))
+        except PipelineError:  # `run` reports it
+            return None
+
+    def constant_draw(self, arguments: Arguments, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NumberDraw | None:
+        """Return what `number_draw` returns for constant arguments."""
+        return None
 
     def _has_shapes(self, inputs: Sequence[Any]) -> bool:
         """Return whether each sample has its own shape, and thus its own generator."""

@@ -10,10 +10,13 @@ import numpy as np
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.uniform import plan_uniform
+from pipeline._imaging import convert
+from pipeline._kernels.uniform import plan_uniform, uniform_scalars
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
+from pipeline._operator_api.joint_draws import LISTED, NumberDraw
+from pipeline._operator_api.joint_draws import UNIFORM as UNIFORM_DRAW
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import Setup
 from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
@@ -49,7 +52,7 @@ class UniformCpu(DistributionCpu):
         low, high, largest = _ends(arguments, dtype)
         if not arguments.per_sample("range"):
             one_low, one_range, one_largest = low[0], high[0] - low[0], largest[0]
-            narrows = dtype == np.float32 and max(abs(low[0]), abs(high[0])) < _LARGE
+            narrows = _narrows(dtype, low[0], high[0])
 
             def draw_from_one(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
                 scaled: Array = np.minimum(one_low + generator.random(shape) * one_range, one_largest)
@@ -65,12 +68,21 @@ class UniformCpu(DistributionCpu):
 
         return draw
 
+    def constant_draw(self, arguments: Arguments, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NumberDraw | None:
+        if arguments.given("values"):
+            values = np.ravel(np.asarray(arguments.constant("values"), np.float64))
+            is_listed = len(values) > 0 and dtype.itemsize == 4
+            return NumberDraw(LISTED, shape, values=convert(values, dtype)) if is_listed else None
+        (low,), (high,), (largest,) = _ends(arguments, dtype)
+        return NumberDraw(UNIFORM_DRAW, shape, low, high - low, largest) if _narrows(dtype, low, high) else None
+
 
 @implements(UNIFORM, "gpu")
 class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
     """Draws the same numbers on the GPU; those of a list of values are drawn on the CPU."""
 
     only_launches = True
+    repeatable = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -87,6 +99,10 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
         if launch is not None:
             self.kernels.run(launch, batch.stream)
         return [output]
+
+    def seed_scalars(self, batch: Batch) -> tuple[np.generic, ...]:
+        """Return the scalars of the launch, which determine the random numbers."""
+        return uniform_scalars(batch.generator(self.node))
 
     def _shapes_and_ends(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Any]:
         """Return the dtype, the shapes (N, ndim), and `_ends`; no shapes if the CPU must draw the numbers."""
@@ -121,6 +137,11 @@ def _ends(arguments: Arguments, dtype: np.dtype[Any]) -> tuple[Array, Array, Arr
         return low, high, np.full(len(limits), np.inf)
     # Rounding to the precision of the output must not reach the excluded end.
     return low, high, np.nextafter(high.astype(dtype), low.astype(dtype)).astype(np.float64)
+
+
+def _narrows(dtype: np.dtype[Any], low: float, high: float) -> bool:
+    """Return whether numbers of a range are float32 and don't overflow."""
+    return dtype == np.float32 and max(abs(low), abs(high)) < _LARGE
 
 
 def _draw_from_one(values: Array) -> Any:

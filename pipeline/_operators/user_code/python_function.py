@@ -33,7 +33,7 @@ def _declare(name: str, doc: str, batches: bool, *arguments: Argument, hidden: b
 
 The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
 output, or a tuple or list of `num_outputs` outputs. It processes the samples of a batch one after another, unless it
-runs in worker processes. It must not modify its arguments. It runs even if no output of the pipeline depends on it.
+runs in worker processes. It may modify its arguments. It runs even if no output of the pipeline depends on it.
 
 If the pipeline has a seed, or the function runs in a server or in worker processes, then `random`, `numpy.random` and
 torch's generators are seeded for each sample (for each batch with `batch_processing`), as the operators' own random
@@ -153,7 +153,7 @@ class _Trial(Caller):
     def __init__(self) -> None:
         self._seconds: list[float] = []
 
-    def call(self, number: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def call(self, number: int, function: Callable[..., Any], arguments: Callable[[], Sequence[Any]]) -> Any:
         begin = time.perf_counter()
         returned = super().call(number, function, arguments)
         if len(self._seconds) < _MEASURED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,3 +53,16 @@ def test_smallest_of_the_fastest_configurations_is_recommended(monkeypatch: pyte
 
 def test_slow_dataset_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The dataset workers limit the speed" in report_of(Rates("workers"), monkeypatch).advice[-1]
+
+
+def test_measurements_that_differ_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loaded(Rates):
+        measured = 0
+
+        def measure(self, configuration: Configuration) -> Result:
+            self.measured += 1
+            result = super().measure(configuration)
+            return replace(result, rate=result.rate / (1 + self.measured % 2), load=3.0)
+
+    advice = report_of(Loaded(), monkeypatch).advice[-1]
+    assert "differ, from 300 to 600 samples/s. The machine is overloaded: 3.0 processes share each core" in advice

@@ -72,13 +72,23 @@ ERRORS = {
     "preview pipes:read": (2, "pipes:read needs --set folder=VALUE"),
     "preview pipes:fed": (2, "the pipeline has inputs, so it needs a FOLDER of images"),
     "preview pipes:fed photos --set size": (2, "'size' isn't of the form NAME=VALUE"),
+    "preview pipes:fet photos": (2, "pipes has no 'fet'. Did you mean 'fed'?"),
+    "preview pipes:fed photos --set batchsize=3": (
+        2,
+        "pipes:fed: ArgumentTypeError: fed: unexpected argument 'batchsize'; neither the graph function nor Pipeline "
+        "has an argument of this name. Did you mean 'batch_size'?",
+    ),
+    "preview pipes:fed photos --set batch_size=many": (
+        2,
+        "pipes:fed: ArgumentTypeError: Pipeline: batch_size must be int, not str ('many')",
+    ),
     "preview pipes:fed photos --set width=3": (
-        1,
+        2,
         "pipes:fed: ArgumentTypeError: fed: unexpected argument 'width'; neither the graph function nor Pipeline has "
         "an argument of this name",
     ),
     "preview pipes:broken photos": (1, "pipes:broken: KeyError: 'size'"),
-    "preview pipes:fed nowhere": (1, "the folder 'nowhere' doesn't exist"),
+    "preview pipes:fed nowhere": (2, "the folder 'nowhere' doesn't exist"),
     "preview pipes:fed photos --output nowhere/x.png": (
         2,
         "can't write nowhere/x.png: it needs a suffix and an existing folder",

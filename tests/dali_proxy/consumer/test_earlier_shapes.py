@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -88,3 +89,24 @@ def test_produce_data_remembers_its_product() -> None:
         with pytest.raises(BatchError, match=r"for sample 2 of the batch, named file 6"):
             server.produce_data(second)
         assert len(server.produce_data(second, ragged="list")[0]) == 4
+
+
+class Squares(OddWidths):
+    """A dataset of images without a resize."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(np.zeros((index + 1, index + 1), np.int32))
+
+
+def test_images_that_become_a_list_are_a_warning_once(server: DALIServer) -> None:
+    loader = DataLoader(server, Squares(8, server.proxy), batch_size=4)
+    with pytest.warns(
+        UserWarning, match=r"output 0 .* a list .* \(1, 1\), \(2, 2\), \(3, 3\) and 1 more.*resize"
+    ) as seen:
+        batches = [images for _ in range(2) for images in loader]
+    assert all(isinstance(images, list) for images in batches)
+    assert [warning.filename for warning in seen] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(DataLoader(server, Squares(4, server.proxy), batch_size=4, ragged="list"))
+        list(DataLoader(server, OddWidths(12, server.proxy), batch_size=12))  # one dimension, as boxes

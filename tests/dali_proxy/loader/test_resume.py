@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import pickle
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -492,6 +495,31 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
     with pytest.raises(ArgumentMismatchError, match=r"num_workers .*each worker reads its part"):
         stream(noise, PlainStream, 3).load_state_dict(state_of(stream(noise, PlainStream, 2)))
     assert len(list(loader)) == 6  # the failed calls had no effect
+
+
+class RunsCode:
+    """When its pickle is read, a folder is created."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._folder),)
+
+
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_state_from_elsewhere_runs_no_code(noise: DALIServer, kind: str, tmp_path: Path) -> None:
+    """torch's default options let bytes pass; they must not be unpickled later."""
+    loader = make(noise) if kind == "map" else stream(noise, PlainStream, 0)
+    attack = pickle.dumps(RunsCode(tmp_path / "created"))
+    state = saved({**loader.state_dict(), "positions": {0: (1, attack)}})
+    with suppress(ArgumentMismatchError):
+        loader.load_state_dict(state)
+        iterator = iter(loader)
+        loader.state_dict()
+        next(iterator)
+        loader.state_dict()
+    assert not (tmp_path / "created").exists()
 
 
 def test_state_is_a_copy(noise: DALIServer) -> None:

@@ -38,13 +38,14 @@ try:
         if isinstance(message, Fetch):
             with stream:
                 dense = cupy.empty((64, 512, 512), cupy.int32)
-                for step in range(20):  # long enough to detect a reader that doesn't wait
+                for step in range(20):  # long enough to detect a result that is sent too early
                     dense.fill(-step)
                 dense.fill(message.seq)
                 ragged = [cupy.full((length, 3), length, cupy.float16) for length in (4, 1, 7)]
                 ready = stream.record()
                 outputs = [TensorListGPU(dense, "HW", ready=ready), TensorListGPU(ragged, ready=ready)]
                 staged = publisher.stage(outputs)
+            staged.wait()
             channel.send(*publisher.publish(consumer, message.client, message.seq, staged))
         else:
             publisher.trim()
@@ -97,7 +98,7 @@ def server():
     server.close()
 
 
-def test_results_arrive_in_order_of_streams(server):
+def test_results_are_complete_when_they_arrive(server):
     for seq in range(50):
         dense, ragged = server.fetch(seq)
         low, high = dense.aminmax()

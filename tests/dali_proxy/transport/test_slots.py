@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dali_proxy._transport import slots
 from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import SlotView
@@ -164,6 +166,92 @@ def test_memory_that_needs_consent_waits_for_it():
     consumer.get(filled(pool, 1))
     pool.trim()
     consumer.borrower.close()
+    assert pool.stats().slots == 0
+    pool.close()
+
+
+class ReadByGpu:
+    """A pool whose returned memory a GPU still reads, as long as `reads` is true."""
+
+    def __init__(self):
+        self.reads = True
+        self.pool = SlotPool(SharedBlock.create, needs_consent=True, is_read=lambda memory: self.reads)
+        self.consumer = Consumer(self.pool)
+
+    def get(self):
+        self.consumer.get(filled(self.pool, 1))
+
+    def close(self):
+        self.pool.close()
+
+
+@pytest.fixture
+def read_by_gpu(monkeypatch):
+    monkeypatch.setattr(slots, "_READ_BYTES", 0)
+    monkeypatch.setattr(slots, "_PATIENCE", 60.0)
+    made = ReadByGpu()
+    yield made
+    made.close()
+
+
+def test_memory_is_not_reused_while_a_gpu_reads_it(read_by_gpu):
+    for _ in range(4):
+        read_by_gpu.get()
+    assert read_by_gpu.pool.stats().slots == 4
+    read_by_gpu.reads = False
+    for _ in range(10):
+        read_by_gpu.get()
+    assert read_by_gpu.pool.stats().slots == 4
+
+
+def test_allocation_waits_for_a_gpu_that_is_behind(read_by_gpu):
+    for _ in range(4):
+        read_by_gpu.get()
+    thread = threading.Thread(target=read_by_gpu.get)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    read_by_gpu.reads = False
+    thread.join()
+    assert read_by_gpu.pool.stats().slots == 4
+
+
+def test_allocation_does_not_wait_forever(read_by_gpu, monkeypatch):
+    """The waiting thread may be the one that would notice the death of the consumer."""
+    monkeypatch.setattr(slots, "_PATIENCE", 0.05)
+    for _ in range(6):
+        read_by_gpu.get()
+    assert read_by_gpu.pool.stats().slots == 6
+
+
+def test_memory_that_a_dead_consumer_read_is_freed(read_by_gpu):
+    """Its events never complete; the allocation that waits for them must not wait forever."""
+    pool = read_by_gpu.pool
+    for _ in range(4):
+        read_by_gpu.get()
+    allocated = []
+    thread = threading.Thread(target=lambda: allocated.append(pool.allocate(100)))
+    thread.start()
+    thread.join(0.05)
+    assert not allocated
+    read_by_gpu.consumer.borrower.close()
+    thread.join()
+    assert pool.stats().slots == 1
+
+
+def test_idle_slots_are_freed_when_memory_is_full():
+    full = False
+
+    def make(nbytes):
+        if full:
+            raise MemoryError
+        return SharedBlock.create(nbytes)
+
+    pool = SlotPool(make)
+    pool.allocate(100).discard()
+    full = True
+    with pytest.raises(MemoryError):
+        pool.allocate(1 << 20)
     assert pool.stats().slots == 0
     pool.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason
+from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason, nvjpeg
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, sample_image, with_pillow
 
@@ -54,6 +54,28 @@ def test_mixtures_of_images(decoding: Decoding) -> None:
     made, failures = decoding.images(mixture())
     assert not failures
     for array, data in zip(made, mixture(), strict=True):
+        check_close(array, with_pillow(data))
+
+
+def test_gpu_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    bind = nvjpeg._bind
+
+    class Library:
+        """libnvjpeg, whose engine isn't there."""
+
+        def __init__(self, library: Any) -> None:
+            self._library = bind(library)
+
+        def __getattr__(self, name: str) -> Any:
+            return (lambda *arguments: 7) if name == "nvjpegCreateEx" else getattr(self._library, name)
+
+    monkeypatch.setattr(nvjpeg, "_bind", Library)
+    made = Decoding()
+    with made.decoder:
+        assert not made.decoder.uses_engine
+        images, failures = made.images(mixture())
+    assert not failures
+    for array, data in zip(images, mixture(), strict=True):
         check_close(array, with_pillow(data))
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import nvjpeg
+from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
 from pipeline._kernels.errors import CudaError
 from pipeline._kernels.samples import Samples
+from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
 from tests.pipeline.codecs.test_turns import driver, library
@@ -38,8 +39,22 @@ class Engine:
             arguments[-1]._obj.value = 32  # the last argument receives a pointer to the new object
             return 0
 
-        calls = library(decode=lambda *_: self.calls.append("decode") or self.status)
-        calls.nvjpegCreateEx = calls.nvjpegJpegStateCreate = calls.nvjpegDecodeParamsCreate = made
+        self.prepared = 0  # the status of preparing a state
+        self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
+
+        def decode(*_: Any) -> int:
+            self.calls.append("decode")
+            self.during()
+            return self.status
+
+        self.library = calls = library(prepare=lambda *_: self.prepared, decode=decode)
+
+        def state(*arguments: Any) -> int:
+            self.calls.append("state")
+            return made(*arguments)
+
+        calls.nvjpegCreateEx = calls.nvjpegDecodeParamsCreate = made
+        calls.nvjpegJpegStateCreate = state
         calls.nvjpegDecodeParamsSetOutputFormat = calls.nvjpegDecodeParamsDestroy = lambda *_: 0
         calls.nvjpegDecodeParamsSetROI = PROTOTYPE(lambda *_: 0)
         calls.nvjpegJpegStateDestroy = lambda state: self.calls.append("free")
@@ -79,7 +94,42 @@ def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
         engine.decode(STREAM)
     engine.decoder.close()
     engine.decoder.close()
-    assert engine.calls == ["decode", "decode", "free", "destroy"]
+    assert engine.calls == ["state", "decode", "decode", "free", "destroy"]
+
+
+def test_reserved_states_decode_the_first_batches(engine: Engine) -> None:
+    engine.decoder.reserve(2, 2, RGB)
+    for pointer in (48, 64, 48, 80):
+        engine.decode(SimpleNamespace(ptr=pointer))
+    engine.decoder.reserve(1, 2, RGB)
+    engine.decoder.close()
+    states = ["state"] * 2 + ["decode"] * 3 + ["state", "decode", "state"]
+    assert engine.calls == [*states, *["free"] * 4, "destroy"]
+
+
+def test_batches_of_one_stream_wait_for_its_state(engine: Engine) -> None:
+    """A new state would stop the engine for longer than the wait."""
+    engine.decoder.reserve(2, 2, RGB)
+    other = threading.Thread(target=engine.decode, args=(STREAM,))
+
+    def during() -> None:
+        if not other.ident:
+            other.start()
+            wait_until(lambda: bool(engine.decoder._changed._waiters))  # type: ignore[attr-defined]
+
+    engine.during = during
+    engine.decode(STREAM)
+    other.join(50)
+    engine.decoder.close()
+    assert engine.calls == ["state", "state", "decode", "decode", "free", "free", "destroy"]
+
+
+def test_refused_reservation_is_an_error(engine: Engine) -> None:
+    engine.prepared = 4
+    with pytest.raises(NvjpegError, match="nvjpegDecodeBatchedInitialize failed: JPEG not supported"):
+        engine.decoder.reserve(1, 2, RGB)
+    engine.decoder.close()
+    assert engine.calls == ["state", "free", "destroy"]
 
 
 def test_failed_state_is_freed_immediately(engine: Engine) -> None:
@@ -89,7 +139,7 @@ def test_failed_state_is_freed_immediately(engine: Engine) -> None:
     engine.status = 0
     engine.decode(STREAM)
     engine.decoder.close()
-    assert engine.calls == ["decode", "free", "decode", "free", "destroy"]
+    assert engine.calls == ["state", "decode", "free", "state", "decode", "free", "destroy"]
 
 
 def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: Engine) -> None:
@@ -107,7 +157,7 @@ def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: En
 
     engine.decode(Stream())
     closing.join(50)
-    assert engine.calls == ["decode", "free", "destroy"]
+    assert engine.calls == ["state", "decode", "free", "destroy"]
 
 
 def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
@@ -119,6 +169,14 @@ def test_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
     engine.decode(STREAM)
     engine.synchronize = lost
     engine.decoder.close()
-    assert engine.calls == ["decode"]
+    assert engine.calls == ["state", "decode"]
     with Turn(GPU).held:
         pass
+
+
+def test_gpu_without_an_engine_is_left_to_nvimgcodec(engine: Engine) -> None:
+    """Most GPUs have none, and in a container without the driver's video libraries it can't be used."""
+    engine.library.nvjpegCreateEx = lambda *_: 7
+    with pytest.raises(DeviceError, match="device 7 has no JPEG engine that libnvjpeg can use: wrong architecture"):
+        NvjpegDecoder(GPU)
+    assert images._open_engine(GPU) is None

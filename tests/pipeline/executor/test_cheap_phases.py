@@ -15,8 +15,8 @@ from pipeline._compiler.plan import SampleStep
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig, chain
 from pipeline._graph import Graph
+from pipeline._operator_api.joint_draws import JointDraws
 from pipeline._operators.geometry.flip import FlipCpu
-from pipeline._operators.random.uniform import UniformCpu
 from pipeline.tensors import TensorListCPU
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
@@ -150,7 +150,7 @@ def test_failed_samples_of_a_cheap_chain_are_reported(patient: None) -> None:
     pipe.close()
 
 
-@pytest.mark.parametrize(("operator", "method"), [(UniformCpu, "run"), (FlipCpu, "start"), (FlipCpu, "run")])
+@pytest.mark.parametrize(("operator", "method"), [(JointDraws, "run"), (FlipCpu, "start"), (FlipCpu, "run")])
 def test_interrupt_of_a_cheap_phase_reaches_the_caller(
     operator: Any, method: str, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import io
+import os
+import struct
+import warnings
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
+from pipeline import Pipeline, fn
 from pipeline._imaging.decode import OUTPUT_TYPES, decode
 from pipeline._imaging.info import peek
-from pipeline.errors import DecodeError, PipelineError
+from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import formats, oracle
 from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
@@ -256,5 +261,48 @@ def test_masks_with_a_palette_are_reported() -> None:
     mask = Image.fromarray(np.arange(6, dtype=np.uint8).reshape(2, 3)).convert("P")
     file = io.BytesIO()
     mask.save(file, "PNG")
-    with pytest.warns(UserWarning, match=r"its classes are the indices.*PIL\.Image\.open"):
+    with pytest.warns(UserWarning, match=r"its classes are the indices.*palette_indices=True.*PIL\.Image\.open"):
         decode(file.getvalue(), output_type="GRAY")
+
+
+def test_postscript_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # looked for again
+    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    for content in (
+        text,
+        struct.pack("<4sIIIIIIH", b"\xc5\xd0\xd3\xc6", 32, len(text), 0, 0, 0, 0, 0) + bytes(2) + text,
+    ):
+        with pytest.raises(DecodeError):
+            decode(content)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF"])
+@pytest.mark.parametrize("colors", [2, 16, 256])
+def test_indices_of_a_palette(form: str, colors: int) -> None:
+    classes = np.random.default_rng(0).integers(0, colors, (5, 7), np.uint8)
+    mask = Image.fromarray(classes)
+    mask.putpalette(np.random.default_rng(1).integers(0, 256, 3 * colors, np.uint8).tobytes())
+    file = io.BytesIO()
+    mask.save(file, form, **({"bits": colors.bit_length() - 1} if form == "PNG" else {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for dtype in (np.uint8, np.int32):
+            found = decode(file.getvalue(), output_type="GRAY", palette_indices=True, dtype=dtype)
+            assert found.dtype == dtype
+            assert np.array_equal(found[..., 0], classes)
+        window = decode(file.getvalue(), output_type="GRAY", palette_indices=True, region=(1, 2, 3, 4))
+    assert np.array_equal(window[..., 0], classes[1:4, 2:6])
+
+
+def test_indices_are_only_of_palettes() -> None:
+    for encoded in (JPEG, cv2.imencode(".png", np.arange(6, dtype=np.uint8).reshape(2, 3))[1].tobytes()):
+        plain = decode(encoded, output_type="GRAY")
+        assert np.array_equal(decode(encoded, output_type="GRAY", palette_indices=True), plain)
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.decoders.image(fn.external_source(name="x"), palette_indices=True))
+    with pytest.raises(ArgumentValueError, match=r"output_type=types\.GRAY"):
+        pipe.build()

@@ -1,4 +1,4 @@
-"""Device memory shared by two processes, ordered by events alone."""
+"""Device memory shared by two processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from pipeline._kernels.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
 from tests.environment import with_project
+from tests.waiting import wait_until
 
 ROUNDS, ELEMENTS = 20, 1 << 20
 
-# The reader: it opens the handle, and in each round waits for the event, checks the data and reports it.
+# The reader: it opens the handle, and in each round issues a check of the data, and says when it has issued it.
 _READER = """
 import pickle, sys
 import cupy
@@ -26,9 +27,10 @@ with ImportedBuffer(handle) as buffer, stream:
     values = cupy.ndarray((elements,), cupy.int32, cupy.cuda.MemoryPointer(memory, 0))
     print("open", flush=True)
     for line in sys.stdin:
-        buffer.wait_ready(stream.ptr)
-        low, high = values.min(), values.max()
+        for _ in range(20):  # long enough that a writer that doesn't wait would notice
+            low, high = values.min(), values.max()
         buffer.record_free(stream.ptr)
+        print("issued", flush=True)
         print(int(low), int(high), flush=True)
     stream.synchronize()
 print("closed", flush=True)
@@ -36,14 +38,18 @@ print("closed", flush=True)
 
 
 def test_handles_are_plain_values() -> None:
-    handle = BufferHandle(0, 16, b"m" * 64, b"r" * 64, b"f" * 64)
+    handle = BufferHandle("0000:1b:00.0", 16, b"m" * 64, b"f" * 64)
     assert pickle.loads(pickle.dumps(handle)) == handle
+    assert BufferHandle.unpack(handle.pack(), 16) == handle
+    with pytest.raises(ValueError, match="128 bytes"):
+        BufferHandle.unpack(bytes(128), 16)
 
 
 def test_cupy_has_the_calls() -> None:
     runtime = pytest.importorskip("cupy").cuda.runtime
     names = ["ipcGetMemHandle", "ipcOpenMemHandle", "ipcCloseMemHandle", "ipcGetEventHandle", "ipcOpenEventHandle"]
-    names += ["eventCreateWithFlags", "eventRecord", "eventDestroy", "streamWaitEvent", "eventInterprocess"]
+    names += ["eventCreateWithFlags", "eventRecord", "eventDestroy", "eventQuery", "eventInterprocess"]
+    names += ["deviceGetPCIBusId", "deviceGetByPCIBusId"]
     assert [name for name in names if not hasattr(runtime, name)] == []
 
 
@@ -70,13 +76,15 @@ def test_processes_take_turns() -> None:
             values = cupy.ndarray((ELEMENTS,), cupy.int32, cupy.cuda.MemoryPointer(memory, 0))
             for number in range(ROUNDS):
                 with stream:
-                    buffer.wait_free(stream.ptr)
-                    for step in range(20):  # long enough that a reader that doesn't wait would notice
-                        values.fill(step - 100)
                     values.fill(number)
-                    buffer.record_ready(stream.ptr)
+                stream.synchronize()
                 reader.stdin.write(b"go\n")
                 reader.stdin.flush()
+                assert reader.stdout.readline() == b"issued\n"
+                wait_until(lambda: not buffer.is_read())
+                with stream:
+                    values.fill(-1)  # only after the reader's work
+                stream.synchronize()
                 assert reader.stdout.readline() == f"{number} {number}\n".encode()
             reader.stdin.close()
             assert reader.stdout.readline() == b"closed\n"
@@ -87,10 +95,21 @@ def test_processes_take_turns() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 def test_invalid_handle_is_an_error() -> None:
+    import cupy
+
     from pipeline._kernels.errors import CudaError
 
     with pytest.raises(CudaError, match="cudaIpcOpenMemHandle"):
-        ImportedBuffer(BufferHandle(0, 16, b"\0" * 64, b"\0" * 64, b"\0" * 64))
+        ImportedBuffer(BufferHandle(cupy.cuda.runtime.deviceGetPCIBusId(0), 16, bytes(64), bytes(64)))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_device_that_this_process_does_not_see_is_an_error() -> None:
+    from pipeline._kernels.errors import CudaError
+
+    with pytest.raises(CudaError, match=r"GPU 0000:ff:1f\.0 \(see CUDA_VISIBLE_DEVICES\)"):
+        ImportedBuffer(BufferHandle("0000:ff:1f.0", 16, bytes(64), bytes(64)))
 
 
 @pytest.mark.gpu

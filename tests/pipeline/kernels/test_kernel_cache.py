@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ VARIABLES = ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY")
 
 @pytest.fixture(autouse=True)
 def unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    kernel_cache.guard_disk_cache.cache_clear()
     for name in VARIABLES:
         monkeypatch.setenv(name, "")  # restored afterwards
         monkeypatch.delenv(name)
@@ -28,15 +27,15 @@ def unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("home", ["/dev/null", "/proc"])
 def test_folder_that_cannot_be_written_is_not_used(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", home)
-    with pytest.warns(RuntimeWarning, match=rf"{home}/.cupy/kernel_cache.* compiles them again"):
-        kernel_cache.check_kernel_cache()
+    with pytest.warns(RuntimeWarning, match=rf"cache isn't used \({home}/.cupy/kernel_cache\)"):
+        kernel_cache.guard_disk_cache()
     assert os.environ["CUPY_CACHE_IN_MEMORY"] == "1"
     assert os.path.isdir(os.environ["CUPY_CACHE_DIR"])
 
 
 def test_folder_that_can_be_written_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    kernel_cache.check_kernel_cache()
+    kernel_cache.guard_disk_cache()
     assert not set(VARIABLES) & os.environ.keys()
     assert list((tmp_path / ".cupy" / "kernel_cache").iterdir()) == []
 

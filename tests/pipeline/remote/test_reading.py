@@ -170,6 +170,12 @@ def test_missing_package_is_an_error_that_names_the_extra(monkeypatch: pytest.Mo
         read_paths(["s3://bucket/key"])
 
 
+@pytest.mark.parametrize("url", ["reference::http://localhost/list.json", "simplecache::dask://localhost/a.jpg"])
+def test_protocols_that_run_code_are_refused(url: str) -> None:
+    with pytest.raises(OperatorError, match=r"isn't read: what the protocol '\w+' reads may run code on this machine"):
+        read_paths([url])
+
+
 def test_databases_must_be_local() -> None:
     pytest.importorskip("lmdb")
     pipe = new_pipe()

@@ -46,8 +46,9 @@ def check(steps: list[Any]) -> None:
     context.close()
 
 
-def test_images_are_moved_as_on_the_cpu(stand_in: None) -> None:
-    check(GEOMETRY)
+@pytest.mark.parametrize("steps", [GEOMETRY, MIXED[:1]])
+def test_images_are_moved_as_on_the_cpu(stand_in: None, steps: list[Any]) -> None:
+    check(steps)
 
 
 def test_images_are_copied_to_the_gpu(stand_in: None) -> None:

@@ -219,8 +219,8 @@ def test_image_above_the_limit_is_refused(device: str, name: str, monkeypatch: p
     monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", str(size - 1))
     with pytest.raises(OperatorError, match=rf"has {size} bytes, more than DALI_MAX_IMAGE_SIZE \({size - 1}\) allows"):
         run_ours(graph, images, **options)
-    monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", "4k")
-    with pytest.raises(PipelineError, match="DALI_MAX_IMAGE_SIZE must be a number of bytes, not '4k'"):
+    monkeypatch.setenv("DALI_MAX_IMAGE_SIZE", "4x")
+    with pytest.raises(PipelineError, match="DALI_MAX_IMAGE_SIZE must be a number of bytes, such as \"4G\", not '4x'"):
         run_ours(graph, images, **options)
 
 

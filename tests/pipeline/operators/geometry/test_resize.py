@@ -287,6 +287,11 @@ def test_photograph_like_image_differs_in_few_pixels() -> None:
         {"resize_shorter": 24},
         {"size": (-20, 30)},
         {"size": (9, 9), "max_size": 5},
+        {"resize_longer": 23.5, "max_size": (17, 90)},
+        {"resize_shorter": 7.25, "subpixel_scale": False},
+        {"size": (0, 0)},
+        {"size": (11.5, 0), "mode": "stretch", "roi_start": (0.8, 0.1), "roi_end": (0.2, 0.6), "roi_relative": True},
+        {"size": (11.5, 40), "mode": "not_larger", "roi_start": (1, 2), "roi_end": (1, 4)},
     ],
 )
 def test_geometry_of_a_batch_is_that_of_its_samples(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import psutil
 import pytest
 import torch
 
-from pipeline import Pipeline, fn
+from pipeline import Pipeline, fn, operator_def
 from pipeline._operators.user_code.python_function import _Trial
+from pipeline._user_functions.seeding import GlobalGenerators
 from pipeline.errors import ArgumentValueError, OperatorError, WorkerError
 from tests.waiting import wait_until
 
@@ -92,12 +96,48 @@ def test_errors_are_the_same_in_processes() -> None:
         run(lambda x: (_ for _ in ()).throw(ValueError("no luck")), parallel=True)
 
 
-def test_functions_may_change_their_arguments_in_processes() -> None:
-    def changed(x: Any) -> Any:
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("batch_processing", [False, True])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_functions_may_modify_their_arguments(parallel: bool, batch_processing: bool, framework: str) -> None:
+    @operator_def(framework=framework, parallel=parallel, batch_processing=batch_processing)
+    def increased(x: Any) -> Any:
+        for each in x if batch_processing else [x]:
+            each += 1
+        return x
+
+    with Pipeline(batch_size=6, num_threads=2, device_id=None) as pipe:
+        data = fn.external_source(name="x")
+        pipe.set_outputs(data, increased(data), increased(data))
+    before, one, two = (list(map(np.asarray, each)) for each in pipe.run(x=FEED))
+    pipe.close()
+    for sample, first, second, fed in zip(before, one, two, FEED, strict=True):
+        assert sample.tolist() == fed.tolist()
+        assert first.tolist() == second.tolist() == (fed + 1).tolist()
+
+
+def test_call_that_is_repeated_gets_new_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    def increased(x: Any) -> Any:
         x += 1
         return x
 
-    assert run(changed, parallel=True)[3] == (FEED[3] + 1).tolist()
+    missed = iter([True] + [False] * 5)  # as if the first call had imported torch
+    monkeypatch.setattr(GlobalGenerators, "missed", lambda self: next(missed))
+    assert run(increased)[0] == (FEED[0] + 1).tolist()
+
+
+def test_time_of_processes_is_that_of_the_operator() -> None:
+    def busy(x: Any) -> Any:
+        begin = time.process_time()
+        while time.process_time() - begin < 0.01:
+            pass
+        return x
+
+    pipe = pipe_of(busy, parallel=True)
+    pipe.run(x=FEED)
+    (times,) = (each for each in pipe._internals.runner.executor.statistics.operators() if "function" in each.name)
+    assert times.seconds >= 0.06
+    pipe.close()
 
 
 def test_killed_process_is_replaced() -> None:
@@ -110,6 +150,17 @@ def test_killed_process_is_replaced() -> None:
     pipe.close()
 
 
+@pytest.fixture
+def lost_handlers() -> Iterator[None]:
+    """Enable `faulthandler`, then reset the signal that it handles, as some libraries do."""
+    faulthandler.enable(sys.__stderr__)
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    yield
+    faulthandler.disable()
+    faulthandler.enable(sys.__stderr__)
+
+
+@pytest.mark.usefixtures("lost_handlers")
 def test_function_that_ends_its_processes_costs_its_batch_only() -> None:
     def deadly(x: Any) -> Any:
         if x.sum() == 12:
@@ -170,7 +221,7 @@ def test_trial_finds_out_what_is_worth_sending(monkeypatch: pytest.MonkeyPatch, 
     for _ in range(8):
         assert not trial.is_slow
         assert not trial.is_fast
-        trial.call(0, len, [[]])
+        trial.call(0, len, lambda: [[]])
     assert (trial.is_slow, trial.is_fast) == (slow, not slow)
 
 

@@ -1,4 +1,4 @@
-"""The inner loader of a server in a cluster: batches are read there, and arrive with their results."""
+"""The inner loader of a server that reads the batches itself: in a cluster, or with its pool of dataset workers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from torch.utils.data import _utils
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from dali_proxy._cluster.node_server import BatchRequest
-from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
+from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._consumer.pending_requests import Deadline
 from dali_proxy._loader.batch_transform import seeded
@@ -22,56 +21,59 @@ from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndic
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.inner_loader import InnerLoader, create_batch
 from dali_proxy._loader.numbered_datasets import NumberedDataset, session_of
+from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.rescue import LOST
-from dali_proxy.errors import ServerDiedError
+from dali_proxy._transport.endpoint import without_rank
+from dali_proxy.errors import ServerDiedError, WorkerDiedError
 from pipeline._ipc import pickling
 from pipeline._ipc.signals import deferred_signals
 
 if TYPE_CHECKING:
+    from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
+    from dali_proxy._pool.dataset_pool import DatasetPool, PendingRead
     from dali_proxy._server.server import DALIServer
 
-__all__ = ["ClusterLoader"]
+__all__ = ["PoolLoader"]
 
-_EACH = 3  # batches in flight of each server: one is read, one is in the pipeline, one is on its way
+_EACH = 3  # batches in flight of each server or worker: one is read, one is in the pipeline, one is on its way
+
+_Pending: TypeAlias = "PendingBatch | PendingRead"
 
 
 @dataclass(eq=False)
 class BatchReader:
-    """Reads and collates batches in a server of a cluster, like a worker of torch's loader.
+    """Reads and collates batches in another process, like a worker of torch's loader.
+
+    Its pickle is the same for all epochs and ranks, as long as the dataset and the functions are.
 
     Attributes:
         dataset: the wrapped dataset.
         collate: the wrapped collate function; it shares the role `own` with the dataset.
         has_batches: whether the indices are those of a batch.
         worker_init_fn: the user's function, or None.
-        rank: rank of the training process; ranks draw different random numbers.
     """
 
     dataset: NumberedDataset
     collate: Collate
     has_batches: bool
     worker_init_fn: Any
-    rank: int
 
-    def begin(self, node: str) -> None:
-        """Let this process look like a worker to the user's code, on the given node."""
-        self._node = node
+    def begin(self, number: int, count: int, where: str) -> None:
+        """Let this process look like a worker to the user's code."""
+        self._where = f" on {where}" if where else ""
         own = self.dataset.own
-        own.id, own.count = 0, 1
-        self.collate.packs = False  # the server pickles batches together with their results
+        own.id, own.count = number, count
+        self.collate.packs = False  # batches are pickled together with large arrays, or with their results
         worker: Any = _utils.worker  # torch has no public names for these
-        worker._worker_info = worker.WorkerInfo(id=0, num_workers=1, seed=0, dataset=self.dataset.dataset)
+        self._info = worker.WorkerInfo(id=number, num_workers=count, seed=0, dataset=self.dataset.dataset)
+        worker._worker_info = self._info
         try:
             if self.worker_init_fn is not None:
-                self.worker_init_fn(0)
+                self.worker_init_fn(number)
         except Exception as error:  # noqa: BLE001  # raised for each batch
             own.init_error = error
 
-    def session(self, numbered: NumberedIndices) -> int:
-        """Return the session of a batch."""
-        return session_of(self.dataset.first_session, numbered.epoch)
-
-    def read(self, numbered: NumberedIndices, seed: int) -> CollatedBatch | FailedBatch:
+    def read(self, request: BatchRequest) -> CollatedBatch | FailedBatch:
         """Return a batch, whose placeholders are submitted.
 
         Random numbers that the dataset draws depend only on the seed and the batch.
@@ -79,25 +81,28 @@ class BatchReader:
         Raises:
             ServerDiedError: the pipeline's host is gone.
         """
-        with seeded(np.random.SeedSequence([seed, numbered.epoch, numbered.number_among_ranks(self.rank)])):
+        numbered: NumberedIndices = request.numbered
+        worker: Any = _utils.worker
+        worker._worker_info, self.dataset.request = self._info, request
+        with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks(request.rank)])):
             batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
         if isinstance(batch, FailedBatch):
             if isinstance(batch.error, BaseException):
                 return batch
             if issubclass(batch.error.exc_type, LOST):
                 raise ServerDiedError(batch.traceback)
-            batch.worker += f" on {self._node}"
-            batch.error.where += f", on {self._node}"
+            batch.worker += self._where
+            batch.error.where += self._where and f",{self._where}"
         return batch
 
 
-class ClusterLoader(InnerLoader):
-    """An inner loader whose batches are made in a cluster.
+class PoolLoader(InnerLoader):
+    """An inner loader whose batches other processes read: the servers of a cluster, or the server's dataset workers.
 
     Args:
-        server: handle of the servers.
+        server: handle of the server.
         dataset: the wrapped dataset.
-        **options: as for `InnerLoader`. `num_workers` and `worker_init_fn` refer to the servers.
+        **options: as for `InnerLoader`. `num_workers` has no meaning, and `worker_init_fn` refers to these processes.
     """
 
     def __init__(self, server: DALIServer, dataset: NumberedDataset, **options: Any) -> None:
@@ -108,16 +113,16 @@ class ClusterLoader(InnerLoader):
         for name in ("num_workers", "multiprocessing_context", "pin_memory_device"):
             options.pop(name, None)
         super().__init__(dataset, **options)
-        self._reader: tuple[bytes, list[Any]] | None = None
+        self._reader: tuple[bytes, Any] | None = None
         self._size = 0  # bytes of the last result
         self._seed = 0
 
     @property
-    def pool(self) -> ServerPool:
-        """The servers.
+    def pool(self) -> ServerPool | DatasetPool:
+        """The processes that read.
 
         Raises:
-            ServerClosedError: they were stopped.
+            ServerClosedError: the server was stopped.
         """
         return self._server.pool
 
@@ -133,24 +138,31 @@ class ClusterLoader(InnerLoader):
         bound = max(self.pool.in_flight_bytes // self._size, 1)
         if bound < ready * self._each:
             return InFlight(bound, "in_flight_bytes")
-        return InFlight(ready * self._each, f"{self._each} of each server")
+        return InFlight(ready * self._each, f"{self._each} of each {self.pool.member}")
 
     def _get_iterator(self) -> Any:
         self._publish()
-        return _ClusterBatches(self)
+        return _PoolBatches(self)
 
-    def request(self, numbered: NumberedIndices, seed: int) -> PendingBatch:
-        """Request a batch from a server."""
+    def request(self, numbered: NumberedIndices, seed: int) -> _Pending:
+        """Request a batch."""
         if self._reader is None:
             self._publish()
         assert self._reader is not None
+        assert isinstance(self.dataset, NumberedDataset)
         self._seed = seed
-        return self.pool.request(BatchRequest(*self._reader, numbered, seed))
+        session = session_of(self.dataset.first_session, numbered.epoch)
+        return self.pool.request(BatchRequest(*self._reader, numbered, seed, session, self._server.endpoint.rank))
 
-    def take(self, batch: PendingBatch) -> Any:
+    def take(self, batch: _Pending) -> Any:
         """Return the batch that has arrived, or raise its error."""
         self._size = batch.nbytes or self._size
-        return batch.result()
+        try:
+            return batch.result()
+        except (*LOST, WorkerDiedError) as error:
+            if self._server.cluster is not None:  # its pool has repeated the batch already
+                raise
+            return FailedBatch(batch.request.numbered, error.with_traceback(None), None, self.pool.name)
 
     @deferred_signals
     def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
@@ -161,14 +173,14 @@ class ClusterLoader(InnerLoader):
         return made
 
     def wait(self, is_done: Callable[[], bool]) -> None:
-        """Wait for something that the servers do.
+        """Wait for something that the other processes do.
 
         Raises:
-            ServerClosedError: the servers were stopped.
+            ServerClosedError: the server was stopped.
             ServerDiedError: there is no server.
             ProxyError: it takes longer than the limits of the loader and the server.
         """
-        deadline = Deadline(self._server.endpoint.timeout, "the servers in the cluster are", self.timeout)
+        deadline = Deadline(self._server.endpoint.timeout, self.pool.name, self.timeout)
         while not is_done():
             self.pool.wait()
             deadline.check()
@@ -179,22 +191,26 @@ class ClusterLoader(InnerLoader):
             return
         assert isinstance(self.dataset, NumberedDataset)
         assert isinstance(self.collate_fn, Collate)
-        rank = self._server.endpoint.rank
-        reader = BatchReader(self.dataset, self.collate_fn, self.batch_sampler is not None, self._init, rank)
-        parts = {"the dataset": self.dataset.dataset, "collate_fn": self.collate_fn.collate_fn}
-        data = pickling.dumps(reader, {**parts, "worker_init_fn": self._init})
+        own = OwnWorker()
+        dataset, collate = self.dataset.dataset, self.collate_fn.collate_fn
+        reader = BatchReader(
+            NumberedDataset(dataset, 0, own), Collate(collate, 0, own), self.batch_sampler is not None, self._init
+        )
+        with without_rank():
+            parts = {"the dataset": dataset, "collate_fn": collate, "worker_init_fn": self._init}
+            data = pickling.dumps(reader, parts)
         identity = blake2b(data, digest_size=16).digest()
         if self._reader is None or self._reader[0] != identity:
-            self._reader = identity, [self.pool.put(data)]
+            self._reader = identity, self.pool.put(data)
 
 
-class _ClusterBatches(_BaseDataLoaderIter):
-    """One epoch of a `ClusterLoader`."""
+class _PoolBatches(_BaseDataLoaderIter):
+    """One epoch of a `PoolLoader`."""
 
-    def __init__(self, loader: ClusterLoader) -> None:
+    def __init__(self, loader: PoolLoader) -> None:
         super().__init__(loader)
         self._loader = loader
-        self._in_flight: deque[PendingBatch | Pause] = deque()
+        self._in_flight: deque[_Pending | Pause] = deque()
         self._drawn_all = False
 
     def _next_data(self) -> Any:
@@ -232,5 +248,5 @@ class _ClusterBatches(_BaseDataLoaderIter):
 
     def __del__(self) -> None:
         for batch in self._in_flight:
-            if isinstance(batch, PendingBatch):
+            if not isinstance(batch, Pause):
                 batch.drop()

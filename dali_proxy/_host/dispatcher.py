@@ -1,0 +1,166 @@
+"""Deals the batches that consumers want to be read to the dataset workers."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from dali_proxy._host.clients import Consumer, DatasetWorker, check_count
+from dali_proxy._transport.protocol import BatchRead, ReadBatch
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.frames import close_all
+
+__all__ = ["Dispatcher", "ReadTask"]
+
+_AT_ONCE = 2  # tasks of a worker: one that it reads, and the next one, so that it needn't wait
+_DEATHS = 2  # workers that may die while they read a batch
+
+
+@dataclass(eq=False)
+class ReadTask:
+    """A batch that a consumer wants to be read.
+
+    Attributes:
+        consumer: the consumer; None if it doesn't need the batch any more.
+        message: the consumer's message.
+        fd: its descriptor.
+        deaths: number of workers that died while they read it.
+    """
+
+    consumer: Consumer | None
+    message: ReadBatch
+    fd: int
+    deaths: int = 0
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+
+class Dispatcher:
+    """Deals tasks to dataset workers, on the host's thread. Consumers take turns, so none waits for a fast one.
+
+    A worker that dies costs no batch: others read its tasks again. A batch whose workers die twice fails.
+    """
+
+    def __init__(self) -> None:
+        self._workers: list[DatasetWorker] = []
+        self._queues: dict[Consumer, deque[ReadTask]] = {}  # those with tasks, the next one first
+        self._numbers = itertools.count()
+        self._ended = ""  # reason why no worker will come any more
+
+    def read(self, consumer: Consumer, message: ReadBatch, fds: Sequence[int]) -> None:
+        """Queue a task of a consumer."""
+        if len(fds) != 1:
+            close_all(fds)
+            raise ProtocolError(f"expected one descriptor with a request to read a batch, not {len(fds)}")
+        task = ReadTask(consumer, message, fds[0])
+        if message.session not in consumer.sessions:  # it has ended
+            task.close()
+            return
+        queue = self._queues.setdefault(consumer, deque())
+        queue.append(task)
+        check_count(len(queue), "batches to read")
+        self._deal()
+
+    def finish(self, worker: DatasetWorker, message: BatchRead, fds: Sequence[int]) -> None:
+        """Forward a batch to its consumer."""
+        try:
+            task = worker.tasks.pop(message.number, None)
+            if task is None or len(fds) > 1:
+                raise ProtocolError(f"a dataset worker sent batch {message.number}, which it wasn't asked for")
+            if task.consumer is not None:
+                task.consumer.send(replace(message, number=task.message.number), fds)
+            task.close()
+        finally:
+            close_all(fds)
+        self._deal()
+
+    def add(self, worker: DatasetWorker) -> None:
+        """Add a worker that has connected."""
+        self._workers.append(worker)
+        self._deal()
+
+    def remove(self, worker: DatasetWorker) -> None:
+        """Remove a worker that has disconnected. Let others read its batches."""
+        self._workers.remove(worker)
+        tasks, worker.tasks = worker.tasks, {}
+        for position, task in enumerate(tasks.values()):
+            task.deaths += position == 0  # it read the first one; the others were queued
+        for task in reversed(tasks.values()):
+            if task.consumer is None:
+                task.close()
+            elif task.deaths >= _DEATHS:
+                self._fail(
+                    task, f"{task.deaths} dataset workers died while they read it, the last one was {worker.pid}"
+                )
+            else:
+                self._queues.setdefault(task.consumer, deque()).appendleft(task)
+        self._deal()
+
+    def end(self, reason: str) -> None:
+        """Fail all batches from now on: no worker will come any more."""
+        self._ended = reason
+        for worker in self._workers:
+            for task in worker.tasks.values():
+                self._fail(task, reason)
+            worker.tasks = {}
+        self._deal()
+
+    def close_session(self, consumer: Consumer, session: int) -> None:
+        """Drop the tasks of an iterator that has ended."""
+        self._drop(consumer, session)
+
+    def forget(self, consumer: Consumer) -> None:
+        """Drop the tasks of a consumer that has disconnected."""
+        self._drop(consumer, None)
+
+    def close(self) -> None:
+        """Drop all tasks."""
+        for tasks in (*self._queues.values(), *(worker.tasks.values() for worker in self._workers)):
+            for task in tasks:
+                task.close()
+        self._queues, self._workers = {}, []
+
+    def _drop(self, consumer: Consumer, session: int | None) -> None:
+        """Drop the tasks of a session of a consumer; None for all sessions."""
+        kept: deque[ReadTask] = deque()
+        for task in self._queues.pop(consumer, ()):
+            if session in (None, task.message.session):
+                task.close()
+            else:
+                kept.append(task)
+        if kept:
+            self._queues[consumer] = kept
+        for worker in self._workers:
+            for task in worker.tasks.values():
+                if task.consumer is consumer and session in (None, task.message.session):
+                    task.consumer = None  # its results belong to a closed session, so the host drops them
+
+    def _fail(self, task: ReadTask, reason: str) -> None:
+        if task.consumer is not None:
+            task.consumer.send(BatchRead(task.message.number, error=reason))
+        task.close()
+
+    def _deal(self) -> None:
+        """Send tasks to the workers with the fewest, until all workers have enough."""
+        while self._queues:
+            worker = min(self._workers, key=lambda each: len(each.tasks), default=None)
+            if not self._ended and (worker is None or len(worker.tasks) >= _AT_ONCE):
+                return
+            consumer = next(iter(self._queues))
+            queue = self._queues.pop(consumer)
+            task = queue.popleft()
+            if queue:
+                self._queues[consumer] = queue  # at the end: it is the other consumers' turn
+            if self._ended or worker is None:
+                self._fail(task, self._ended)
+                continue
+            number = next(self._numbers)
+            worker.tasks[number] = task
+            worker.send(replace(task.message, number=number), (task.fd,))

@@ -1,0 +1,134 @@
+"""The fetching side of a server's dataset workers: requests for batches, and the batches that have arrived."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dali_proxy._common.batch_reading import BatchRequest
+from dali_proxy._pool.parcel import open_batch
+from dali_proxy._transport.protocol import BatchRead
+from dali_proxy.errors import WorkerDiedError
+from pipeline._ipc.frames import close_all
+from pipeline._ipc.memory import SharedBlock
+from pipeline._listing import listed
+
+if TYPE_CHECKING:
+    from dali_proxy._consumer.consumer import ConsumerClient
+
+__all__ = ["DatasetPool", "PendingRead"]
+
+_TURN = 0.05  # seconds between two checks of the caller
+
+
+class PendingRead:
+    """A batch that was requested from the dataset workers.
+
+    Args:
+        request: the request.
+        consumer: connection that the request is sent through.
+
+    Attributes:
+        request: the same.
+        nbytes: size of the last batch of its session in the server's memory.
+    """
+
+    def __init__(self, request: BatchRequest, consumer: ConsumerClient) -> None:
+        self.request = request
+        self._consumer = consumer
+        self._answer: tuple[BatchRead, tuple[int, ...]] | None = None
+        self._dropped = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the batch has arrived or is lost."""
+        return self._answer is not None or self._consumer.ended
+
+    @property
+    def nbytes(self) -> int:
+        return self._consumer.result_size(self.request.session)
+
+    def result(self) -> Any:
+        """Return the batch that has arrived, or raise its error. Call this only once.
+
+        Raises:
+            ServerClosedError, ServerDiedError: it is lost with the server.
+            WorkerDiedError: the workers that read it died.
+        """
+        if self._answer is None:
+            self._consumer.check()
+        assert self._answer is not None  # it is done
+        (message, fds), self._answer = self._answer, None
+        if not message.error:
+            return open_batch(message, fds)[0]
+        numbered = self.request.numbered
+        indices = numbered.indices if isinstance(numbered.indices, list | tuple) else [numbered.indices]
+        raise WorkerDiedError(
+            f"batch {numbered.batch} of epoch {numbered.epoch} can't be read: {message.error}. Its dataset indices: "
+            f"{listed(indices)}"
+        )
+
+    def arrive(self, message: BatchRead, fds: tuple[int, ...]) -> None:
+        """Store the answer."""
+        if self._dropped:
+            close_all(fds)
+        else:
+            self._answer = message, fds
+
+    def drop(self) -> None:
+        """Forget the batch: its iterator has ended."""
+        self._dropped = True
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            close_all(answer[1])
+
+
+class DatasetPool:
+    """The dataset workers of a server, as a loader sees them.
+
+    Args:
+        connect: returns this process's connection to the server.
+        ready: number of workers that one loader keeps busy.
+        in_flight_bytes: limit for the results of one loader that are in flight.
+
+    Attributes:
+        ready: the same.
+        in_flight_bytes: the same.
+        name, member: names of the workers, and of one, for messages.
+    """
+
+    name, member = "the dataset workers are", "dataset worker"
+
+    def __init__(self, connect: Callable[[], ConsumerClient], ready: int, in_flight_bytes: int) -> None:
+        self.ready = ready
+        self.in_flight_bytes = in_flight_bytes
+        self._connect = connect
+
+    def put(self, data: bytes) -> SharedBlock:
+        """Store a pickled reader in shared memory. Workers can read it while a request needs it."""
+        block = SharedBlock.create(len(data))
+        block.array[:] = np.frombuffer(data, np.uint8)
+        return block
+
+    def request(self, request: BatchRequest) -> PendingRead:
+        """Request a batch.
+
+        Raises:
+            ProxyError: the request is too large.
+        """
+        consumer = self._connect()
+        pending = PendingRead(request, consumer)
+        data = pickle.dumps(request._replace(data=None), protocol=5)
+        consumer.read_batch(request.session, data, request.data, pending.arrive)
+        return pending
+
+    def wait(self) -> None:
+        """Wait a moment for batches."""
+        self._connect().receive(_TURN)
+
+    def handle(self) -> None:
+        """Handle the batches that have come."""
+        self._connect().receive(0.0)

@@ -1,0 +1,74 @@
+"""A dataset worker: reads the batches that the server deals to it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from typing import Any
+
+import torch
+
+from dali_proxy._common.batch_reading import BatchRequest, Reader, Readers
+from dali_proxy._pool.parcel import send_batch
+from dali_proxy._transport.endpoint import Endpoint, open_channel
+from dali_proxy._transport.labels import clip
+from dali_proxy._transport.protocol import BatchRead, ReadBatch
+from dali_proxy.errors import ServerClosedError, ServerDiedError
+from pipeline._ipc import pickling
+from pipeline._ipc.errors import IPCError
+from pipeline._ipc.memory import SharedBlock
+
+__all__ = ["run"]
+
+
+def run(endpoint: Endpoint, number: int, count: int) -> None:
+    """Read batches until the server ends.
+
+    Args:
+        endpoint: the server.
+        number: number of this worker.
+        count: number of workers.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)  # as in torch's workers
+    try:
+        _Worker(endpoint, number, count).run()
+    except (IPCError, ServerClosedError, ServerDiedError):
+        return  # the server is gone
+
+
+class _Worker:
+    def __init__(self, endpoint: Endpoint, number: int, count: int) -> None:
+        self._number, self._count = number, count
+        self._channel, _ = open_channel(endpoint, "dataset worker", f"worker {number}")
+        self._readers = Readers(self._load)
+        self._block: SharedBlock | None = None  # the reader that comes with the current request
+
+    def run(self) -> None:
+        while True:
+            received = self._channel.receive()
+            if not isinstance(received.message, ReadBatch):  # Goodbye
+                return
+            message = received.message
+            with SharedBlock.attach(received.fds[0], message.reader_nbytes, writable=False) as self._block:
+                answer, memory = self._read(message)
+            self._channel.send(answer, () if memory is None else (memory.fd,))
+            if memory is not None:
+                memory.close()
+
+    def _read(self, message: ReadBatch) -> tuple[BatchRead, SharedBlock | None]:
+        request: BatchRequest = pickle.loads(message.request)
+        try:
+            return send_batch(message.number, self._readers.find(request).read(request))
+        except (IPCError, ServerClosedError, ServerDiedError):
+            raise
+        except Exception as error:  # noqa: BLE001  # the batch can't be pickled, or the dataset can't be loaded here
+            reason = f"{type(error).__name__}: {error} (in dataset worker {self._number}, pid {os.getpid()})"
+            return BatchRead(message.number, error=clip(reason)), None
+
+    def _load(self, request: BatchRequest) -> Any:
+        assert self._block is not None  # it comes with each request
+        reader: Reader = pickling.loads(self._block.array.tobytes())
+        reader.begin(self._number, self._count, "")
+        return reader

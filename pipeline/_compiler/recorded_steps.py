@@ -1,0 +1,321 @@
+"""Run a step on the GPU again by its recorded launches, without its operators, if these would launch the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._graph.graph import Edge
+from pipeline._kernels import KernelContext
+from pipeline._kernels.launch import Launch
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.request import TensorList
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["RecordedStep", "recorded_steps"]
+
+_Words = npt.NDArray[np.uint64]
+_Scalars = tuple[np.generic, ...]
+_Block = tuple[int, int]  # address and size
+
+# Largest number of programs of a step: one for each size of batches, and for each shape of its inputs.
+_MOST_PROGRAMS = 16
+
+
+class _Input(NamedTuple):
+    """An input of a step on the GPU.
+
+    Attributes:
+        kind: dtype, layout and shape, and the order of the samples in memory.
+        address: address of its first byte.
+        size: number of bytes from there to its last byte.
+    """
+
+    kind: Hashable
+    address: int
+    size: int
+
+    @classmethod
+    def from_batch(cls, value: TensorList) -> _Input | None:
+        """Describe a batch; return None if it isn't on the GPU, or if it is empty or reversed."""
+        if not isinstance(value, TensorListGPU) or not len(value):
+            return None
+        array = value.dense
+        if array is not None:
+            kind: tuple[Hashable, ...] = (value.layout(), array.dtype, array.shape, array.strides)
+            last = sum((count - 1) * step for count, step in zip(array.shape, array.strides, strict=True))
+            return cls(kind, int(array.data.ptr), last + array.itemsize) if min(array.strides) >= 0 else None
+        table = value.table()
+        if (table.strides < 0).any():
+            return None
+        address = int(table.pointers.min())
+        lasts = table.pointers + ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
+        columns = ((table.pointers - address).tobytes(), table.shapes.tobytes(), table.strides.tobytes())
+        return cls((value.layout(), table.dtype, *columns), address, int(lasts.max()) - address)
+
+
+class _Output(NamedTuple):
+    """An output of a step: a dense batch in memory that the step allocated.
+
+    Attributes:
+        block: index of the allocation.
+        offset: offset of the batch in it, in bytes.
+        shape, dtype, layout: those of the batch.
+    """
+
+    block: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: str
+
+    @classmethod
+    def from_batch(cls, value: Any, allocated: Sequence[_Block]) -> _Output | None:
+        """Describe a batch; return None if it is anything else."""
+        array = value.dense if isinstance(value, TensorListGPU) else None
+        if array is None or not array.flags.c_contiguous:
+            return None
+        address = int(array.data.ptr)
+        for block, (begin, size) in enumerate(allocated):
+            if begin <= address < begin + size:
+                return cls(block, address - begin, tuple(array.shape), array.dtype, value.layout())
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    """What a step did for a batch.
+
+    Attributes:
+        launches: the launches.
+        allocated: addresses and sizes of the device memory that it allocated.
+        inputs: its inputs.
+        outputs: its outputs.
+        drawn: scalars of launches that depend on the random numbers of the batch.
+    """
+
+    launches: Sequence[Launch]
+    allocated: Sequence[_Block]
+    inputs: Sequence[_Input]
+    outputs: Sequence[_Output]
+    drawn: Sequence[_Scalars]
+
+    def words(self) -> _Words:
+        """Return the tables of all launches, one after another."""
+        tables = [np.ascontiguousarray(table) for each in self.launches for table in each.tables]
+        return np.concatenate([table.view(np.uint8).reshape(-1) for table in tables]).view(np.uint64)
+
+    def blocks(self) -> list[_Block]:
+        """Return addresses and sizes of the allocated memory, then of the inputs."""
+        return [*self.allocated, *((each.address, each.size) for each in self.inputs)]
+
+
+class _Program:
+    """The launches of a step, and the words of their tables that are addresses.
+
+    Args:
+        recording: what the step did for one batch.
+    """
+
+    def __init__(self, recording: _Recording) -> None:
+        self._launches = recording.launches
+        self._sizes = [size for _, size in recording.allocated]
+        self._outputs = recording.outputs
+        self._words = recording.words()
+        self._positions, self._blocks, self._offsets = _addresses(self._words, recording.blocks())
+        #: For each launch: the index of its scalars among those that depend on random numbers, or None.
+        self._drawn = [_index(recording.drawn, launch.scalars) for launch in recording.launches]
+
+    def launches(self, addresses: Sequence[int], drawn: Sequence[_Scalars]) -> list[Launch]:
+        """Return the launches for blocks at other addresses, and other random numbers."""
+        words = self._words.copy()
+        words[self._positions] = np.array(addresses, np.uint64)[self._blocks] + self._offsets
+        rest, launches = words.view(np.uint8), []
+        for launch, index in zip(self._launches, self._drawn, strict=True):
+            tables = []
+            for table in launch.tables:
+                tables.append(rest[: table.nbytes])
+                rest = rest[table.nbytes :]
+            scalars = launch.scalars if index is None else drawn[index]
+            launches.append(Launch(launch.file, launch.kernel, launch.defines, tuple(tables), launch.grid, scalars))
+        return launches
+
+    def confirms(self, other: _Recording) -> bool:
+        """Return whether the program would have done what the step did for another batch."""
+        if self._sizes != [size for _, size in other.allocated] or self._outputs != other.outputs:
+            return False
+        mine = self.launches([address for address, _ in other.blocks()], other.drawn)
+        same = list(map(_frame, mine)) == list(map(_frame, other.launches))
+        return same and replace(other, launches=mine).words().tobytes() == other.words().tobytes()
+
+    def run(
+        self, kernels: KernelContext, stream: Any, inputs: Sequence[_Input], drawn: Sequence[_Scalars]
+    ) -> list[TensorListGPU]:
+        """Launch, and return the outputs."""
+        import cupy
+
+        memory = [cupy.cuda.alloc(size) for size in self._sizes]
+        addresses = [int(each.ptr) for each in memory] + [each.address for each in inputs]
+        for launch in self.launches(addresses, drawn):
+            kernels.run(launch, stream)
+        outputs = []
+        for block, offset, shape, dtype, layout in self._outputs:
+            owner = memory[block].mem
+            pointer = cupy.cuda.MemoryPointer(owner, addresses[block] - int(owner.ptr) + offset)
+            outputs.append(TensorListGPU.from_dense(cupy.ndarray(shape, dtype, pointer), layout))
+        return outputs
+
+
+def _index(drawn: Sequence[_Scalars], scalars: _Scalars) -> int | None:
+    """Return which of the drawn scalars are those of a launch; None for constants."""
+    return drawn.index(scalars) if scalars and scalars in drawn else None
+
+
+def _addresses(words: _Words, blocks: Sequence[_Block]) -> tuple[Any, Any, _Words]:
+    """Return the positions of words that are addresses in blocks, the block of each, and its offset there."""
+    positions, owners, offsets = [], [], []
+    for block, (begin, size) in enumerate(blocks):
+        found = np.flatnonzero((words >= begin) & (words < begin + max(size, 1)))
+        positions.append(found)
+        owners.append(np.full(len(found), block))
+        offsets.append(words[found] - np.uint64(begin))
+    return np.concatenate(positions), np.concatenate(owners), np.concatenate(offsets)
+
+
+def _frame(launch: Launch) -> tuple[Hashable, ...]:
+    """Return everything of a launch except its tables."""
+    return launch.file, launch.kernel, launch.defines, launch.grid, launch.scalars
+
+
+def _moved(one: _Recording, other: _Recording) -> bool:
+    """Return whether two recordings use different memory, so that their words tell addresses from other values."""
+    return all(mine[0] != its[0] for mine, its in zip(one.allocated, other.allocated, strict=False))
+
+
+class RecordedStep:
+    """A step whose launches depend on nothing but the shapes of its inputs, the size of the batch, and seeds.
+
+    Two batches of each kind are recorded. If the addresses of memory and the seeds are the only differences between
+    their launches, later batches repeat these launches with other addresses and seeds.
+
+    Args:
+        step: the step.
+        results: outputs that other steps read, or that the pipeline returns.
+        operators: implementations of all nodes, by index.
+        kernels: context of the launches.
+    """
+
+    def __init__(
+        self, step: BatchStep, results: Sequence[Edge], operators: Mapping[int, Any], kernels: KernelContext
+    ) -> None:
+        own = {node.index for node in step.nodes}
+        self._inputs = sorted({edge for node in step.nodes for edge in node.inputs if edge.node not in own})
+        self._results = [edge for edge in results if edge.node in own]
+        self._random = [operators[node.index] for node in step.nodes if node.schema.random]
+        self._kernels = kernels
+        #: By kind of batch: the first recording, the program, or None if the step must always run.
+        self._known: dict[Hashable, _Recording | _Program | None] = {}
+
+    @staticmethod
+    def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
+        """Return whether the launches of a step may be the same for each batch."""
+        return all(
+            node.device == "gpu"
+            and not (node.argument_inputs or node.branch)
+            and getattr(operators[node.index], "repeatable", False)
+            and (not node.schema.random or hasattr(operators[node.index], "seed_scalars"))
+            for node in step.nodes
+        )
+
+    def run(self, batch: Batch, run_operators: Callable[[], None]) -> bool:
+        """Compute the results of the step and store them in the batch; return False if nothing was done.
+
+        Args:
+            batch: the batch.
+            run_operators: runs the operators of the step.
+        """
+        inputs: list[_Input] = []
+        for edge in self._inputs:
+            described = _Input.from_batch(batch.outputs[edge])
+            if described is None:
+                return False
+            inputs.append(described)
+        key = (batch.size, *(each.kind for each in inputs))
+        known = self._known.get(key)
+        if isinstance(known, _Program):
+            outputs = known.run(self._kernels, batch.stream, inputs, self._drawn(batch))
+            for edge, output in zip(self._results, outputs, strict=True):
+                batch.keep(edge, output)
+            return True
+        if known is None and (key in self._known or len(self._known) == _MOST_PROGRAMS):
+            return False
+        recording = self._record(batch, inputs, [] if known is None else known.allocated, run_operators)
+        if recording is None or known is None or not _moved(known, recording):
+            self._known[key] = recording
+        else:
+            program = _Program(known)
+            self._known[key] = program if program.confirms(recording) else None
+        return True
+
+    def _record(
+        self,
+        batch: Batch,
+        inputs: Sequence[_Input],
+        occupied: Sequence[_Block],
+        run_operators: Callable[[], None],
+    ) -> _Recording | None:
+        """Run the operators. Return what they did, or None if they didn't only add launches to the queue.
+
+        Args:
+            batch: the batch.
+            inputs: inputs of the step.
+            occupied: memory that an earlier recording used, if it is free. It isn't used again.
+            run_operators: runs the operators of the step.
+        """
+        import cupy
+
+        queue, held = self._kernels.queue, len(batch.keep_alive)
+        spare = [cupy.cuda.alloc(size) for _, size in occupied]
+        begin = None if queue is None else queue.state
+        run_operators()
+        batch.outputs.compute(self._results)
+        if queue is None or begin != (0, 0, len(spare)) or queue.state[0] or len(batch.keep_alive) > held:
+            return None
+        launches = queue.waiting
+        if not launches or any(table.nbytes % 8 for each in launches for table in each.tables):
+            return None
+        allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept[len(spare) :]]
+        outputs = [_Output.from_batch(batch.outputs[edge], allocated) for edge in self._results]
+        found = [output for output in outputs if output is not None]
+        if len(found) < len(outputs):
+            return None
+        return _Recording(launches, allocated, inputs, found, self._drawn(batch))
+
+    def _drawn(self, batch: Batch) -> list[_Scalars]:
+        return [operator.seed_scalars(batch) for operator in self._random]
+
+
+def recorded_steps(
+    plan: Plan, operators: Mapping[int, Any], kernels: KernelContext | None, enabled: bool
+) -> dict[int, RecordedStep]:
+    """Return the steps of a plan that may be recorded, by the ``id`` of the step.
+
+    Args:
+        plan: the plan.
+        operators: implementations of the nodes, by index.
+        kernels: context of the launches; None without a GPU.
+        enabled: whether steps may be recorded.
+    """
+    if kernels is None or not enabled:
+        return {}
+    return {
+        id(step): RecordedStep(step, phase.results, operators, kernels)
+        for phase in plan.phases
+        for step in phase.steps
+        if isinstance(step, BatchStep) and phase.device == "gpu" and RecordedStep.fits(step, operators)
+    }

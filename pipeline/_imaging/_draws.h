@@ -1,0 +1,83 @@
+/* Random numbers of several operators: those of NumPy's Philox4x64-10 (see pipeline/_rng.py).
+   Without FOR_EACH_CPU, because fused multiply-add would round differently than NumPy. */
+
+/* Layout of `DRAW` in pipeline/_operator_api/joint_draws.py. */
+typedef struct {
+    uint64_t key[2];
+    double low, range, limit; /* of uniform numbers; probability of a coin, in low */
+    int64_t count;            /* numbers of a sample */
+    int64_t kind;             /* UNIFORM (float32), LISTED: any value of a list, COIN: the second of two with low */
+    int64_t first, values;    /* the list in the table */
+} Draw;
+
+enum { UNIFORM, LISTED, COIN };
+
+static uint64_t multiply(uint64_t a, uint64_t b, uint64_t *high) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    *high = (uint64_t)(product >> 64);
+    return (uint64_t)product;
+}
+
+/* Four random words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). */
+static void philox(const uint64_t *counter, const uint64_t *key, uint64_t *words) {
+    uint64_t a = counter[0], b = counter[1], c = counter[2], d = counter[3], k = key[0], l = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t high, higher, low = multiply(0xD2E7470EE14C6C93u, a, &high);
+        uint64_t lower = multiply(0xCA5A826395121157u, c, &higher);
+        a = higher ^ b ^ k, b = lower, c = high ^ d ^ l, d = low;
+        k += 0x9E3779B97F4A7C15u, l += 0xBB67AE8584CAA73Bu;
+    }
+    words[0] = a, words[1] = b, words[2] = c, words[3] = d;
+}
+
+static void draw(const Draw *one, const uint32_t *table, const uint64_t *start, Py_ssize_t count, uint32_t *out) {
+    uint64_t counter[4], words[4];
+    memcpy(counter, start, sizeof(counter));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (i % 4 == 0) {
+            counter[0]++; /* NumPy counts before it draws; so many numbers that others would change aren't drawn */
+            philox(counter, one->key, words);
+        }
+        double number = (double)(words[i % 4] >> 11) * (1.0 / 9007199254740992.0);
+        if (one->kind == COIN) {
+            out[i] = table[one->first + (number < one->low)];
+        } else if (one->kind == LISTED) {
+            out[i] = table[one->first + (int64_t)(number * (double)one->values)];
+        } else {
+            double scaled = one->low + number * one->range;
+            float narrow = (float)(scaled < one->limit ? scaled : one->limit);
+            memcpy(out + i, &narrow, sizeof(narrow));
+        }
+    }
+}
+
+PyDoc_STRVAR(draw_numbers_doc,
+             "draw_numbers(draws, table, counter, samples, out)\n--\n\n"
+             "Write 4-byte random numbers, one draw after another. draws: structs Draw; table: 4-byte values of all\n"
+             "lists; counter: uint64 (4,), of the generators; samples: number of samples of the batch.");
+
+static PyObject *draw_numbers_call(PyObject *module, PyObject *arguments) {
+    Py_buffer draws, table, counter, out;
+    Py_ssize_t samples;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*nw*", &draws, &table, &counter, &samples, &out)) return NULL;
+    const Draw *all = draws.buf;
+    const Py_ssize_t count = draws.len / (Py_ssize_t)sizeof(Draw), room = out.len / 4, listed = table.len / 4;
+    Py_ssize_t used = 0;
+    int fits = counter.len == 4 * (Py_ssize_t)sizeof(uint64_t) && samples >= 0;
+    for (Py_ssize_t i = 0; fits && i < count; i++) {
+        fits = all[i].count >= 0 && all[i].first >= 0 && all[i].values >= all[i].kind &&
+               all[i].first + all[i].values <= listed && (!samples || all[i].count <= (room - used) / samples);
+        if (!fits) break;
+        draw(all + i, table.buf, counter.buf, samples * all[i].count, (uint32_t *)out.buf + used);
+        used += samples * all[i].count;
+    }
+    PyBuffer_Release(&draws);
+    PyBuffer_Release(&table);
+    PyBuffer_Release(&counter);
+    PyBuffer_Release(&out);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the draws don't fit the table and the output");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,50 @@
+"""Allocation of device memory when other allocators of this process hold what is free."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pipeline._kernels.errors import load_cupy
+
+__all__ = ["reclaiming"]
+
+T = TypeVar("T")
+
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+
+
+def reclaiming(allocate: Callable[[int], T]) -> Callable[[int], T]:
+    """Return a function that allocates device memory, and tries once more after the GPU's memory was full.
+
+    In between, the caching allocators of this process, those of CuPy and torch, free the memory that they don't use.
+
+    Args:
+        allocate: allocates a number of bytes; raises an exception of CuPy.
+    """
+
+    def allocate_or_reclaim(nbytes: int) -> T:
+        try:
+            return allocate(nbytes)
+        except Exception as error:
+            if not _is_full(error):
+                raise
+        _free_unused()
+        return allocate(nbytes)
+
+    return allocate_or_reclaim
+
+
+def _is_full(error: Exception) -> bool:
+    cuda = load_cupy().cuda
+    if isinstance(error, cuda.runtime.CUDARuntimeError):
+        return bool(error.status == _OUT_OF_MEMORY)
+    return isinstance(error, cuda.memory.OutOfMemoryError)
+
+
+def _free_unused() -> None:
+    load_cupy().get_default_memory_pool().free_all_blocks()
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

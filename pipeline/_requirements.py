@@ -1,0 +1,63 @@
+"""Checks that installed packages aren't too old: another package may have replaced them by older versions."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import metadata
+
+__all__ = ["NEEDED", "check_requirements", "too_old"]
+
+_DISTRIBUTION = "dali-proxy"
+NEEDED = (
+    "torch", "numpy", "pillow", "psutil", "msgpack", "msgspec", "cloudpickle", "opencv-python-headless", "simplejpeg",
+    "tqdm",
+)  # fmt: skip
+"""Distributions that this project always needs."""
+_BOUND = re.compile(r"^Requires-Dist: ([\w.-]+)(?:\[.*?\])? ?>=([\d.]+)", re.MULTILINE)
+
+
+@cache
+def check_requirements() -> None:
+    """Check the packages that this project always needs.
+
+    Raises:
+        ImportError: packages are too old; the message is one line.
+    """
+    old = [found for name in NEEDED if (found := too_old(name))]
+    if old:
+        raise ImportError(f"dali-proxy needs {', '.join(old)}: pip install --upgrade dali-proxy")
+
+
+@cache
+def too_old(name: str) -> str:
+    """Return the lowest version of a package and the installed one, if that is older; otherwise an empty string.
+
+    Args:
+        name: name of the distribution, such as "pillow".
+    """
+    name = name.replace("_", "-")
+    bound = _bounds().get(name)
+    found = re.search("^Version: (.+)$", _metadata(name), re.MULTILINE)
+    if bound is None or found is None or _numbers(found[1]) >= _numbers(bound):
+        return ""
+    return f"{name} {bound} or newer, not {found[1]}"
+
+
+@cache
+def _bounds() -> dict[str, str]:
+    """Return the lowest version of each package. There are none in a checkout that isn't installed."""
+    return dict(_BOUND.findall(_metadata(_DISTRIBUTION)))
+
+
+def _metadata(name: str) -> str:
+    """Return the metadata of a distribution, unparsed because that takes milliseconds; an empty string without it."""
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return ""
+    return found.read_text("METADATA") or ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", re.split("[a-z+]", version, maxsplit=1)[0])))

@@ -1,0 +1,112 @@
+"""Steps on the GPU whose launches are recorded and repeated: the outputs are those of the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, types
+from pipeline._compiler.recorded_steps import _Program
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "gpu":
+        yield "gpu"
+        return
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed():
+        yield "host"
+
+
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that grows with each batch that repeats recorded launches."""
+    batches: list[Any] = []
+    run = _Program.run
+
+    def noted(program: _Program, *arguments: Any) -> Any:
+        batches.append(program)
+        return run(program, *arguments)
+
+    monkeypatch.setattr(_Program, "run", noted)
+    return batches
+
+
+def run_batches(
+    define: Callable[[Any], Any], batches: list[list[Any]], *, on_gpu: bool = True, depth: int = 1
+) -> list[list[Any]]:
+    """Run batches of images, and return the samples of all outputs of each batch."""
+    pipe = Pipeline(batch_size=8, num_threads=1, device_id=0 if on_gpu else None, seed=3, prefetch_queue_depth=depth)
+    with pipe:
+        images = fn.external_source(source=iter(batches), layout="HWC", batch=True)
+        outputs = define(images.gpu() if on_gpu else images)
+        pipe.set_outputs(*outputs)
+    pipe.build()
+    held, results = [], []
+    for _ in batches:
+        held.append(pipe.run())  # keeps the memory, so that later batches have other addresses
+        results.append([np.asarray(each.as_cpu().at(index)) for each in held[-1] for index in range(len(each))])
+    pipe.close()
+    return results
+
+
+def images(count: int, size: tuple[int, int] = (6, 5)) -> list[list[Any]]:
+    rng = np.random.default_rng(0)
+    return [[rng.integers(0, 255, (*size, 3), np.uint8) for _ in range(3)] for _ in range(count)]
+
+
+def constant_chain(data: Any) -> tuple[Any, ...]:
+    flipped = fn.crop(fn.flip(data, horizontal=1), crop=(4, 4), crop_pos_x=0.2)
+    drawn = fn.random.uniform(range=(0.0, 9.0), shape=[3, 2], seed=7, device=data.device) * 2 + 1
+    return fn.crop_mirror_normalize(flipped, mean=[1.0, 2.0, 3.0], mirror=1), drawn, fn.cast(data, dtype=types.FLOAT)
+
+
+def test_repeated_launches_have_the_bits_of_the_operators(device: str, repeated: list[Any]) -> None:
+    batches = images(8)
+    on_cpu, on_gpu = (run_batches(constant_chain, batches, on_gpu=on_gpu) for on_gpu in (False, True))
+    assert len(repeated) >= 3  # batches 0 and 3 are recorded; the costs of operators are measured in 1, 2 and 4
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        for expected, found in zip(one, other, strict=True):
+            np.testing.assert_array_equal(expected, found, strict=True)
+
+
+def test_program_belongs_to_one_shape(device: str, repeated: list[Any]) -> None:
+    small, large = images(12), images(12, (9, 7))
+    batches = [batch for pair in zip(small, large, strict=True) for batch in pair]
+    on_cpu, on_gpu = (run_batches(constant_chain, batches, on_gpu=on_gpu) for on_gpu in (False, True))
+    assert len(set(map(id, repeated))) == 2
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        for expected, found in zip(one, other, strict=True):
+            np.testing.assert_array_equal(expected, found, strict=True)
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),),
+        lambda data: (fn.noise.gaussian(data, stddev=3.0),),
+        lambda data: (fn.random.coin_flip(shape=2, device=data.device), data * 2),
+    ],
+    ids=["drawn argument", "drawn seed", "numbers from the CPU"],
+)
+def test_step_with_other_launches_for_each_batch_is_not_repeated(
+    device: str, repeated: list[Any], define: Callable[[Any], Any]
+) -> None:
+    batches = [images(1)[0]] * 8
+    first, *others = run_batches(define, batches)
+    assert not repeated
+    assert any(not np.array_equal(one, two) for other in others for one, two in zip(first, other, strict=True))
+
+
+def test_images_of_many_shapes_are_not_repeated(device: str, repeated: list[Any]) -> None:
+    batches = [[np.full((3 + number, 4 + index, 1), index, np.uint8) for index in range(2)] for number in range(20)]
+    for number, batch in enumerate(run_batches(lambda data: (fn.flip(data, vertical=1),), batches)):
+        assert [sample.shape for sample in batch] == [(3 + number, 4 + index, 1) for index in range(2)]
+    assert not repeated

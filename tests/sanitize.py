@@ -1,0 +1,45 @@
+"""Check the GPU tests of the kernels with NVIDIA's compute-sanitizer.
+
+    python -m tests.sanitize
+    python -m tests.sanitize --tool racecheck -k resample -x
+
+`memcheck` finds accesses outside of allocations, `racecheck` finds races in shared memory. For these runs, CuPy makes a
+separate allocation for each array: in its pool, an access outside of one array would hit another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+
+TOOLS = ("memcheck", "racecheck")
+TESTS = ("tests/pipeline/kernels", "tests/pipeline/operators/test_gpu_forms.py")
+LEFT_OUT = "not ipc"  # other processes, and calls that fail on purpose
+PROGRAM = "import sys, cupy, pytest; cupy.cuda.set_allocator(None); sys.exit(pytest.main(sys.argv[1:]))"
+FOUND = 86  # exit status of compute-sanitizer after an error
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", choices=TOOLS, action="append", help="the tools to use; by default all")
+    arguments, rest = parser.parse_known_args()
+    sanitizer = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH')}:/usr/local/cuda/bin")
+    if sanitizer is None:
+        print("compute-sanitizer isn't installed: it is part of the CUDA toolkit; add its folder to PATH")
+        return 1
+    status = 0
+    for tool in arguments.tool or TOOLS:
+        command = [sanitizer, f"--tool={tool}", f"--error-exitcode={FOUND}", "--target-processes=application-only"]
+        if tool == "memcheck":
+            command.append("--report-api-errors=no")  # CuPy asks for things that may not exist
+        tests = [sys.executable, "-c", PROGRAM, "-q", "-m", "gpu", "-k", LEFT_OUT, "--timeout=0", *TESTS]
+        print(f"== {tool}", flush=True)
+        status = subprocess.run([*command, *tests, *rest], check=False).returncode or status
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

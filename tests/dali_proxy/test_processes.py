@@ -36,8 +36,8 @@ class WaitingDataset(IndexDataset):
 
 def train(mode: Any, timeout: float, found: Any) -> None:
     """Train until the samples are read or this process is told to stop."""
-    told: list[int] = []
-    signal.signal(signal.SIGUSR1, lambda number, _: told.append(number))
+    received: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
     with DALIServer(affine(), mode=mode, timeout=timeout) as server:
         seen: list[int] = []
         for batch in DataLoader(server, WaitingDataset(10**6, server.proxy), batch_size=4, num_workers=2):
@@ -45,13 +45,13 @@ def train(mode: Any, timeout: float, found: Any) -> None:
             if len(seen) == 4:
                 workers = [child.pid for child in psutil.Process().children() if child.pid != server.pid]
                 found.put((server.pid, workers))
-            if told:
+            if received:
                 break
         assert seen == list(range(len(seen)))
 
 
 def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str, list[psutil.Process]]]:
-    """Start a training, and return its process and all its processes by role."""
+    """Start training, and return its process and all its processes by role."""
     found = fork.SimpleQueue()
     training = fork.Process(target=train, args=(mode, timeout, found))
     training.start()

@@ -63,7 +63,8 @@ try:
     port = int(cluster.address.rpartition(":")[2])
     known = client(sys.argv[1])
     known.load_cert_chain(sys.argv[1], sys.argv[2])
-    answers = {"plain": greeting(port, None), "without": greeting(port, client(sys.argv[1])), "with": greeting(port, known)}
+    clients = {"plain": None, "without": client(sys.argv[1]), "with": known}
+    answers = {name: greeting(port, each) for name, each in clients.items()}
 finally:
     ray.shutdown()
     cluster.shutdown()

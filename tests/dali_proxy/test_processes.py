@@ -35,7 +35,7 @@ class WaitingDataset(IndexDataset):
 
 
 def train(mode: Any, timeout: float, found: Any) -> None:
-    """Train until the samples are read or this process is told to stop."""
+    """Train until the samples are read or this process is asked to stop."""
     received: list[int] = []
     signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
     with DALIServer(affine(), mode=mode, timeout=timeout) as server:

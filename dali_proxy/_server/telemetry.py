@@ -137,9 +137,9 @@ class OperatorTimes:
 
     Attributes:
         batches: number of batches.
-        seconds: processor time. It doesn't include waiting for a thread, a disk, a lock or a GPU. For an operator on a
-            GPU, it is the time that the host spent on issuing the work, not the GPU's time. Threads and processes that
-            libraries start aren't measured.
+        seconds: processor time, also that of worker processes that run Python functions. It doesn't include waiting for
+            a thread, a disk, a lock or a GPU. For an operator on a GPU, it is the time that the host spent on issuing
+            the work, not the GPU's time. Threads and processes that libraries start aren't measured.
         wall: elapsed time of these threads while they ran the operator. It includes waiting for a disk, a lock, the GIL
             or a core, but not waiting for a free thread. It is summed over threads, like `seconds`.
         device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.

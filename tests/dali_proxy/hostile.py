@@ -33,11 +33,8 @@ from dali_proxy._transport.protocol import (
 from pipeline._ipc.authentication import ClientHandshake
 from pipeline._ipc.frames import encode_frame
 from pipeline._ipc.memory import SharedBlock
+from tests.fuzz.mutation import NUMBERS
 
-NUMBERS = (
-    0, 1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32,
-    2**47, 2**48, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -8, -64, -(2**31), -(2**63),
-)  # fmt: skip
 INT64 = tuple(number for number in NUMBERS if -(2**63) <= number < 2**63)
 ARENA_BYTES = 1 << 16
 

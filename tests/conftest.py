@@ -53,8 +53,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that need a GPU, unless the machine has one and the user selected them."""
-    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle.
+    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle, as do
+    # tests with the marker `gpu_alone`.
     items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
+    items.sort(key=lambda item: item.get_closest_marker("gpu_alone") is not None)
     if _gpu_is_asked_for(config) and _gpu_is_there():
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]

@@ -123,7 +123,7 @@ def cache_in_torch(left: int = LEFT) -> None:
             while free() - size >= left:
                 held.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
     finally:
-        held.clear()  # also if the traceback of a failure keeps this frame
+        held.clear()  # even if the traceback of a failure keeps this frame
 
 
 def check(batch: Any) -> None:

@@ -18,6 +18,8 @@ from benchmarks.measurement import Measurement, measure, settle
 from benchmarks.operators.session import OURS, THEIRS
 from benchmarks.targets import Figure
 
+#: Batches before the first measurement: buffers grow, and kernels are compiled when samples first need them.
+FIRST_BATCHES = 40
 #: Seconds that a graph may take apart from its measurements, by whether it runs on a GPU.
 PATIENCE = {False: 600.0, True: 120.0}
 
@@ -133,7 +135,8 @@ def measure_graph(setup: Setup, graph: str, batch_size: int, seconds_left: float
                 break
             for name in sorted(streams, reverse=bool(number % 2)):
                 settle(time.process_time)  # no prefetching of the other library takes part
-                result.rounds.setdefault(name, []).append(measure(streams[name], setup.seconds, warm_up=DEPTH + 1))
+                warm_up = DEPTH + 1 if number else FIRST_BATCHES
+                result.rounds.setdefault(name, []).append(measure(streams[name], setup.seconds, warm_up=warm_up))
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import partial
 from typing import Any
@@ -47,7 +48,7 @@ class BufferPool:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array."""
-        memory, _ = self.memory(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        memory, _ = self.memory(math.prod(shape) * dtype.itemsize)
         return memory.view(dtype).reshape(shape)
 
     def memory(self, nbytes: int) -> tuple[Array, bool]:

@@ -167,7 +167,7 @@ class _Program:
         for block, offset, shape, dtype, layout in self._outputs:
             owner = memory[block].mem
             pointer = cupy.cuda.MemoryPointer(owner, addresses[block] - int(owner.ptr) + offset)
-            outputs.append(TensorListGPU(cupy.ndarray(shape, dtype, pointer), layout))
+            outputs.append(TensorListGPU.from_dense(cupy.ndarray(shape, dtype, pointer), layout))
         return outputs
 
 

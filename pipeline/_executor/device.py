@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -105,6 +106,8 @@ class Device:
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
+        #: Events and objects that nothing but their release waits for, oldest first.
+        self._held: deque[tuple[Any, list[Any]]] = deque()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
         begin_short_turns()
@@ -129,14 +132,32 @@ class Device:
         return self._streams[next(self._turns) % len(self._streams)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
-        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error."""
-        self._pending.put((event, keep_alive, callback))
+        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error.
+
+        Without a callback, no thread waits for the event: a later call, or `close`, finds it complete.
+        """
+        if callback is not None:
+            self._pending.put((event, keep_alive, callback))
+            return
+        self._held.append((event, keep_alive))
+        with suppress(IndexError):  # no more; another thread may take the last one
+            while True:
+                oldest = self._held.popleft()
+                if not _is_done(oldest[0]):
+                    self._held.appendleft(oldest)
+                    return
+                oldest[1].clear()
 
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""
         end_short_turns()
         self._pending.put(None)
         self._reaper.join()
+        for event, keep_alive in self._held:
+            with suppress(Exception):  # as in `_reap`
+                event.synchronize()
+            keep_alive.clear()
+        self._held.clear()
         self.kernels.close()
 
     def _reap(self) -> None:
@@ -150,3 +171,10 @@ class Device:
             if callback is not None:
                 call_back(callback)
             del entry, event, keep_alive, callback  # don't keep the last batch alive while this waits
+
+
+def _is_done(event: Any) -> bool:
+    try:
+        return bool(event.done)
+    except Exception:  # noqa: BLE001 - a GPU in an error state reads no memory any more; the batches report the error
+        return True

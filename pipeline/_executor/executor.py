@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import time
 from collections.abc import Callable, Sequence
@@ -551,7 +552,7 @@ class Executor:
             batch.outputs.pop(edge, None)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         number = self._output_numbers.get(edge)
         if number is not None and self.output_allocator is not None:
             owner = self.output_allocator(number, nbytes)

@@ -166,7 +166,44 @@ static PyObject *issue(PyObject *self, PyObject *args) {
     return Py_BuildValue("ns", failed, text ? text : "unknown error");
 }
 
+PyDoc_STRVAR(describe_doc,
+"describe(arrays, pointers, shapes, strides)\n--\n\n"
+"Write addresses, int64 (n,), shapes and strides, int64 (n, dimensions), of a sequence of arrays in host memory.\n\n"
+"Returns:\n"
+"    Whether all arrays have a buffer with so many dimensions.\n");
+
+static PyObject *describe(PyObject *self, PyObject *args) {
+    PyObject *given;
+    Py_buffer pointers, shapes, strides;
+    if (!PyArg_ParseTuple(args, "Ow*w*w*", &given, &pointers, &shapes, &strides)) return NULL;
+    PyObject *arrays = PySequence_Fast(given, "expected a sequence of arrays");
+    Py_ssize_t count = arrays ? PySequence_Fast_GET_SIZE(arrays) : 0;
+    Py_ssize_t ndim = count ? shapes.len / 8 / count : 0;
+    int described = arrays && pointers.len == 8 * count && shapes.len == 8 * count * ndim && strides.len == shapes.len;
+    for (Py_ssize_t i = 0; described && i < count; i++) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(PySequence_Fast_GET_ITEM(arrays, i), &view, PyBUF_STRIDES) < 0) {
+            PyErr_Clear();
+            described = 0;
+            break;
+        }
+        described = view.ndim == ndim;
+        ((int64_t *)pointers.buf)[i] = (int64_t)(intptr_t)view.buf;
+        for (Py_ssize_t axis = 0; described && axis < ndim; axis++) {
+            ((int64_t *)shapes.buf)[i * ndim + axis] = view.shape[axis];
+            ((int64_t *)strides.buf)[i * ndim + axis] = view.strides[axis];
+        }
+        PyBuffer_Release(&view);
+    }
+    Py_XDECREF(arrays);
+    PyBuffer_Release(&pointers);
+    PyBuffer_Release(&shapes);
+    PyBuffer_Release(&strides);
+    return arrays ? PyBool_FromLong(described) : NULL;
+}
+
 static PyMethodDef functions[] = {
+    {"describe", describe, METH_VARARGS, describe_doc},
     {"issue", issue, METH_VARARGS, issue_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
@@ -175,7 +212,7 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_native",
-    .m_doc = "Launches of kernels.",
+    .m_doc = "Launches of kernels, and descriptions of their inputs.",
     .m_size = 0,
     .m_methods = functions,
 };

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._kernels.rows import zeros
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
@@ -71,7 +72,7 @@ def axis_table(
     if (extent <= 0).any() or (out <= 0).any():
         index = int(np.argmax((extent <= 0) | (out <= 0)))
         raise PipelineError(f"sample {index}: can't resize {extent[index]} pixels to {out[index]}")
-    table = np.empty(len(out), AXIS)
+    table = zeros(len(out), AXIS)
     scale = (end - begin) / out
     shrinks = np.abs(scale) > 1
     chosen = np.where(shrinks, np.asarray(min_filter, np.int64), np.asarray(mag_filter, np.int64))

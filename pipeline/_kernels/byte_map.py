@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -147,7 +148,7 @@ def _images(src: Samples, dst: Samples) -> npt.NDArray[Any]:
         raise PipelineError("the samples of input and output differ in number or shape")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    table = np.zeros(len(src), _IMAGE)
+    table = zeros(len(src), _IMAGE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)
     return table

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.launch import THREADS, Launch, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
 __all__ = ["SCALING", "BoxEncoding"]
@@ -45,7 +46,7 @@ class BoxEncoding:
         scaling: npt.NDArray[Any],
         offset: bool,
     ) -> None:
-        table = np.zeros(len(boxes), _SAMPLE)
+        table = zeros(len(boxes), _SAMPLE)
         columns = {"boxes": boxes, "labels": labels, "encoded": encoded, "found": found}
         for name, samples in columns.items():
             table[name] = samples.pointers

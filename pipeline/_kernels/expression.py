@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
-from pipeline._kernels.rows import as_bytes, containing, store, struct, zeros
+from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
 from pipeline._kernels.samples import Samples, contiguous_strides
 
 __all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
@@ -105,7 +105,7 @@ class PixelExpression:
         if samples.ndim > 3 or not len(samples):
             return None
         outer = 3 - samples.ndim
-        extents, rows = np.ones((len(samples), 3), np.int64), np.zeros(len(samples), _MEMORY)
+        extents, rows = np.ones((len(samples), 3), np.int64), zeros(len(samples), _MEMORY)
         extents[:, outer:] = samples.shapes
         rows["data"] = samples.pointers
         rows["strides"][:, outer:3] = samples.strides
@@ -167,7 +167,7 @@ class PixelExpression:
         repeated = shapes == 1
         if not (repeated | (shapes == like.shapes[:, missing:])).all():
             return None
-        rows = np.zeros(len(self), _MEMORY)
+        rows = zeros(len(self), _MEMORY)
         rows["data"] = self.rows["data"]
         for axis, letter in enumerate(self.order):
             strides = self.rows["strides"][:, _STRIDES[letter]]
@@ -177,11 +177,11 @@ class PixelExpression:
 
     def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""
-        return self._with(rows=self.rows[indices], extents=self.extents[indices])
+        return self._with(rows=taken(self.rows, indices), extents=self.extents[indices])
 
     def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
         """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
-        rows = self.rows.copy()
+        rows = copied(self.rows)
         member = rows
         while member.dtype != _MEMORY:
             member = member["in"]
@@ -194,7 +194,7 @@ class PixelExpression:
         if len(parts) == 1:
             return parts[0]
         kind = parts[0].rows.dtype
-        rows = np.concatenate([as_bytes(part.rows) for part in parts]).view(kind).reshape(-1)
+        rows = as_rows(np.concatenate([as_bytes(part.rows) for part in parts]), kind)
         extents = np.concatenate([part.extents for part in parts])
         owners = tuple([owner for part in parts for owner in part.owners])
         return parts[0]._with(rows=rows, extents=extents, owners=owners)
@@ -225,7 +225,7 @@ class PixelExpression:
                 lie inside.
         """
         if fill is None and self.in_memory:
-            rows = self.rows.copy()
+            rows = copied(self.rows)
             rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
             rows["strides"][:, :3] *= step
             return self._with(rows=rows, extents=extents)

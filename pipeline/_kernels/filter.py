@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -74,7 +75,7 @@ def plan_filter_images(
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
     sizes = np.array([window.size for window in windows], np.int64)
-    table = np.zeros(len(src), _IMAGE)
+    table = zeros(len(src), _IMAGE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["height"], table["width"], table["channels"] = src.shapes.T

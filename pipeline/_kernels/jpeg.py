@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -70,7 +71,7 @@ class JpegPlan:
         if not (src.is_contiguous() and dst.is_contiguous()):
             raise PipelineError("the samples are not contiguous")
         self._tiles = np.prod(-(-src.shapes[:, :2] // 16), axis=1)  # of 16 by 16 pixels
-        self._table = np.zeros(len(src), _IMAGE)
+        self._table = zeros(len(src), _IMAGE)
         self._table["src"], self._table["dst"] = src.pointers, dst.pointers
         self._table["height"], self._table["width"] = src.shapes[:, 0], src.shapes[:, 1]
         self._table["quant"] = quantization(quality)

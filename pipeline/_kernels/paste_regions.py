@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 
 __all__ = ["REGION", "plan_paste_regions"]
@@ -29,7 +30,7 @@ def plan_paste_regions(
         counts: number of regions of each canvas, (N,).
         source: dtype of the images.
     """
-    canvases = np.zeros(len(target), _CANVAS)
+    canvases = zeros(len(target), _CANVAS)
     canvases["dst"], canvases["count"] = target.pointers, np.prod(target.shapes, axis=1, dtype=np.int64)
     canvases["height"], canvases["width"], canvases["channels"] = np.maximum(1, target.shapes[:, -3:]).T
     canvases["end"] = np.cumsum(counts)

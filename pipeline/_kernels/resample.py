@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pipeline._kernels.axes import AXIS, axis_table, touched, whole_image
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
@@ -118,7 +119,7 @@ class ResamplePlan:
 
     def _gather(self) -> Launch:
         src, dst = self._src, self._dst
-        table = np.zeros(len(src), _GATHER)
+        table = zeros(len(src), _GATHER)
         table["src"], table["dst"] = src.pointers, dst.pointers
         table["row_stride"], table["pixel_stride"], table["channel_stride"] = src.strides.T
         table["height"], table["width"], table["channels"] = dst.shapes.T
@@ -127,7 +128,7 @@ class ResamplePlan:
 
     def _along_x(self, scratch: int) -> Launch:
         src, between = self._src, self._between
-        table = np.zeros(len(src), _PASS)
+        table = zeros(len(src), _PASS)
         table["src"] = src.pointers + self._low * src.strides[:, 0]
         table["dst"] = scratch + between.pointers
         table["outer_stride"], table["axis_stride"], table["inner_stride"] = src.strides.T
@@ -137,7 +138,7 @@ class ResamplePlan:
 
     def _along_y(self, scratch: int) -> Launch:
         between, dst = self._between, self._dst
-        table = np.zeros(len(dst), _PASS)
+        table = zeros(len(dst), _PASS)
         table["src"], table["dst"] = scratch + between.pointers, dst.pointers
         table["axis_stride"], table["inner_stride"] = between.strides[:, 0], between.strides[:, 2]
         table["outer"], table["out"] = 1, dst.shapes[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._native import find_compiled
 from pipeline.errors import PipelineError
 
 __all__ = ["Samples", "contiguous_strides"]
+
+
+native = find_compiled("_kernels")
+
+_KIND = operator.attrgetter("dtype", "ndim")
 
 
 def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDArray[np.int64]:
@@ -57,18 +64,19 @@ class Samples:
         if not arrays:
             raise PipelineError("a batch needs at least one sample")
         dtype, ndim = arrays[0].dtype, arrays[0].ndim
-        for index, array in enumerate(arrays):
-            if array.dtype != dtype or array.ndim != ndim:
-                raise PipelineError(
-                    f"sample {index} is {array.dtype} with {array.ndim} dimensions, "
-                    f"sample 0 is {dtype} with {ndim}: a batch must have one dtype and number of dimensions"
-                )
-        return cls(
-            np.array([_pointer(array) for array in arrays], np.int64),
-            np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), ndim),
-            np.array([array.strides for array in arrays], np.int64).reshape(len(arrays), ndim),
-            np.dtype(dtype),
-        )
+        if len(set(map(_KIND, arrays))) > 1:
+            for index, array in enumerate(arrays):
+                if array.dtype != dtype or array.ndim != ndim:
+                    raise PipelineError(
+                        f"sample {index} is {array.dtype} with {array.ndim} dimensions, "
+                        f"sample 0 is {dtype} with {ndim}: a batch must have one dtype and number of dimensions"
+                    )
+        pointers, shapes, strides = np.empty(len(arrays), np.int64), *np.empty((2, len(arrays), ndim), np.int64)
+        if native is None or not native.describe(arrays, pointers, shapes, strides):
+            pointers[:] = [_pointer(array) for array in arrays]
+            shapes[:] = [array.shape for array in arrays]
+            strides[:] = [array.strides for array in arrays]
+        return cls(pointers, shapes, strides, np.dtype(dtype))
 
     @classmethod
     def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline._rng import NUMBERS_PER_COUNT
 
@@ -37,7 +38,7 @@ def plan_uniform(
         starts: where the numbers of each sample start in the sequence of the generator, multiples of four, (N,); by
             default samples share it, one after the other.
     """
-    table = np.zeros(len(dst), _SAMPLE)
+    table = zeros(len(dst), _SAMPLE)
     table["dst"] = dst.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["start"] = np.cumsum(table["count"]) - table["count"] if starts is None else starts

@@ -63,8 +63,8 @@ class Batch:
         self.positions: Array | None = None
         #: Batches of branches so far; None for branches without samples. They refer to this one until it is done.
         self.branch_batches: dict[BranchPath, Batch | None] = {}
-        #: The numbers of the edges that select branches of this batch.
-        self.chosen: dict[Edge, Array] = {}
+        #: For each edge that selects branches of this batch: the samples of each branch, by its number.
+        self.chosen: dict[Edge, dict[int, Array]] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
         #: Number of the batch in its executor, and the record of its spans (or None).

@@ -83,8 +83,9 @@ def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = 
     import cupy
 
     if (shapes == shapes[0]).all():
-        dense = TensorListGPU(cupy.empty((len(shapes), *shapes[0].tolist()), dtype), layout)
-        return dense, Samples.dense(dense.dense)
+        array = cupy.empty((len(shapes), *shapes[0].tolist()), dtype)
+        table = Samples.dense(array)
+        return TensorListGPU.from_dense(array, layout, table), table
     samples, size = Samples.packed(0, shapes, dtype)
     memory = cupy.cuda.alloc(max(1, size))
     placed = Samples(samples.pointers + memory.ptr, samples.shapes, samples.strides, samples.dtype)

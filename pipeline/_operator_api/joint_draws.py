@@ -88,7 +88,7 @@ class JointDraws:
         views = {dtype: numbers.view(dtype) for *_, dtype in self._outputs}
         for edge, begin, end, shape, dtype in self._outputs:
             drawn = views[dtype][begin * size : end * size]
-            batch.keep(edge, TensorListCPU(drawn.reshape(size, *shape) if shape else drawn))
+            batch.keep(edge, TensorListCPU.from_dense(drawn.reshape(size, *shape) if shape else drawn))
         return self._indices
 
 

@@ -54,7 +54,9 @@ class _Deferred:
         batch = self.compute()
         if batch is None:
             return self._compute(self.pixels_of(edge))
-        return batch if len(self.edges) == 1 else TensorListGPU(batch.dense[self._range(edge)], batch.layout())
+        return (
+            batch if len(self.edges) == 1 else TensorListGPU.from_dense(batch.dense[self._range(edge)], batch.layout())
+        )
 
     def _range(self, edge: Edge) -> slice:
         index = self.edges.index(edge)

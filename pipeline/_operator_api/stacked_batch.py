@@ -92,4 +92,4 @@ def _joined(values: Sequence[Any]) -> TensorListCPU:
         array is None or (array.shape[1:], array.dtype) != (arrays[0].shape[1:], arrays[0].dtype) for array in arrays
     ):
         raise PipelineError("arguments of equal operators differ in shape")
-    return TensorListCPU(np.concatenate(arrays), values[0].layout())
+    return TensorListCPU.from_dense(np.concatenate(arrays), values[0].layout())

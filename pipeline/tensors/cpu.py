@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
-from pipeline.tensors.base import TensorBase, TensorListBase, check_count, dlpack_arrays, sample_arrays
+from pipeline.tensors.base import (
+    TensorBase,
+    TensorListBase,
+    check_count,
+    checked_arrays,
+    dlpack_arrays,
+    sample_arrays,
+)
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import to_dali_type
@@ -21,6 +28,8 @@ from pipeline.types import to_dali_type
 _SMALL = 1 << 20
 
 _SHAPE = operator.attrgetter("shape")
+_NBYTES = operator.attrgetter("nbytes")
+_PLAIN = {np.ndarray}
 
 __all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of"]
 
@@ -150,8 +159,11 @@ class TensorListCPU(TensorListBase):
                     f"a batch must be made from an array or a list of samples, not from {type(source).__name__}"
                 )
             samples = list(source)
-            layout = layout or common_layout(samples)
-            self._samples, self._dtype, self._ndim = sample_arrays(samples, as_host_array, "TensorCPU")
+            if set(map(type, samples)) == _PLAIN:  # without calls for each sample
+                self._samples, self._dtype, self._ndim = checked_arrays(samples)
+            else:
+                layout = layout or common_layout(samples)
+                self._samples, self._dtype, self._ndim = sample_arrays(samples, as_host_array, "TensorCPU")
         self._layout = check_layout(layout, self._ndim, "TensorListCPU")
 
     @classmethod
@@ -172,14 +184,31 @@ class TensorListCPU(TensorListBase):
             >>> [sample.tolist() for sample in TensorListCPU.from_table(table, [block]).samples]
             [[0, 1], [2, 3, 4, 5]]
         """
-        result = cls.__new__(cls)
-        result.owner, result.sources, result.pinned = None, (), False
-        result._dense = result._samples = result._packed = None
-        result._contiguous = True
+        result = cls._bare(table.dtype, table.ndim, check_layout(layout, table.ndim, "TensorListCPU"))
         result._table, result._blocks = table, blocks
         result._homes = np.zeros(len(table), np.int64) if homes is None else homes
-        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
-        result._layout = check_layout(layout, result._ndim, "TensorListCPU")
+        return result
+
+    @classmethod
+    def from_dense(cls, array: Array, layout: str = "") -> TensorListCPU:
+        """Return a dense batch over an array, without the checks and conversions of the constructor.
+
+        Args:
+            array: the array, with a dimension for each letter of the layout behind the first one.
+            layout: names of the dimensions of a sample, or an empty string.
+        """
+        result = cls._bare(array.dtype, array.ndim - 1, layout)
+        result._dense = array
+        return result
+
+    @classmethod
+    def _bare(cls, dtype: np.dtype[Any], ndim: int, layout: str) -> TensorListCPU:
+        """Return a batch without data."""
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.pinned = None, (), False
+        result._dense = result._samples = result._table = result._packed = result._homes = None
+        result._blocks, result._contiguous = (), True
+        result._dtype, result._ndim, result._layout = to_dali_type(dtype), ndim, layout
         return result
 
     @classmethod
@@ -279,7 +308,7 @@ class TensorListCPU(TensorListBase):
             return int(self._dense.nbytes)
         if self._table is not None:
             return self._table.nbytes
-        return sum(sample.nbytes for sample in self.samples)
+        return sum(map(_NBYTES, self.samples))
 
     def shape(self) -> list[tuple[int, ...]]:
         """Return the shapes of the samples."""

@@ -184,13 +184,32 @@ class TensorListGPU(TensorListBase):
             device_id: number of the GPU.
             layout: names of the dimensions of a sample.
         """
-        result = cls.__new__(cls)
-        result.owner, result.sources, result.ready, result.stream, result.lenders = None, (), None, None, ()
-        result._dense = result._samples = result._packed = None
+        result = cls._bare(table.dtype, table.ndim, check_layout(layout, table.ndim, "TensorListGPU"))
         result._contiguous = False
         result._table, result._memory, result._device_id = table, memory, device_id
-        result._dtype, result._ndim = to_dali_type(table.dtype), table.ndim
-        result._layout = check_layout(layout, result._ndim, "TensorListGPU")
+        return result
+
+    @classmethod
+    def from_dense(cls, array: Any, layout: str = "", table: Samples | None = None) -> TensorListGPU:
+        """Return a dense batch over a CuPy array, without the checks and conversions of the constructor.
+
+        Args:
+            array: the array, with a dimension for each letter of the layout behind the first one.
+            layout: names of the dimensions of a sample, or an empty string.
+            table: the result of `table`, if it is known.
+        """
+        result = cls._bare(array.dtype, array.ndim - 1, layout)
+        result._dense, result._table = array, table
+        return result
+
+    @classmethod
+    def _bare(cls, dtype: np.dtype[Any], ndim: int, layout: str) -> TensorListGPU:
+        """Return a batch without data."""
+        result = cls.__new__(cls)
+        result.owner, result.sources, result.ready, result.stream, result.lenders = None, (), None, None, ()
+        result._dense = result._samples = result._packed = result._table = result._memory = None
+        result._device_id, result._contiguous = 0, True
+        result._dtype, result._ndim, result._layout = to_dali_type(dtype), ndim, layout
         return result
 
     @property

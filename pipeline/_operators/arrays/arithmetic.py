@@ -219,7 +219,7 @@ class ArithmeticCpu(_Arithmetic):
         self._check_divisor(inputs)
         arrays = [array for array in (data.small_array() for data in inputs) if array is not None]
         if len(arrays) == len(inputs) and sum(array.nbytes for array in arrays) < _SMALL:
-            return [TensorListCPU(self._dense(np, arrays), layout)]
+            return [TensorListCPU.from_dense(self._dense(np, arrays), layout)]
         results: list[Any] = [None] * batch.size
 
         def compute(sample: int) -> None:

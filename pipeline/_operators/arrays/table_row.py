@@ -9,10 +9,11 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentValueError
-from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["TABLE_ROW"]
 
@@ -34,12 +35,17 @@ TABLE_ROW = register(
 class TableRow(BatchOperator):
     """Indexes the table once per batch."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._table: Array = np.asarray(node.argument("table"))
+        self._layout: str = node.argument("layout")
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        table = self.node.argument("table")
+        table = self._table
         array = inputs[0].small_array()
         if array is None:
             array = np.array([np.asarray(sample).item() for sample in inputs[0].samples])
-        index = array.reshape(batch.size).astype(np.int64)
-        if ((index < 0) | (index >= len(table))).any():
+        index = array.reshape(batch.size).astype(np.int64, copy=False)
+        if index.min() < 0 or index.max() >= len(table):
             raise ArgumentValueError(f"the indices {index.tolist()} must be between 0 and {len(table) - 1}")
-        return [TensorListCPU(table[index], self.node.argument("layout"))]
+        return [TensorListCPU.from_dense(table[index], self._layout)]

@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz soak test-gpu sanitize-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos soak test-gpu sanitize-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,8 +63,14 @@ bench-scale: $(SCALE) ## measure throughput, memory and the time to the first ba
 bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.graphs --batches 32 --limit 240 $(ARGS)
 
-fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
+fuzz: $(DEV) ## attack a server with hostile clients, and parsers with damaged files, for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+sanitize: $(DEV) ## let parsers read damaged files with C modules that check all accesses, for five minutes; run the modules' tests
+	.ci/sanitize $(BIN)/python $(ARGS)
+
+chaos: $(DEV) ## compare random events and faults with a model of what must come out, for 20 minutes (ARGS="--seconds 60 --seed 1": others)
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.soak $(ARGS)

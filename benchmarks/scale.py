@@ -1,7 +1,7 @@
 """Measure throughput, memory and the time to the first batch, by ranks and by nodes: ``python -m benchmarks.scale``.
 
-Each rank is a process with the variables that torchrun sets, with its own server and workers. The ranks share the
-cores: `dali_proxy.distributed` gives each its share.
+Each rank is a process with the variables that torchrun sets, with its own server and workers, or with a server and a
+pool of workers that all ranks share. `dali_proxy.distributed` divides the cores among the ranks.
 
 The nodes are those of a local Ray cluster: each has its own daemon and object store, and one server. They share the
 cores, too, so most jobs end at the cores of this machine. "tiny" has samples of 12 bytes: the fixed work of a batch and
@@ -18,7 +18,9 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -34,6 +36,7 @@ from benchmarks.workload import FILES, prepare_images
 
 MB = 1 << 20
 JOBS = ("tiny", "arrays", "images", "waits")
+SERVERS = {"separate": "ranks", "shared": "ranks_shared"}  # their names in the document
 
 
 @dataclass(frozen=True)
@@ -105,21 +108,25 @@ def main() -> int:
         "batch_size": options.batch_size,
         "load": [round(value, 1) for value in os.getloadavg()],
         "ranks": {},
+        "ranks_shared": {},
         "nodes": [],
     }
-    print("ranks  samples/s  per rank  first batch  memory per rank  processes per rank")
+    print("ranks  server    samples/s  per rank  CPU ms/sample  first batch  memory of all  processes")
     for count in options.ranks:
-        results = run_ranks(count, folder, options)
-        rates = [result.samples / result.seconds for result in results]
-        first, memory, processes = (
-            statistics.median(getattr(result, name) for result in results)
-            for name in ("first_batch", "memory_mb", "processes")
-        )
-        print(
-            f"{count:5}  {sum(rates):9,.0f}  {sum(rates) / count:8,.0f}  {first:9.2f} s  {memory:12,.0f} MB  "
-            f"{processes:18.0f}"
-        )
-        document["ranks"][count] = [asdict(result) for result in results]
+        for server, key in SERVERS.items():
+            results = run_ranks(count, folder, options, server) if server in options.servers else []
+            if not results:
+                continue
+            rate = sum(result.samples / result.seconds for result in results)
+            cost = sum(result.cpu_seconds for result in results) / sum(result.samples for result in results)
+            print(
+                f"{count:5}  {server:8}  {rate:9,.0f}  {rate / count:8,.0f}  {1e3 * cost:13.2f}  "
+                f"{statistics.median(result.first_batch for result in results):9.2f} s  "
+                f"{sum(result.memory_mb for result in results):10,.0f} MB  "
+                f"{sum(result.processes for result in results):9}",
+                flush=True,
+            )
+            document[key][count] = [asdict(result) for result in results]
     if options.nodes and importlib.util.find_spec("ray") is None:
         print("No measurement by nodes: Ray is not installed (extra: ray).")
     elif options.nodes:
@@ -132,10 +139,16 @@ def main() -> int:
     return 0
 
 
-def run_ranks(count: int, folder: Path, options: argparse.Namespace) -> list[RankResult]:
+def run_ranks(count: int, folder: Path, options: argparse.Namespace, server: str) -> list[RankResult]:
     """Run ranks at once. All of them measure at the same time: from the last one's first batch on."""
+    with tempfile.TemporaryDirectory() as meeting:
+        return _run_ranks(count, folder, options, Path(meeting) / "store" if server == "shared" else None)
+
+
+def _run_ranks(count: int, folder: Path, options: argparse.Namespace, store: Path | None) -> list[RankResult]:
     command = [sys.executable, "-m", "benchmarks.scale", "--as-rank", str(folder)]
     command += ["--seconds", str(options.seconds), "--batch-size", str(options.batch_size)]
+    command += [] if store is None else ["--store", str(store)]
     processes = []
     for rank in range(count):
         numbers = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count}
@@ -196,12 +209,20 @@ def run_rank(options: argparse.Namespace) -> None:
         def __getitem__(self, index: int) -> Any:
             return self.transform(np.fromfile(self.files[index % len(self.files)], np.uint8))
 
-    pipe = training(batch_size=options.batch_size, num_threads=here.num_threads, device_id=here.device_id, seed=1)
-    with dali_proxy.DALIServer(pipe) as server:
+    pipe = training(batch_size=options.batch_size, device_id=here.device_id, seed=1)
+    serving: AbstractContextManager[dali_proxy.DALIServer]
+    if options.store is None:
+        serving = dali_proxy.DALIServer(pipe)
+    else:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{options.store}", rank=here.rank, world_size=here.world_size
+        )
+        serving = distributed.shared_server(pipe)
+    with serving as server:
         dataset = Files(options.as_rank, server.proxy)
         batches = distributed.DistributedBatchSampler(dataset, options.batch_size)
         loop_begin = time.perf_counter()
-        loop = iter(dali_proxy.DataLoader(server, dataset, batch_sampler=batches, num_workers=here.num_workers))
+        loop = iter(dali_proxy.DataLoader(server, dataset, batch_sampler=batches))
         next(loop)
         now = time.perf_counter()
         print("ready", flush=True)
@@ -211,6 +232,8 @@ def run_rank(options: argparse.Namespace) -> None:
             samples += len(next(loop))
         cpu, machine = tree_cpu() - cpu, machine_cpu() - machine
         memory, processes = tree_memory(psutil.Process())
+        if options.store is not None:
+            torch.distributed.barrier()  # the others measure their memory while the server runs
         result = RankResult(now - begin, now - loop_begin, samples, seconds, cpu, machine, memory, processes)
     print(json.dumps(asdict(result)))
 
@@ -278,7 +301,9 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=64, help="samples in a batch of one rank (default: %(default)s)")
     add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
+    add("--servers", nargs="+", choices=[*SERVERS], default=[*SERVERS], help="servers of the ranks (default: both)")
     add("--as-rank", type=Path, help=argparse.SUPPRESS)
+    add("--store", type=Path, help=argparse.SUPPRESS)
     return made
 
 

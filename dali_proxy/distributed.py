@@ -147,9 +147,9 @@ def shared_server(
 
     All ranks call this with the same arguments, except for the pipeline's `device_id`, after
     `torch.distributed.init_process_group`. Local rank 0 starts the server, and the others connect to it. Each rank has
-    loaders of its own, with its own shard, order and state; its batches and random numbers are those of a server of its
-    own. A rank that ends doesn't stop the others. If the process of local rank 0 ends, or the server, all ranks of the
-    machine get an error. At the end of the block, local rank 0 waits until the other ranks have left it.
+    its own loaders, with its own shard, order and state. Its batches and random numbers are those that a separate
+    server would return. A rank that ends doesn't stop the others. If the process of local rank 0 ends, or the server,
+    all ranks of the machine get an error. At the end of the block, local rank 0 waits until the other ranks have left.
 
     Args:
         pipeline: the same pipeline on all ranks; the seed of local rank 0 applies. Without `num_threads`, it gets the

@@ -2,11 +2,13 @@
 
     python -m tests.soak --seconds 1800
     python -m tests.soak --seconds 20 --every 0.5 --seed 17
+    python -m tests.soak --seconds 7200 --gpu
     python -m tests.soak --slow-consumer 20000
 
 One loader reads its dataset in order and requires every batch; the other one shuffles and skips bad samples. Each
 sample carries its index through the pipeline, so that swapped, lost, repeated or stale samples are detected. The seed
-determines the faults; their exact times depend on the machine.
+determines the faults; their exact times depend on the machine. With `--gpu`, images and numbers also go through stages
+on a GPU, which host memory and a host compiler emulate: see `tests.host_cupy`.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ import time
 import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -52,6 +56,25 @@ def images_and_numbers() -> Any:
     return fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), fn.external_source(name="x") * 3 + 7
 
 
+@pipeline_def(num_threads=2, device_id=0, batch_size=BATCH, seed=3)
+def through_gpu() -> Any:
+    """Return the same from a GPU: it resizes and mirrors the images."""
+    images = fn.decoders.image(fn.external_source(name="encoded"), device="cpu").gpu()
+    images = fn.flip(fn.resize(images, size=(24, 20)), horizontal=fn.random.coin_flip())
+    return images.cpu(), (fn.external_source(name="x").gpu() * 3 + 7).cpu()
+
+
+@contextmanager
+def emulated_gpu() -> Iterator[None]:
+    """Give processes that start inside the block the stand-in for CuPy: Python imports `sitecustomize` at its start."""
+    with TemporaryDirectory(prefix="soak-") as folder:
+        program = "from tests import host_cupy\nkept = host_cupy.installed()\nkept.__enter__()\n"
+        Path(folder, "sitecustomize.py").write_text(program)
+        paths = [folder, str(Path(__file__).resolve().parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        yield
+
+
 class Images(IndexDataset):
     """Images with their indices; a few are corrupt, others can't be read at all."""
 
@@ -64,6 +87,19 @@ class Images(IndexDataset):
 
 
 _JPEGS = [jpeg(brightness) for brightness in range(200)]
+
+
+def check_batch(batch: Any) -> list[int]:
+    """Check that the images and the numbers of a batch are those of its indices, and return the indices.
+
+    Raises:
+        Failed: they aren't.
+    """
+    images, numbers, indices = batch
+    listed: list[int] = check_affine(numbers, indices)
+    if (images.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
+        raise Failed(f"images of other samples came for {listed}")
+    return listed
 
 
 class Training:
@@ -83,7 +119,7 @@ class Training:
         self._skips = on_error == "skip"
         self._length = 400
         self._counts = counts
-        self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # their data must not change
+        self._kept: deque[list[torch.Tensor]] = deque(maxlen=20)  # their data must not change
         dataset = Images(self._length, server.proxy)
         self._loader = DataLoader(
             server, dataset, BATCH, shuffle=self._skips, on_error=on_error, generator=torch.Generator(), **options
@@ -126,16 +162,14 @@ class Training:
                 return
 
     def _check_batch(self, batch: Any, number: int | None) -> list[int]:
-        images, numbers, indices = batch
-        listed: list[int] = check_affine(numbers, indices)
-        if (images.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
-            raise Failed(f"images of other samples came for {listed}")
+        listed = check_batch(batch)
         if number is not None and listed != list(range(number * BATCH, min(number * BATCH + BATCH, self._length))):
             raise Failed(f"batch {number} holds {listed}")
-        for kept_numbers, kept_indices in self._kept:
-            check_affine(kept_numbers, kept_indices)
+        _, *numbers = batch
+        for kept in self._kept:
+            check_affine(*kept)
         if len(self._kept) < 20 or random.random() < 0.1:
-            self._kept.append((numbers, indices))
+            self._kept.append(numbers)
         return listed
 
     def _check_error(self, error: Exception, number: int, seen: list[int]) -> None:
@@ -220,7 +254,7 @@ class Faults:
         return pid
 
 
-def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 0) -> Counter[str]:
+def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 0, gpu: bool = False) -> Counter[str]:
     """Train and inject faults until the time is over and the server was restarted at least `restarts` times.
 
     Returns:
@@ -233,7 +267,7 @@ def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
     stop = threading.Event()
-    pipe: Pipeline = images_and_numbers()
+    pipe: Pipeline = through_gpu() if gpu else images_and_numbers()
     options = {"num_workers": workers}
     descriptors = 0
     with DALIServer(pipe, restart="on-failure") as server:
@@ -353,6 +387,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the faults (default: a random one)")
     parser.add_argument("--restarts", type=int, default=0, help="longer, until the server died so often (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="of each loader (default: %(default)s)")
+    parser.add_argument("--gpu", action="store_true", help="with emulated stages on a GPU")
     parser.add_argument("--slow-consumer", type=int, metavar="BATCHES", help="load BATCHES slowly, without faults")
     options = parser.parse_args(arguments)
     if options.slow_consumer:
@@ -361,7 +396,8 @@ def main(arguments: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"soak: {options.seconds:g} s, a fault every {options.every:g} s, seed {seed}", flush=True)
     warnings.simplefilter("ignore")  # on skipped samples, at the end of each epoch
-    counts = soak(options.seconds, options.every, seed, options.workers, options.restarts)
+    with emulated_gpu() if options.gpu else nullcontext():
+        counts = soak(options.seconds, options.every, seed, options.workers, options.restarts, options.gpu)
     for what, count in sorted(counts.items()):
         print(f"{count:8} {what}")
     return 0

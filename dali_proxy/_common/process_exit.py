@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -11,12 +12,13 @@ from multiprocessing.process import BaseProcess
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["dead_worker", "describe_exit", "hanging_worker"]
+__all__ = ["dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
 
 _HINTS = {
     signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
     signal.SIGBUS: "; shared memory may be full: torch's workers use /dev/shm for tensors",
 }
+_REPORT = re.compile(r"DataLoader worker \(pid \d+\) ")
 _PATIENCE = 0.5  # seconds to wait for the exit status of a process whose sockets have closed
 
 
@@ -62,6 +64,14 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
     died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: start the epoch again{advice}")
     died.__cause__ = error
     return died
+
+
+def reports_dead_worker(error: BaseException) -> bool:
+    """Return whether an exception is the one of torch's handler for SIGCHLD, which reports dead workers of any loader.
+
+    Python runs this handler wherever the main thread is.
+    """
+    return type(error) is RuntimeError and _REPORT.match(str(error)) is not None
 
 
 def _advice(workers: Sequence[BaseProcess]) -> str:

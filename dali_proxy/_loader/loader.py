@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset
 from dali_proxy._common.core_budget import Shares, allowed_cores, cgroup_cores, core_budget, processes_sharing
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
-from dali_proxy._common.process_exit import dead_worker, hanging_worker
+from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
@@ -322,6 +322,7 @@ class LoaderIterator(Iterator[Any]):
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
+        self._failure: Exception | None = None  # error of a batch, in whose place a handler raised
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
@@ -336,16 +337,28 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._server.loop_times.enter()
-        try:
-            with deferred_signals:
-                if self._yielding is None:
-                    self._yielding = self._next_batch()
-        except PipelineError as error:  # its message says what our frames could say
-            raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
-        except RuntimeError as error:  # possibly by torch's handler, while this waits for a result
-            if type(error) is not RuntimeError or dead_worker(self._loop.workers) is None:
-                raise
-            raise self._explained(error)  # noqa: B904  # `error` is its context
+        while self._yielding is None:
+            failure: Exception | None = None
+            try:
+                with deferred_signals:
+                    try:
+                        self._yielding = self._next_batch()
+                    except Exception as error:
+                        failure = error
+                        raise
+            except BaseException as error:
+                if failure is not None and error is not failure:  # a handler raised in its place
+                    self._failure = failure.with_traceback(None)
+                if isinstance(error, PipelineError):  # its message says what our frames could say
+                    raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
+                # torch's handler may raise, while this waits for a result.
+                if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
+                    raise self._explained(error)  # noqa: B904  # `error` is its context
+                if not reports_dead_worker(error):
+                    raise
+                # Another loader's worker has died. That loader's own loop reports it; this one continues.
+            finally:  # a cycle of an exception and this frame would keep the iterator alive
+                del failure
         batch, numbered, position = self._yielding
         if self._transform is not None:
             batch = self._transformed(batch, numbered, position)
@@ -362,6 +375,11 @@ class LoaderIterator(Iterator[Any]):
 
     def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
         self.progress.catch_up()
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
         if not self._loop.begun or self._consumer is None:

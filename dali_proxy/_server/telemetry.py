@@ -137,9 +137,9 @@ class OperatorTimes:
 
     Attributes:
         batches: number of batches.
-        seconds: processor time. It doesn't include waiting for a thread, a disk, a lock or a GPU. For an operator on a
-            GPU, it is the time that the host spent on issuing the work, not the GPU's time. Threads and processes that
-            libraries start aren't measured.
+        seconds: processor time, also that of worker processes that run Python functions. It doesn't include waiting for
+            a thread, a disk, a lock or a GPU. For an operator on a GPU, it is the time that the host spent on issuing
+            the work, not the GPU's time. Threads and processes that libraries start aren't measured.
         wall: elapsed time of these threads while they ran the operator. It includes waiting for a disk, a lock, the GIL
             or a core, but not waiting for a free thread. It is summed over threads, like `seconds`.
         device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
@@ -197,6 +197,7 @@ class ServerStats:
         placement_reason: reason for the placement; empty if none was requested.
         last_error: error of the batch that failed last; empty if none failed.
         pid: ID of the server's process.
+        consumers: number of processes that fetch results.
         memory: memory of that process in bytes, with the shared memory that it has touched.
         threads: number of threads of the pipeline (`num_threads`).
         cores: number of cores that the server may use.
@@ -233,6 +234,7 @@ class ServerStats:
     placement_reason: str = ""
     last_error: str = ""
     pid: int = 0
+    consumers: int = 0
     memory: int = 0
     threads: int = 0
     cores: int = 0
@@ -304,7 +306,18 @@ class ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
         now = (
             *("workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
-            *("operators", "placement", "placement_reason", "last_error", "pid", "memory", "threads", "cores", "load"),
+            *(
+                "operators",
+                "placement",
+                "placement_reason",
+                "last_error",
+                "pid",
+                "consumers",
+                "memory",
+                "threads",
+                "cores",
+                "load",
+            ),
         )
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()

@@ -96,7 +96,7 @@ static int complete_path(const char *given, int64_t length, const char *folder, 
 /* Reads a whole file to the buffer's cursor and advances the cursor. Returns the offset, or -1 on failure. Sets the size
    of the file even if it doesn't fit. */
 static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *cursor, int64_t *size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else a named pipe would wait for a writer */
     struct stat status;
     int64_t offset = -1;
     if (fd < 0) return -1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,10 @@ from pipeline._size_limit import check_size
 from pipeline.errors import PipelineError
 
 __all__ = ["read_file"]
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # otherwise a named pipe waits for a writer
 
 
 def read_file(path: str) -> npt.NDArray[np.uint8]:
@@ -28,10 +33,12 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
             return np.frombuffer(read_url(path), np.uint8)
         path = local_path(path)
     try:
-        with open(path, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            check_size(f"the file {path!r}", size)
-            content = np.empty(size, np.uint8)
+        with open(path, "rb", buffering=0, opener=_open) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise PipelineError(f"can't read the file {path!r}: it isn't a regular file")
+            check_size(f"the file {path!r}", status.st_size)
+            content = np.empty(status.st_size, np.uint8)
             count = 0
             while count < content.size:
                 read = file.readinto(content[count:].data)

@@ -30,8 +30,10 @@ __all__ = [
 
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
+_EXIF_START = b"Exif\0\0"
 _JPEG_START = b"\xff\xd8\xff"
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")
 _PALETTE = 3  # photometric interpretation of TIFF
 _LONGEST_SEGMENT = 1 << 16
 _INTEGERS = {3: "H", 4: "I", 16: "Q"}  # types of TIFF values, as formats of `struct`
@@ -121,15 +123,19 @@ def peek(encoded: Encoded) -> ImageInfo:
         return _tiff_info(view)
     with open_image(view) as image:
         channels = _CHANNELS.get(image.mode, 3)
-        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), read_orientation(image))
+        exif = _png_exif(view) if image.format == "PNG" else view[:0]
+        orientation = _exif_orientation(exif) if exif else _read_orientation(image)
+        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), orientation)
 
 
 def open_image(view: memoryview) -> Image.Image:
     """Open an encoded image with pillow, which reads only the header.
 
     Raises:
-        DecodeError: the format is unknown or the header is damaged.
+        DecodeError: the format is unknown, or would run another program, or the header is damaged.
     """
+    if bytes(view[:4]) in _POSTSCRIPT_STARTS:
+        raise DecodeError("the image is PostScript (EPS), which isn't decoded: it is a program for Ghostscript")
     try:
         return Image.open(io.BytesIO(view))
     except Image.DecompressionBombError:  # our limit is another one
@@ -150,13 +156,25 @@ def _open_large_image(view: memoryview) -> Image.Image:
     raise DecodeError("the image's header is damaged")
 
 
-def read_orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation of an open pillow image."""
-    try:
-        value: Any = image.getexif().get(TiffTag.ORIENTATION, 1)
+def _read_orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation in the header of an open pillow image."""
+    try:  # not the method of PNGs, which decodes the pixels in search of EXIF data
+        value: Any = Image.Image.getexif(image).get(TiffTag.ORIENTATION, 1)
     except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
         return 1  # Ignore damaged metadata.
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _png_exif(view: memoryview) -> memoryview:
+    """Return the EXIF data of a PNG, which may follow the pixels; no bytes if it has none."""
+    at = 8
+    while at + 12 <= len(view):
+        (length,) = struct.unpack_from(">I", view, at)
+        if bytes(view[at + 4 : at + 8]) == b"eXIf":
+            body = view[at + 8 : at + 8 + length]
+            return body[6:] if bytes(body[:6]) == _EXIF_START else body
+        at += 12 + length
+    return view[:0]
 
 
 def tiff_tags(view: memoryview) -> dict[int, int]:
@@ -250,7 +268,7 @@ def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 def jpeg_orientation(body: memoryview) -> int:
     """Return the EXIF orientation from a JPEG's segment 0xE1, or 1 if it has none."""
-    return _exif_orientation(body[6:]) if bytes(body[:6]) == b"Exif\0\0" else 1
+    return _exif_orientation(body[6:]) if bytes(body[:6]) == _EXIF_START else 1
 
 
 def _exif_orientation(tiff: memoryview) -> int:

@@ -82,7 +82,7 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
 
 @cache
 def guard_disk_cache() -> None:
-    """Let CuPy compile in memory if other users could have written its disk cache: it runs whatever is there."""
+    """Let CuPy compile in memory if other users could have written its disk cache: it runs what it finds."""
     folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
     reason = "" if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") == "1" else distrust(folder)
     if reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,7 @@ def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, o
         return _images(content, remap, crowds, smallest, outlines)
     except OSError as error:
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BuildError(
             f"annotations_file {path!r} isn't in COCO's format: {type(error).__name__}: {error}"
         ) from error
@@ -113,4 +113,14 @@ def _images(content: Any, remap: bool, crowds: bool, smallest: float, outlines: 
         image.labels.append(labels[annotation["category_id"]])
         if outlines:
             image.outlines.append(annotation["segmentation"])
+    _check_numbers(images.values())
     return [image for _, image in sorted(images.items())]
+
+
+def _check_numbers(images: Iterable[AnnotatedImage]) -> None:
+    """Check what batches are built from, so that an error names the file and comes when the reader is created."""
+    boxes = np.array([box for image in images for box in image.boxes], np.float32)
+    if boxes.size and boxes.shape[1:] != (4,):
+        raise ValueError("a 'bbox' doesn't consist of 4 numbers")
+    np.array([label for image in images for label in image.labels], np.int32)
+    np.array([(image.width, image.height) for image in images], np.float32)

@@ -13,7 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.data_reader import reads
 from pipeline._readers.lmdb_files import LMDB_ARGUMENTS, LmdbLoader
-from pipeline._readers.protobuf import BYTES, fields, integers
+from pipeline._readers.protobuf import BYTES, fields, integer
 from pipeline.tensors.cpu import Array
 
 __all__ = ["CaffeLoader"]
@@ -59,7 +59,7 @@ class CaffeLoader(LmdbLoader):
             if number == _DATA and kind == BYTES:
                 data = content
             elif number in (_CHANNELS, _HEIGHT, _WIDTH, _LABEL, _ENCODED):
-                numbers[number] = int(integers(kind, content)[-1])
+                numbers[number] = integer(kind, content)
         outputs = []
         if self._image:
             pixels = np.frombuffer(data, np.uint8)

@@ -13,7 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.data_reader import reads
 from pipeline._readers.lmdb_files import LMDB_ARGUMENTS, LmdbLoader
-from pipeline._readers.protobuf import BYTES, fields, floats, integers
+from pipeline._readers.protobuf import BYTES, fields, floats, integer, integers
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -120,7 +120,7 @@ def _parse(proto: memoryview) -> tuple[int, list[int], dict[int, list[tuple[int,
         if number == _DIMS:
             dims += integers(wire, content).tolist()
         elif number == _TYPE:
-            kind = int(integers(wire, content)[-1])
+            kind = integer(wire, content)
         else:
             others.setdefault(number, []).append((wire, content))
     return kind, dims, others

@@ -177,18 +177,18 @@ class CocoLoader(FilesLoader):
     def _others(self, image: AnnotatedImage) -> list[Array]:
         """Return the optional outputs."""
         outputs: list[Array] = []
-        if self._polygons:
-            polygons, vertices = self._polygons_of(image)
-            if self.node.argument("masks"):
-                polygons[:, 1:] *= 2
-            outputs += [polygons, vertices]
-        if self._pixelwise:
-            try:
+        try:
+            if self._polygons:
+                polygons, vertices = self._polygons_of(image)
+                if self.node.argument("masks"):
+                    polygons[:, 1:] *= 2
+                outputs += [polygons, vertices]
+            if self._pixelwise:
                 outputs.append(image.mask())
-            except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"the outlines on {image.path!r} aren't in COCO's format: {error}") from error
-        if self._ids:
-            outputs.append(np.array([image.number], np.int32))
+            if self._ids:
+                outputs.append(np.array([image.number], np.int32))
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"the outlines or the id of {image.path!r} aren't in COCO's format: {error}") from error
         return outputs
 
     def source_info(self, entry: int) -> str:

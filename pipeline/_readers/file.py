@@ -22,7 +22,7 @@ from pipeline.tensors.cpu import TensorListCPU
 __all__ = ["FileLoader"]
 
 _LABELS = np.iinfo(np.int32)
-_LINE = re.compile(r"(.*\S)\s+(\d+)\s*")
+_LINE = re.compile(r"(.*\S)\s+(\d{1,19})\s*")
 
 
 @reads(

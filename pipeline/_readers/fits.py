@@ -76,7 +76,7 @@ class FitsLoader(ListedFilesLoader):
         try:
             with self._fits.open(io.BytesIO(content.data), memmap=False) as units:
                 arrays = [self._image(units, number) for number in self._units]
-        except (OSError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
+        except Exception as error:  # a damaged file makes Astropy raise errors of any type
             raise InputError(f"the file {path!r} can't be read: {error}") from error
         return tuple(
             array if dtype is None else convert(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)

@@ -74,7 +74,7 @@ class LmdbLoader(Loader):
         try:
             with self._databases[number].begin() as transaction:
                 return self.parse(memoryview(transaction.get(key)))
-        except (ValueError, TypeError, self._lmdb.Error) as error:
+        except (ValueError, TypeError, OverflowError, self._lmdb.Error) as error:
             raise InputError(f"the entry {self.source_info(entry)} can't be read: {error}") from error
 
     def source_info(self, entry: int) -> str:

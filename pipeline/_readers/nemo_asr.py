@@ -131,7 +131,7 @@ def _entries(path: str) -> Iterator[_Entry]:
                 if line.strip():
                     try:
                         yield _entry(json.loads(line))
-                    except (ValueError, TypeError, KeyError) as error:
+                    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
                         warnings.warn(f"skipped line {number} of the manifest {path!r}: {error!r}", stacklevel=2)
     except OSError as error:
         raise BuildError(f"can't read the manifest {path!r}: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BYTES", "DOUBLE", "FLOAT", "VARINT", "fields", "floats", "integers"]
+__all__ = ["BYTES", "DOUBLE", "FLOAT", "VARINT", "fields", "floats", "integer", "integers"]
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +80,18 @@ def integers(kind: int, value: memoryview) -> Array:
     shifts = 7 * (np.arange(data.size) - np.repeat(starts, lengths))
     parts = (data & 127).astype(np.uint64) << shifts.astype(np.uint64)
     return np.bitwise_or.reduceat(parts, starts).view(np.int64)
+
+
+def integer(kind: int, value: memoryview) -> int:
+    """Return the integer of a field; the last one if they are packed.
+
+    Raises:
+        ValueError: the field doesn't contain an integer.
+    """
+    found = integers(kind, value)
+    if not found.size:
+        raise ValueError("a field of integers is empty")
+    return int(found[-1])
 
 
 def floats(kind: int, value: memoryview) -> Array:

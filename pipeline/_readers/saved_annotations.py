@@ -78,7 +78,7 @@ class SavedAnnotations:
         except OSError as error:
             at = error.filename or self.folder
             raise BuildError(f"can't read preprocessed_annotations {str(at)!r}: {error.strerror or error}") from error
-        except (IndexError, TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise BuildError(
                 f"preprocessed_annotations {self.folder!r} weren't written by fn.readers.coco: {error}"
             ) from error
@@ -88,6 +88,8 @@ class SavedAnnotations:
         labels = self._read_parts("labels", "offsets", "counts", len(paths), np.int32, np.int32)
         boxes = self._read("boxes", np.dtype(np.float32)).reshape(-1, 4)
         ends = list(itertools.accumulate(map(len, labels), initial=0))
+        if len(boxes) != ends[-1]:
+            raise ValueError(f"there are {len(boxes)} boxes for {ends[-1]} labels")
         images = [
             AnnotatedImage(path, 0, 0, 0, list(boxes[begin:end]), each.tolist(), [[] for _ in each])
             for path, each, begin, end in zip(paths, labels, ends, ends[1:], strict=False)
@@ -109,6 +111,8 @@ class SavedAnnotations:
         rows = self._read_parts("polygon_data", "polygon_offset", "polygons_count", count, np.int32, np.int64, 3)
         vertices = self._read_parts("vertices", "vertices_offset", "vertices_count", count, np.float32, np.int64, 2)
         for image, of_image, points in zip(images, rows, vertices, strict=True):
+            if (of_image < 0).any() or (of_image[:, 1:] > len(points)).any():
+                raise ValueError("a polygon exceeds the vertices of its image")
             for number, begin, end in of_image.tolist():
                 image.outlines[number].append(points[begin:end])
 
@@ -122,6 +126,8 @@ class SavedAnnotations:
             at += 24 + 4 * count
         objects = self._read("masks_rles_idx", np.dtype(np.int32))
         offsets, counts = (self._read(name, np.dtype(np.int64)) for name in ("masks_offset", "mask_count"))
+        if (objects < 0).any() or (offsets < 0).any():
+            raise ValueError("masks_rles_idx.dat or masks_offset.dat has a negative item")
         for image, begin, count in zip(images, offsets, counts, strict=True):
             for number in range(begin, begin + count):
                 image.outlines[objects[number]] = {"counts": runs[number].tolist()}
@@ -166,4 +172,6 @@ class SavedAnnotations:
         begins, sizes = (self._read(each, np.dtype(index)) for each in (offsets, counts))
         if not len(begins) == len(sizes) == images:
             raise ValueError(f"{offsets}.dat and {counts}.dat need {images} items")
+        if (begins < 0).any() or (sizes < 0).any() or (begins + sizes.astype(np.int64) > len(items)).any():
+            raise ValueError(f"{offsets}.dat and {counts}.dat exceed the items of {name}.dat")
         return [items[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]

@@ -144,8 +144,9 @@ def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
         try:
             name, label, *ends = _words(line)
             bounds = _Bounds([float(end) for end in ends], form) if ends else None
+            np.int32(int(label))  # an integer, and not too large
             found.append(VideoFile(join(os.path.dirname(path), name), int(label), bounds))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise BuildError(
                 f"file_list {path!r}, line {number}: expected a path, a label, and at most a start and an end, not "
                 f"{line!r}"

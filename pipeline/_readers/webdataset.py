@@ -106,7 +106,7 @@ class WebdatasetLoader(Loader):
         self.remote = any(file.remote for file in self._files)
         for number, (path, file) in enumerate(zip(self._paths, self._files, strict=True)):
             if indices:
-                samples = _samples_of_index(indices[number], file.size)
+                samples = _samples_of_index(indices[number])
             else:
                 samples = _samples_of_archive(path, file.stream(blocks) if file.remote else None)
             for sample in samples:
@@ -117,9 +117,10 @@ class WebdatasetLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         archive, members = self._entries[entry]
-        check_size(
-            f"the sample {self.source_info(entry)}", sum(member.size for member in members if member is not None)
-        )
+        files = [member for member in members if member is not None]
+        check_size(f"the sample {self.source_info(entry)}", sum(member.size for member in files))
+        if any(member.offset + member.size > self._files[archive].size for member in files):
+            raise InputError(f"the archive {self._paths[archive]!r} ends within {self.source_info(entry)}")
         pread = self._files[archive].pread
         if self._files[archive].remote:
             pread = _adjacent(pread, members)
@@ -198,7 +199,7 @@ def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample
         yield sample
 
 
-def _samples_of_index(path: str, archive_size: int) -> Iterator[_Sample]:
+def _samples_of_index(path: str) -> Iterator[_Sample]:
     """Read an index: a line with the version and the number of samples, then one line per sample."""
     try:
         with open_text(path) as file:
@@ -212,8 +213,9 @@ def _samples_of_index(path: str, archive_size: int) -> Iterator[_Sample]:
                     extension, offset, size, *words = words
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    member = _Member(int(offset), int(size), name)
-                    if min(member.offset, member.size) < 0 or member.offset + member.size > archive_size:
+                    # A position after the end is an error of its batch: the archive may have been truncated.
+                    member = _Member(min(int(offset), archive_size), int(size), name)
+                    if min(member.offset, member.size) < 0 or member.size > archive_size:
                         raise ValueError(f"it lists {size} bytes at {offset}, but the archive has {archive_size} bytes")
                     sample.setdefault(extension, member)
                 yield sample

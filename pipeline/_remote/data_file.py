@@ -110,7 +110,7 @@ class DataFile:
             self.size = size_of_url(path)
             self.pread = self._exactly if blocks is None else partial(_swapped, blocks.read, path, self.size)
         else:
-            self._descriptor = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             self.size = os.fstat(self._descriptor).st_size
             self.pread = partial(os.pread, self._descriptor)
 

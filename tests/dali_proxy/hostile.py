@@ -18,12 +18,14 @@ from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
     AttachSegment,
+    BatchRead,
     CloseSession,
     DetachSegment,
     Fetch,
     Hello,
     InputBatch,
     OpenSession,
+    ReadBatch,
     Release,
     StatsRequest,
     Submit,
@@ -31,11 +33,8 @@ from dali_proxy._transport.protocol import (
 from pipeline._ipc.authentication import ClientHandshake
 from pipeline._ipc.frames import encode_frame
 from pipeline._ipc.memory import SharedBlock
+from tests.fuzz.mutation import NUMBERS
 
-NUMBERS = (
-    0, 1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32,
-    2**47, 2**48, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -8, -64, -(2**31), -(2**63),
-)  # fmt: skip
 INT64 = tuple(number for number in NUMBERS if -(2**63) <= number < 2**63)
 ARENA_BYTES = 1 << 16
 
@@ -102,7 +101,8 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
 
 def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
     """Yield messages of a consumer."""
-    yield Hello(rng.choice(("consumer", "consumer", "consumer", "king")), os.getpid(), "fuzz")
+    roles = ("consumer", "consumer", "consumer", "consumer", "dataset worker", "pool", "king")
+    yield Hello(rng.choice(roles), os.getpid(), "fuzz")
     for _ in range(rng.randrange(20)):
         client, seq = rng.choice((0, 1, 2, 3, 4, 2**64 - 1)), rng.choice((0, 1, 2, 5, 2**64 - 1))
         yield rng.choice(
@@ -114,6 +114,8 @@ def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
                 CloseSession(rng.choice((seq, 0, 5))),
                 StatsRequest(seq),
                 DetachSegment(1),
+                ReadBatch(seq, rng.choice((seq, 5)), b"request", rng.choice((0, 7, 2**63))),
+                BatchRead(seq, (1, 2**63), b"abc", rng.choice(("", "error"))),
             )
         )
 
@@ -130,7 +132,7 @@ def mutated(rng: random.Random, message: Any) -> tuple[int, bytes]:
             continue
         node[place] = strange(rng)
         break
-    return rng.choice((number, number, number, rng.randrange(20))), msgpack.packb(wire)
+    return rng.choice((number, number, number, rng.randrange(22))), msgpack.packb(wire)
 
 
 def damaged(rng: random.Random, frame: bytes) -> bytes:
@@ -246,7 +248,7 @@ class Attacker:
         rng, kind = self.rng, type(message).__name__
         with ExitStack() as stack:
             fds = []
-            if isinstance(message, AttachSegment) or rng.random() < hostility / 4:
+            if isinstance(message, AttachSegment | ReadBatch) or rng.random() < hostility / 4:
                 fds = [strange_fd(rng, stack) for _ in range(rng.choice((1, 1, 1, 1, 0, 2, 60)))]
             change = rng.random()
             if change < hostility / 2:

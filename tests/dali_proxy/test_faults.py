@@ -82,6 +82,34 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
     in_a_child(body, mode)
 
 
+class MurderousDataset(IndexDataset):
+    """Kills a worker of another loader at one sample, and waits until this process has received the signal."""
+
+    victim: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        victim = self.victim
+        if victim is not None and index == 8:
+            self.victim = None
+            victim.kill()
+            wait_until(lambda: victim.status() == psutil.STATUS_ZOMBIE)
+        return super().__getitem__(index)
+
+
+def test_worker_that_is_killed_while_another_loader_computes(mode: str) -> None:
+    def body(server: DALIServer) -> None:
+        other = iter(DataLoader(server, IndexDataset(400, server.proxy), batch_size=4, num_workers=1))
+        next(other)
+        dataset = MurderousDataset(40, server.proxy)
+        (dataset.victim,) = (each for each in psutil.Process().children() if each.pid != server.pid)
+        victim = dataset.victim.pid
+        assert run_to_the_end(DataLoader(server, dataset, batch_size=4)) == list(range(40))
+        with soon(), pytest.raises(WorkerDiedError, match=rf"worker 0 \(pid {victim}\) was killed by SIGKILL"):
+            run_to_the_end(other)
+
+    in_a_child(body, mode)
+
+
 def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)

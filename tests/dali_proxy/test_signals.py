@@ -16,10 +16,11 @@ import pytest
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError
 from dali_proxy._host import ProcessHost
+from dali_proxy._loader.loader import LoaderIterator
 from dali_proxy._transport import endpoint
 from dali_proxy._transport.protocol import StatsRequest
 from dali_proxy._worker.worker import WorkerClient, worker_client
-from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, sample
+from tests.dali_proxy.indexed import IndexDataset, RaisingDataset, affine, check_affine, sample
 from tests.waiting import PATIENCE_S, soon
 
 OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "") for name in
@@ -82,6 +83,30 @@ def test_handlers_that_raise_anywhere_in_a_loop(
                 pass
     assert indices == list(range(600))
     assert raised[0] > 10
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_handler_that_raises_in_place_of_the_error_of_a_batch(
+    server: DALIServer, num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = DataLoader(server, RaisingDataset(16, server.proxy), batch_size=4, num_workers=num_workers)
+    explained = LoaderIterator._explained
+
+    def interrupt(iterator: LoaderIterator, error: Exception) -> Exception:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGALRM)  # it is handled when the error leaves the loop
+        return explained(iterator, error)
+
+    iterator = iter(loader)
+    assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+    monkeypatch.setattr(LoaderIterator, "_explained", interrupt)
+    with alarms(LateError) as raised:
+        with pytest.raises(LateError):
+            next(iterator)
+        with pytest.raises(KeyError, match="sample 5 is bad"):
+            next(iterator)
+    assert raised == [1]
+    assert [index for batch in iterator for index in check_affine(*batch)] == list(range(8, 16))
 
 
 class ImpatientDataset(IndexDataset):

@@ -72,7 +72,9 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
         if version not in _READ_HEADER:
             raise DecodeError(f"the version {version} of NumPy's format isn't supported; supported are 1.0 and 2.0")
         shape, fortran, dtype = _READ_HEADER[version](file)
-    except ValueError as error:
+    except DecodeError:
+        raise
+    except Exception as error:  # NumPy lets Python parse the header, and raises many of its errors
         raise DecodeError(f"not a NumPy file: {error}") from error
     if min(shape, default=0) < 0:
         raise DecodeError(f"not a NumPy file: the shape {shape} is negative")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+import struct
 import warnings
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from pipeline import Pipeline, fn
 from pipeline._imaging.decode import OUTPUT_TYPES, decode
@@ -261,6 +263,21 @@ def test_masks_with_a_palette_are_reported() -> None:
     mask.save(file, "PNG")
     with pytest.warns(UserWarning, match=r"its classes are the indices.*palette_indices=True.*PIL\.Image\.open"):
         decode(file.getvalue(), output_type="GRAY")
+
+
+def test_postscript_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # looked for again
+    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    for content in (
+        text,
+        struct.pack("<4sIIIIIIH", b"\xc5\xd0\xd3\xc6", 32, len(text), 0, 0, 0, 0, 0) + bytes(2) + text,
+    ):
+        with pytest.raises(DecodeError):
+            decode(content)
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF"])

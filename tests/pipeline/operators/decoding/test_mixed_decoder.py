@@ -9,16 +9,18 @@ colours converted to grey, may be rounded to the other neighbour. All other pixe
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
 from pipeline._operators.decoding import image
 from pipeline.errors import OperatorError
-from pipeline.types import FLOAT, UINT16
+from pipeline.types import FLOAT, GRAY, UINT16
 from tests import host_cupy
 from tests.pipeline.imaging.images import encodings, smooth, with_orientation
 from tests.pipeline.kernels import emulator
@@ -37,6 +39,9 @@ class HostDecoder:
 
     def __init__(self, device_id: int, num_threads: int, hw_load: float, *, fancy_upsampling: bool) -> None:
         self._codec = GpuDecoder(None, num_threads, fancy_upsampling=fancy_upsampling)
+
+    def reserve(self, streams: int, batch_size: int, output_type: Any) -> None:
+        pass
 
     def decode(self, encoded: EncodedBatch, stream: Any, **options: Any) -> Any:
         return self._codec.decode(encoded.arrays, headers=encoded.headers, **options)
@@ -94,6 +99,15 @@ def test_other_dtypes_keep_the_values_of_the_file(dtype: Any) -> None:
         difference = np.abs(gpu.astype(np.float64) - cpu).max()
         scale = 1.0 if dtype == FLOAT else np.iinfo(cpu.dtype).max
         assert difference <= (3.01 / 255 * scale if name == "jpeg 444" else 0), name
+
+
+def test_indices_of_a_palette() -> None:
+    names = ("png palette", "bmp palette", "jpeg 444", "png palette 4 bits", "png rgb")
+    feed = [ENCODED[name] for name in names]
+    for name, (cpu, gpu) in zip(names, on_both(feed, output_type=GRAY, palette_indices=True), strict=True):
+        assert np.abs(gpu.astype(int) - cpu).max() <= (3 if name == "jpeg 444" else 0), name
+        if "palette" in name:
+            assert np.array_equal(gpu[..., 0], np.asarray(Image.open(io.BytesIO(ENCODED[name].tobytes()))))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])

@@ -1,14 +1,10 @@
 """Attack a server with hostile clients, and check continuously that it serves good clients.
 
-    python -m tests.fuzz --seconds 600
-    python -m tests.fuzz --seed 17 --seconds 5
-
 The attacks depend only on the seed. Each round has a different seed, which is printed if the round fails.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -102,15 +98,20 @@ def grown(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
     return descriptors > MORE_DESCRIPTORS or threads > 0 or nbytes > MORE_BYTES
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", default=600.0, type=float, help="(%(default)g)")
-    parser.add_argument("--seed", default=None, type=int, help="of the first round; drawn without it")
-    options = parser.parse_args()
-    first = seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
+def attack(seconds: float, first: int) -> None:
+    """Attack a server and clients, and print the numbers of messages.
+
+    Args:
+        seconds: how long.
+        first: seed of the first round.
+
+    Raises:
+        Failed: the server violated a requirement.
+    """
+    seed = first
     sent: Counter[str] = Counter()
     left_open: deque[Attacker] = deque()
-    end = time.monotonic() + options.seconds
+    end = time.monotonic() + seconds
     with DALIServer(affine(), unclaimed_bytes=4 << 20, arena_bytes_limit=64 << 20, timeout=30) as server:
         pid = server.pid
         process = psutil.Process(pid)
@@ -143,8 +144,3 @@ def main() -> int:
         print(f"{count:10,}  {kind}")
     print(f"{sum(sent.values()):10,}  messages in {seed - first:,} connections, seeds {first} to {seed - 1}")
     print(f"descriptors, threads, bytes of the server: {before} after {SETTLED} connections, {after} at the end")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Servers in a Ray cluster whose connections are encrypted and authenticated with certificates (RAY_USE_TLS=1)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.environment import with_project
+
+pytestmark = [
+    pytest.mark.timeout(600),  # two nodes start
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="Ray isn't installed: pip install 'dali-proxy[ray]'"
+    ),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
+]
+
+PROGRAM = """
+import json, socket, ssl, sys
+import ray
+from ray.cluster_utils import Cluster
+from dali_proxy import DALIServer, DataLoader, RayCluster
+from tests.dali_proxy.indexed import IndexDataset, noisy
+
+
+def batches(**options):
+    with DALIServer(noisy(), mode="thread", **options) as server:
+        loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=8)
+        return [(values.tolist(), indices.tolist()) for values, indices in loader]
+
+
+def greeting(port, context):
+    # Returns what the head node answers to a client, or the error.
+    try:
+        with socket.create_connection(("127.0.0.1", port), 10) as plain:
+            client = plain if context is None else context.wrap_socket(plain)
+            client.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes(3) + b"\\x04" + bytes(5))
+            return client.recv(9).hex()
+    except OSError as error:
+        return type(error).__name__
+
+
+def client(certificate):
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+expected = batches()
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+try:
+    cluster.add_node(num_cpus=2)
+    ray.init(address=cluster.address, log_to_driver=False)
+    found = batches(cluster=RayCluster(servers=1, num_cpus=1))
+    port = int(cluster.address.rpartition(":")[2])
+    known = client(sys.argv[1])
+    known.load_cert_chain(sys.argv[1], sys.argv[2])
+    answers = {"plain": greeting(port, None), "without": greeting(port, client(sys.argv[1])), "with": greeting(port, known)}
+finally:
+    ray.shutdown()
+    cluster.shutdown()
+print(json.dumps({"same": found == expected, **answers}))
+"""
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Create a certificate for this machine, which is its own authority, and its key."""
+    paths = folder / "node.crt", folder / "node.key"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split()
+    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(paths[0]), "-keyout", str(paths[1])]
+    subprocess.run(command, check=True, capture_output=True)
+    return paths
+
+
+def test_encrypted_cluster_refuses_clients_without_a_certificate() -> None:
+    with tempfile.TemporaryDirectory(
+        prefix="r", dir="/tmp", ignore_cleanup_errors=True
+    ) as name:  # Ray needs short paths
+        cert, key = certificate(Path(name))
+        tls = {"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": str(cert), "RAY_TLS_SERVER_KEY": str(key)}
+        environment = with_project(
+            RAY_TLS_CA_CERT=str(cert), RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=name, TMPDIR=name, **tls
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(cert), str(key)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr[-4000:]
+        found = json.loads(run.stdout.splitlines()[-1])
+    assert found.pop("same")
+    assert found.pop("with")[6:8] == "04", "the settings of HTTP/2"
+    assert all(answer in ("", "SSLError", "ConnectionResetError", "BrokenPipeError") for answer in found.values()), (
+        found
+    )

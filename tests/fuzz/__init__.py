@@ -1,0 +1,1 @@
+"""Attacks on everything that reads bytes: `python -m tests.fuzz`."""

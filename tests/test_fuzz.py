@@ -1,0 +1,44 @@
+"""`make fuzz` finds files that a parser neither reads nor refuses. Short searches with the parsers of this project."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DecodeError
+from tests.fuzz import search
+from tests.fuzz.parsers import PARSERS, Parser
+
+
+def read_badly(path: Path) -> None:
+    content = path.read_bytes()
+    if len(content) > 400:
+        os.abort()
+    if len(content) > 40:
+        raise KeyError(len(content))
+    if len(content) < 40:
+        raise DecodeError("too short")
+    if content != bytes(40):
+        signal.pause()
+
+
+def test_search_finds_wrong_errors_crashes_and_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "ANSWER_S", 1.0)
+    monkeypatch.setattr(search, "CASES", 20)
+    write = lambda folder: (folder / "file").write_bytes(bytes(40))  # noqa: E731
+    monkeypatch.setitem(PARSERS, "bad", Parser(write, read_badly, single=True))
+    findings = search.search("bad", 1, 60, cases=60)
+    kinds = {kind.partition(" ")[0] for kind in findings.faults}
+    assert kinds == {"KeyError", "crash,", "hang"}
+    assert findings.counts["refused"] > 0
+    assert findings.counts.total() == 60
+
+
+@pytest.mark.parametrize("name", ["image", "npy", "tfrecord", "saved coco", "pipeline"])
+def test_parsers_read_or_refuse_damaged_files(name: str) -> None:
+    findings = search.search(name, 1, 60, cases=8)
+    assert not findings.faults
+    assert findings.counts.total() == 8

@@ -166,7 +166,7 @@ class Samples:
 
     @cached_property
     def placement(self) -> tuple[int, int, Hashable] | None:
-        """The address of the first byte, the number of bytes up to the end of the last one, and what else describes them.
+        """The address of the first byte, the number of bytes up to the end of the last, and what else describes them.
 
         None if there are no samples, or if strides are negative.
         """

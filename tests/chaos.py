@@ -21,9 +21,10 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
@@ -155,7 +156,7 @@ class Loop:
         draws = [True, False] if self.persistent and self._begun else [True]
         self._expected = [self.options.outcomes(self.options.batches(number, each)) for each in draws]
         self._at = self._yielded = 0
-        self.iterator, self.allowed = None, ()
+        self.iterator = None
         self.loader.generator.manual_seed(number)
         self._iterate()
 
@@ -165,17 +166,16 @@ class Loop:
         self.iterator = None
         other = Loop(server, self.options, workers, persistent)
         other.loader.load_state_dict(state)
-        self.loader, self.persistent, self.allowed = other.loader, other.persistent, ()
+        self.loader, self.persistent = other.loader, other.persistent
         self._at = self._yielded
         self._iterate()
 
     def _iterate(self) -> None:
         self._begun = True
-        try:
+        # A server that isn't started again may end at this moment.
+        self.allowed = LOST if self.loader.dali_server.restart == "never" else ()
+        with contextlib.suppress(*self.allowed):
             self.iterator = iter(self.loader)
-        except LOST:  # a server that isn't started again may end at this moment
-            if self.loader.dali_server.restart != "never":
-                raise
 
     def step(self) -> str:
         """Take the next batch and compare it with the model. Return what came."""
@@ -234,7 +234,8 @@ def event(**arguments: Any) -> Callable[[Callable[..., None]], Callable[..., Non
         @wraps(function)
         def occur(self: Training, **drawn: Any) -> None:
             if time.monotonic() < _end:
-                with contextlib.suppress(Impossible):
+                self.events.append((function.__name__, drawn))
+                with contextlib.suppress(Impossible), self.reported():
                     function(self, **drawn)
                     totals[f"event: {function.__name__.replace('_', ' ')}"] += 1
 
@@ -272,15 +273,29 @@ class Training(RuleBasedStateMachine):
         faulthandler.dump_traceback_later(HANG_S, exit=True)
         self.before = Snapshot.take()
         self.loops: list[Loop] = []
+        self.events: list[tuple[str, Any]] = []
 
     @initialize(restart=st.sampled_from(["on-failure", "on-failure", "never"]), depth=st.integers(1, 3), **_LOADER)
     def start_server(self, restart: Any, depth: int, **loader: Any) -> None:
         if time.monotonic() >= _end:
             return
         totals["examples"] += 1
-        self.server = DALIServer(images_and_numbers(prefetch_queue_depth=depth), restart=restart)
-        self.server.start()
-        self._add_loader(**loader)
+        self.events.append(("start_server", {"restart": restart, "depth": depth, **loader}))
+        with self.reported():
+            self.server = DALIServer(images_and_numbers(prefetch_queue_depth=depth), restart=restart)
+            self.server.start()
+            self._add_loader(**loader)
+
+    @contextlib.contextmanager
+    def reported(self) -> Iterator[None]:
+        """Print an error, and the events before it: Hypothesis may replace it by its own, since runs differ in time."""
+        try:
+            yield
+        except Impossible:
+            raise
+        except BaseException:
+            sys.stderr.write("".join(f"{name} {drawn}\n" for name, drawn in self.events) + traceback.format_exc())
+            raise
 
     @event(**_LOADER)
     def add_loader(self, **options: Any) -> None:
@@ -409,7 +424,8 @@ class Training(RuleBasedStateMachine):
         left = wait_until_nothing_is_left(self.before)
         if left:
             end_processes(self.before)
-            raise AssertionError(f"left: {left}")
+            with self.reported():
+                raise AssertionError(f"left: {left}")
 
 
 def _pick(items: list[T], which: int) -> T:

@@ -63,7 +63,8 @@ try:
     port = int(cluster.address.rpartition(":")[2])
     known = client(sys.argv[1])
     known.load_cert_chain(sys.argv[1], sys.argv[2])
-    answers = {"plain": greeting(port, None), "without": greeting(port, client(sys.argv[1])), "with": greeting(port, known)}
+    clients = {"plain": None, "without": client(sys.argv[1]), "with": known}
+    answers = {name: greeting(port, each) for name, each in clients.items()}
 finally:
     ray.shutdown()
     cluster.shutdown()
@@ -74,7 +75,7 @@ print(json.dumps({"same": found == expected, **answers}))
 def certificate(folder: Path) -> tuple[Path, Path]:
     """Create a certificate for this machine, which is its own authority, and its key."""
     paths = folder / "node.crt", folder / "node.key"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split()
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(paths[0]), "-keyout", str(paths[1])]
     subprocess.run(command, check=True, capture_output=True)
     return paths

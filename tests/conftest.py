@@ -57,8 +57,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that the user didn't select: those that need a GPU (or have none), and those of `make faults`."""
-    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle.
+    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle, as do
+    # tests with the marker `gpu_alone`.
     items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
+    items.sort(key=lambda item: item.get_closest_marker("gpu_alone") is not None)
     runs = {"gpu": _gpu_is_asked_for(config) and _gpu_is_there(), "faults": _is_asked_for(config, "faults")}
     chosen = [item for item in items if all(runs[name] or not item.get_closest_marker(name) for name in runs)]
     config.hook.pytest_deselected(items=list(set(items).difference(chosen)))

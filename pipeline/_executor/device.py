@@ -7,7 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -120,6 +120,10 @@ class Device:
             with self._cupy.cuda.Device(self.device_id), stream.stream:
                 blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._streams)))]
                 del blocks  # the pool keeps them
+
+    def building(self) -> AbstractContextManager[None]:
+        """Return a context that converts CuPy's errors while a pipeline is built."""
+        return cuda_call("building the pipeline")
 
     def current(self) -> Any:
         """Return a context in which this GPU is the current device of the calling thread."""

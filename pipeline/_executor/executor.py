@@ -129,9 +129,10 @@ class Executor:
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
-            self._make_operators(functions)
-            self._prepare_steps(fuse)
-            self._start_threads()
+            with nullcontext() if self._device is None else self._device.building():
+                self._make_operators(functions)
+                self._prepare_steps(fuse)
+                self._start_threads()
         except BaseException:
             self._end()  # otherwise threads would keep the decoders' GPU memory forever
             raise

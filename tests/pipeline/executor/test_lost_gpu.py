@@ -19,6 +19,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
 from pipeline.tensors import TensorListCPU
 from pipeline.types import BOOL
+from tests import host_cupy
 
 
 class LostStream:
@@ -63,10 +64,11 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
 
 def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
-    device = SimpleNamespace(device_id=0, kernels=object(), close=lambda: closed.append(True))
+    device = SimpleNamespace(device_id=0, kernels=object(), building=nullcontext, close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
-    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: .*'dtype' must be one of"):
+    message = r"^fn.decoders.image: .*'dtype' must be one of"
+    with host_cupy.installed(), pytest.raises(ArgumentValueError, match=message):
         Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 

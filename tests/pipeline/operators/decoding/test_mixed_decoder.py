@@ -46,8 +46,6 @@ class HostDecoder:
     def decode(self, encoded: EncodedBatch, stream: Any, **options: Any) -> Any:
         return self._codec.decode(encoded.arrays, headers=encoded.headers, **options)
 
-    def reserve(self, streams: int, batch_size: int, output_type: Any) -> None: ...
-
     def close(self) -> None:
         self._codec.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -37,8 +38,8 @@ def _gpu_is_there() -> bool:
 
 
 def _gpu_is_asked_for(config: pytest.Config) -> bool:
-    words = config.getoption("markexpr").replace("(", " ").replace(")", " ").split()
-    return "gpu" in words and "not gpu" not in " ".join(words)
+    marks = config.getoption("markexpr")
+    return re.search(r"\bgpu\b", marks) is not None and re.search(r"\bnot\s+gpu\b", marks) is None
 
 
 def pytest_configure() -> None:

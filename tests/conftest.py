@@ -37,9 +37,13 @@ def _gpu_is_there() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
-def _gpu_is_asked_for(config: pytest.Config) -> bool:
+def _is_asked_for(config: pytest.Config, marker: str) -> bool:
     marks = config.getoption("markexpr")
-    return re.search(r"\bgpu\b", marks) is not None and re.search(r"\bnot\s+gpu\b", marks) is None
+    return bool(re.search(rf"\b{marker}\b", marks)) and not re.search(rf"\bnot\s+{marker}\b", marks)
+
+
+def _gpu_is_asked_for(config: pytest.Config) -> bool:
+    return _is_asked_for(config, "gpu")
 
 
 def pytest_configure() -> None:
@@ -53,16 +57,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU, unless the machine has one and the user selected them."""
+    """Leave out tests that the user didn't select: those that need a GPU (or have none), and those of `make faults`."""
     # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle, as do
     # tests with the marker `gpu_alone`.
     items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
     items.sort(key=lambda item: item.get_closest_marker("gpu_alone") is not None)
-    if _gpu_is_asked_for(config) and _gpu_is_there():
-        return
-    left_out = [item for item in items if item.get_closest_marker("gpu")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    runs = {"gpu": _gpu_is_asked_for(config) and _gpu_is_there(), "faults": _is_asked_for(config, "faults")}
+    chosen = [item for item in items if all(runs[name] or not item.get_closest_marker(name) for name in runs)]
+    config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+    items[:] = chosen
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -10,6 +10,8 @@ import torch
 from dali_proxy._common.nested import replace
 from dali_proxy._consumer.ragged import Ragged, formed
 from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef
+from pipeline._graph.location import user_traceback
+from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._consumer.earlier_shapes import EarlierShapes
@@ -72,7 +74,10 @@ def produce(
             value = ticket.formed[output, ragged]
         return _pinned(value) if pin else value
 
-    return replace(data, Placeholder, value_of)
+    try:
+        return replace(data, Placeholder, value_of)
+    except PipelineError as error:  # its message says what our frames could say
+        raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
 
 
 def _pinned(value: Any) -> Any:

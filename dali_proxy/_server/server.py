@@ -326,7 +326,7 @@ class DALIServer:
         host = self._life.host
         if self.owned and host is not None:
             host.describe_exit()  # waits for the end of the server
-        self._life.last_end = self._life.last_end or gone
+        self._life.last_end = self._life.last_end or copy.copy(gone)  # without the frames of its callers
         return self.end_error() or gone
 
     def start(self) -> None:

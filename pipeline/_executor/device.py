@@ -15,6 +15,7 @@ from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
 from pipeline._kernels.errors import cuda_call
+from pipeline._kernels.kernel_cache import guard_disk_cache
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -36,6 +37,7 @@ def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Dev
         DeviceError: CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
+    guard_disk_cache()
     try:
         import cupy
     except ImportError as error:

@@ -120,9 +120,8 @@ class Executor:
         self._fuses = fuse
         self._closed = False
         self._shared = shared
-        self._device: Device | None = None
-        if self._plan.uses_gpu:
-            self._device = open_device(graph, config) if shared is None else shared.device(graph, config)
+        open_or_share = open_device if shared is None else shared.device
+        self._device: Device | None = open_or_share(graph, config) if self._plan.uses_gpu else None
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}

@@ -157,8 +157,7 @@ class Loop:
         self._at = self._yielded = 0
         self.iterator, self.allowed = None, ()
         self.loader.generator.manual_seed(number)
-        self.iterator = iter(self.loader)
-        self._begun = True
+        self._iterate()
 
     def resume(self, server: DALIServer, workers: int, persistent: bool) -> None:
         """Replace the loader by a new one that resumes from its state."""
@@ -168,8 +167,15 @@ class Loop:
         other.loader.load_state_dict(state)
         self.loader, self.persistent, self.allowed = other.loader, other.persistent, ()
         self._at = self._yielded
-        self.iterator = iter(self.loader)
+        self._iterate()
+
+    def _iterate(self) -> None:
         self._begun = True
+        try:
+            self.iterator = iter(self.loader)
+        except LOST:  # a server that isn't started again may end at this moment
+            if self.loader.dali_server.restart != "never":
+                raise
 
     def step(self) -> str:
         """Take the next batch and compare it with the model. Return what came."""

@@ -213,10 +213,9 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
                     extension, offset, size, *words = words
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    # A position after the end is an error of its batch: the archive may have been truncated.
-                    member = _Member(min(int(offset), archive_size), int(size), name)
-                    if min(member.offset, member.size) < 0 or member.size > archive_size:
-                        raise ValueError(f"it lists {size} bytes at {offset}, but the archive has {archive_size} bytes")
+                    member = _Member(int(offset), int(size), name)
+                    if min(member.offset, member.size) < 0:
+                        raise ValueError(f"it lists {size} bytes at {offset}")
                     sample.setdefault(extension, member)
                 yield sample
     except OSError as error:

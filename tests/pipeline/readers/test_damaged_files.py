@@ -56,7 +56,9 @@ def test_index_of_an_archive(member: str, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(1024))
     (tmp_path / "a.idx").write_text(f"v1.2 1\njpg {member} 0.jpg\n")
     files = {"paths": [str(tmp_path / "a.tar")], "index_paths": [str(tmp_path / "a.idx")]}
-    with pytest.raises(PipelineError, match=r"isn't an index of an archive: it lists|a\.tar' ends within"):
+    with pytest.raises(
+        PipelineError, match=r"isn't an index of an archive: it lists|a\.tar' ends within|has \d+ bytes, more"
+    ):
         run(fn.readers.webdataset, ext=["jpg"], **files)
 
 

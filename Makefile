@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos soak test-gpu sanitize-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ bench-graphs: $(DEV) ## compare whole graphs with NVIDIA DALI's on the CPU, in f
 
 fuzz: $(DEV) ## attack a server with hostile clients, and parsers with damaged files, for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+faults: $(DEV) ## run the tests of faults that take minutes or gigabytes (as root: also those that limit memory)
+	$(BIN)/python -m pytest -m faults $(ARGS)
 
 sanitize: $(DEV) ## let parsers read damaged files with C modules that check all accesses, for five minutes; run the modules' tests
 	.ci/sanitize $(BIN)/python $(ARGS)

@@ -87,7 +87,7 @@ class Site:
         node_network: bytes per second of the network of a loader node.
         training_network: bytes per second of the network of a training node, without that between the GPUs.
         storage: bytes per second of the shared storage.
-        in_flight_bytes: argument of `RayCluster`.
+        in_flight_bytes: argument of `RayCluster`; its default with 256 GiB of free memory and 8 ranks.
         variation: coefficient of variation of the time that a server needs for a batch.
     """
 
@@ -99,7 +99,7 @@ class Site:
     node_network: float = 25e9 / 8
     training_network: float = 100e9 / 8
     storage: float = 100e9
-    in_flight_bytes: float = 1 << 30
+    in_flight_bytes: float = 8 << 30
     variation: float = 0.3
 
 

@@ -36,9 +36,13 @@ def _gpu_is_there() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
-def _gpu_is_asked_for(config: pytest.Config) -> bool:
+def _is_asked_for(config: pytest.Config, marker: str) -> bool:
     words = config.getoption("markexpr").replace("(", " ").replace(")", " ").split()
-    return "gpu" in words and "not gpu" not in " ".join(words)
+    return marker in words and f"not {marker}" not in " ".join(words)
+
+
+def _gpu_is_asked_for(config: pytest.Config) -> bool:
+    return _is_asked_for(config, "gpu")
 
 
 def pytest_configure() -> None:
@@ -52,14 +56,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU, unless the machine has one and the user selected them."""
-    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle.
+    """Leave out tests that the user didn't select: those that need a GPU (or have none), and those of `make faults`."""
+    # Workers of pytest-xdist take files in this order. A long file at the end would leave other workers idle, as do
+    # tests with the marker `gpu_alone`.
     items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
-    if _gpu_is_asked_for(config) and _gpu_is_there():
-        return
-    left_out = [item for item in items if item.get_closest_marker("gpu")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    items.sort(key=lambda item: item.get_closest_marker("gpu_alone") is not None)
+    runs = {"gpu": _gpu_is_asked_for(config) and _gpu_is_there(), "faults": _is_asked_for(config, "faults")}
+    chosen = [item for item in items if all(runs[name] or not item.get_closest_marker(name) for name in runs)]
+    config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+    items[:] = chosen
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -67,6 +67,9 @@ class Array:
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         return Array.over(self._host.astype(dtype, copy=copy))
 
+    def copy(self) -> Array:
+        return Array.over(self._host.copy())
+
     def get(self, stream: Any = None) -> Any:
         return self._host.copy()
 

@@ -12,7 +12,10 @@ from multiprocessing.process import BaseProcess
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
+__all__ = ["TERMINATED", "dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of a process that ended in order because of SIGTERM, as in shells."""
 
 _HINTS = {
     signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
@@ -29,6 +32,8 @@ def describe_exit(code: int) -> str:
         >>> describe_exit(3)
         'ended with exit code 3'
     """
+    if code == TERMINATED:
+        return "was terminated by SIGTERM"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -466,9 +466,8 @@ class ConsumerClient:
             with ChannelGuard(self._in_channel):
                 self._flush()
                 self._channel.send(message, timeout=deadline.left)
-        except ChannelTimeoutError:
-            deadline.check()
-            raise
+        except ChannelTimeoutError as error:
+            raise deadline.error() from error
         except ChannelClosedError as error:
             raise fresh(self._note_end(error)) from error
 

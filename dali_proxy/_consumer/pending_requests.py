@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelGuard", "Deadline", "Key", "PendingRequest", "PendingRequests", "fresh", "without_frames"]
 
+_LONGEST_PAUSE = 1.0  # seconds between two checks of a deadline
 
 Key = tuple[Any, ...]
 
@@ -85,6 +86,9 @@ class PendingRequests(dict[Key, PendingRequest]):
 class Deadline:
     """Time limit for an answer of the server: the smaller of two limits.
 
+    Callers read `left` or call `check` every second: a longer pause means that this process was stopped (by Ctrl-Z or a
+    paused container, for example), so the rest of the pause doesn't count.
+
     Args:
         timeout: limit of `DALIServer` in seconds from now; None for as long as the server lives.
         server: name of the server in the error message, with a verb; or its process.
@@ -96,12 +100,17 @@ class Deadline:
         if patience and (timeout is None or patience < timeout):
             self._timeout, self._limit = patience, "the loader's timeout="
         self._server = f"the server (process {server}) is" if isinstance(server, int) else server
-        self._end = None if self._timeout is None else time.monotonic() + self._timeout
+        self._checked = time.monotonic()
+        self._left = self._timeout
 
     @property
     def left(self) -> float | None:
         """Remaining seconds; None for no limit."""
-        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
+        if self._left is not None:
+            now = time.monotonic()
+            self._left = max(self._left - min(now - self._checked, _LONGEST_PAUSE), 0.0)
+            self._checked = now
+        return self._left
 
     def check(self) -> None:
         """Raise if the deadline has passed.
@@ -109,10 +118,14 @@ class Deadline:
         Raises:
             ProxyError: the deadline has passed.
         """
-        if self._end is not None and time.monotonic() >= self._end:
-            raise ProxyError(
-                f"{self._server} alive but didn't answer within {self._timeout:g} s, the limit of {self._limit}"
-            )
+        if self.left == 0:
+            raise self.error()
+
+    def error(self) -> ProxyError:
+        """Return the error to raise when the deadline has passed."""
+        return ProxyError(
+            f"{self._server} alive but didn't answer within {self._timeout:g} s, the limit of {self._limit}"
+        )
 
 
 def fresh(error: Exception) -> Exception:

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
+from dali_proxy._common.process_exit import TERMINATED
 from dali_proxy._host.allocator import keep_freed_memory
 from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
@@ -68,7 +69,14 @@ def main() -> int:
         return 1
     if host.may_use_gpu:
         begin_short_turns()
-    signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
+    status = 0
+
+    def terminate(*_: object) -> None:
+        nonlocal status
+        status = TERMINATED
+        host.stop("its process was terminated")
+
+    signal.signal(signal.SIGTERM, terminate)
     if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)
     # Only the executor still runs. It must not keep the process alive forever.
@@ -76,7 +84,9 @@ def main() -> int:
     watchdog.daemon = True
     watchdog.start()
     host.close()
-    return 0
+    if status:  # the parent may have been terminated, too, so it can't remove the folder
+        remove_folder(os.path.dirname(start.path))
+    return status
 
 
 def _allow_descriptors() -> None:

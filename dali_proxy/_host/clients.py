@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dali_proxy._transport.protocol import Goodbye
 from dali_proxy._transport.publisher import Account
 from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
@@ -106,10 +108,12 @@ class Monitor:
         self._server = server
 
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Send a message; end the connection if the client is gone or doesn't read."""
+        """Send a message; end the connection if the client is gone or doesn't read, or no descriptor is left."""
         try:
             self._server.post(self._channel, message, fds)
         except IPCError as error:
+            with suppress(IPCError):
+                self._channel.post(Goodbye(f"it ended this connection: {error}"))
             self._server.end(self._channel, error)
 
 

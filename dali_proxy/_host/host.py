@@ -7,6 +7,8 @@ nothing but the sockets: the executor reports through `call_soon`, which wakes i
 from __future__ import annotations
 
 import itertools
+import os
+import resource
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -53,6 +55,7 @@ from pipeline._kernels.pinned import PinnedMemory
 
 __all__ = ["Host"]
 
+_SPARE = 64  # descriptors that a new client may need
 _ORPHANED = 1.0  # seconds until this process knows that its parent has ended
 _WITH_FDS = (AttachSegment, BatchRead, ReadBatch)  # their handlers own the descriptors
 
@@ -222,6 +225,8 @@ class Host:
     # Connections ------------------------------------------------------------------------------------------------
 
     def _open(self, channel: Channel) -> None:
+        if len(os.listdir("/dev/fd")) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE:
+            self._publisher.trim()  # each idle slot has a descriptor
         self._clients[channel] = None  # its first message is `Hello`, with its role
 
     def _open_monitor(self, channel: Channel) -> None:
@@ -274,7 +279,7 @@ class Host:
         client = self._clients.pop(channel)
         if isinstance(client, Worker):
             client.disconnect()
-            self._runner.forget_worker(client)
+            self._runner.forget_worker(client, error)
         elif isinstance(client, Consumer):
             self._dispatcher.forget(client)
             self._runner.forget_consumer(client)

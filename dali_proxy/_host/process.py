@@ -36,6 +36,7 @@ gc.freeze()
 gc.enable()
 sys.exit(main())
 """
+_CLOSING = 0.5  # seconds in which the system closes all sockets of a process that ends
 _LOOK = 1.0  # seconds before checking whether the host is stopped (SIGSTOP), in which case it can't shut down
 
 
@@ -84,9 +85,14 @@ class ProcessHost:
             patience: seconds to wait for its end. On a busy machine, a process ends long after its sockets have closed.
         """
         try:
-            code = self._process.wait(patience)
+            code = self._process.wait(min(patience, _CLOSING))
         except subprocess.TimeoutExpired:
-            return ""
+            if self._control.alive():  # it closed only one connection
+                return ""
+            try:
+                code = self._process.wait(max(patience - _CLOSING, 0.0))
+            except subprocess.TimeoutExpired:
+                return ""
         return f"its process (pid {self.pid}) {self._reason() or describe_exit(code)}"
 
     def stop(self, reason: str) -> None:

@@ -35,6 +35,7 @@ __all__ = ["Runner"]
 # Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
 # take as long, and the other clients hardly wait.
 _OWN_BYTES = 1 << 18
+_REASONS = 64  # ends of connections whose reasons are kept
 
 
 class Runner:
@@ -82,6 +83,7 @@ class Runner:
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
+        self._refused: dict[int, str] = {}  # why connections of workers were ended, by client: the last ones
         self._bytes_out = _OWN_BYTES  # size of the last result
 
     # Submission -------------------------------------------------------------------------------------------------
@@ -249,7 +251,7 @@ class Runner:
                 worker.awaited[seq] = consumer
                 check_count(len(worker.awaited), "awaited batches that were not submitted")
             else:
-                _refuse(consumer, client, seq, "the batch was already fetched or discarded")
+                _refuse(consumer, client, seq, self._refused.get(client, "the batch was already fetched or discarded"))
         elif request.state is State.DONE:
             self._deliver(request, consumer)
         else:
@@ -330,15 +332,25 @@ class Runner:
             self._sessions.pop(message.session, None)
             self._drop(self._store.close_session(message.session))
 
-    def forget_worker(self, worker: Worker) -> None:
+    def forget_worker(self, worker: Worker, error: Exception | None) -> None:
         """Remove a worker that has disconnected.
 
         Its requests stay: a worker that has finished its share of a dataset ends before its last batches are fetched.
+
+        Args:
+            worker: the worker.
+            error: reason why the server ended the connection; None if the worker did.
         """
         del self.workers[worker.client]
         self._totals.arena_wait += worker.waited
+        reason = f"{worker!r} ended before it submitted the batch"
+        if error is not None:
+            reason = f"the server ended the connection of {worker!r}: {error}"
+            self._refused[worker.client] = reason
+            if len(self._refused) > _REASONS:
+                del self._refused[next(iter(self._refused))]
         for seq, consumer in worker.awaited.items():
-            _refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
+            _refuse(consumer, worker.client, seq, reason)
         for request in self._store:
             if request.worker is worker and request.state is State.DONE and not request.session:
                 self._drop(self._store.add_unclaimed(request))

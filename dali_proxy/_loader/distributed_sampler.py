@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from itertools import chain, repeat
 from typing import Any
 
 from torch.utils.data import Sampler
@@ -124,7 +125,8 @@ class DistributedBatchSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         self._position, self._resumed = self._resumed or 0, None
         order = self._draw(self.epoch)
-        for total in self._steps(self._samples - self._position):
+        full, last = self._steps(self._samples - self._position)
+        for total in chain(repeat(self._step, full), last):
             begin = self._position
             first, end = (begin + total * rank // self.world_size for rank in (self.rank, self.rank + 1))
             self._position = min(begin + total, self._samples)
@@ -132,7 +134,8 @@ class DistributedBatchSampler(Sampler[list[int]]):
         self._position = 0
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._steps(self._samples))
+        full, last = self._steps(self._samples)
+        return full + len(last)
 
     def _draw(self, epoch: int) -> Sequence[int]:
         if self._order is not None:
@@ -142,16 +145,16 @@ class DistributedBatchSampler(Sampler[list[int]]):
             return order
         if not self._shuffle:
             return range(self._samples)
-        drawn: list[int] = permutation(self._samples, self._seed, 0, BatchKey(epoch)).tolist()
-        return drawn
+        # A view of the array: a list of a billion numbers would take 40 GB.
+        return permutation(self._samples, self._seed, 0, BatchKey(epoch)).data
 
     def _index(self, order: Sequence[int], position: int) -> int:
         if position < self._samples:
             return int(order[position])
         return int(order[-1] if self.last_batch_padded else order[(position - self._samples) % self._samples])
 
-    def _steps(self, samples: int) -> Iterator[int]:
-        """Yield the number of samples of each step of all ranks together, for the rest of an epoch."""
+    def _steps(self, samples: int) -> tuple[int, tuple[int, ...]]:
+        """Return the number of full steps in the rest of an epoch, and the sizes of its last steps, of all ranks."""
         full, rest = divmod(samples, self._step)
         policy, ranks = self.last_batch_policy, self.world_size
         last: tuple[int, ...] = ()
@@ -165,6 +168,4 @@ class DistributedBatchSampler(Sampler[list[int]]):
                 last = (both - both // 2, both // 2)
             else:
                 last = (ranks,)
-        for _ in range(full):
-            yield self._step
-        yield from last
+        return full, last

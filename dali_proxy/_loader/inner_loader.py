@@ -17,6 +17,7 @@ from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import with_direct_queues
 from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sampler
+from dali_proxy._loader.worker_process import with_bound_workers
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
@@ -64,7 +65,7 @@ def inner_loader(
     }
     if loader.num_workers > 0:
         options["prefetch_factor"] = loader.prefetch_factor
-        options["multiprocessing_context"] = with_direct_queues(loader.multiprocessing_context)
+        options["multiprocessing_context"] = with_bound_workers(with_direct_queues(loader.multiprocessing_context))
     if loader.pin_memory_device:
         options["pin_memory_device"] = loader.pin_memory_device
     dataset: Any = loader.dataset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import queue
 from collections import deque
@@ -25,6 +26,11 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 __all__ = ["InnerLoop"]
+
+_MISSING = {
+    errno.ENOSPC: "/dev/shm has no space for the semaphores of their queues",
+    errno.EAGAIN: "the limit of processes is reached (ulimit -u, or pids.max of the container)",
+}
 
 
 class InnerLoop:
@@ -199,6 +205,11 @@ class InnerLoop:
         try:
             with without_context():
                 return iter(self._loader)
+        except OSError as error:
+            missing = _MISSING.get(error.errno or 0)
+            if missing is None or error.filename:
+                raise
+            raise OSError(error.errno, f"the loader's workers can't be started: {missing}") from error
         except AssertionError as error:
             if not (self._loader.num_workers > 0 and multiprocessing.current_process().daemon):
                 raise

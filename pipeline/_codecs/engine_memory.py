@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import cuda_call, load_cupy
+from pipeline._kernels.reclaiming import reclaiming
 
 __all__ = ["EngineMemory"]
 
@@ -49,7 +50,7 @@ class EngineMemory:
                 return block
             del block
         with cuda_call("allocating device memory"), cupy.cuda.Device(self._device_id), stream:
-            block = cupy.cuda.alloc(max(_LEAST, int(nbytes * _GROWTH)))
+            block = reclaiming(cupy.cuda.alloc)(max(_LEAST, int(nbytes * _GROWTH)))
             stream.synchronize()  # CuPy returns memory that earlier work on the stream may still use
         return block
 

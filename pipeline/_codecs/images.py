@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -41,6 +42,7 @@ class ImageBatchDecoder:
 
     Raises:
         DeviceError: nvImageCodec, libnvjpeg, CuPy or the device is missing.
+        CudaError: CUDA failed, or the GPU's memory is full.
     """
 
     def __init__(
@@ -65,12 +67,10 @@ class ImageBatchDecoder:
             streams: number of streams.
             batch_size: usual number of images of a batch.
             output_type: output type of the images.
-
-        Raises:
-            NvjpegError: the engine refused the parameters.
         """
         if self._engine is not None and output_type in (RGB, BGR, GRAY):
-            self._engine.reserve(streams, batch_size, output_type)
+            with suppress(NvjpegError):  # the GPU may be full at present: batches try again
+                self._engine.reserve(streams, batch_size, output_type)
 
     @property
     def uses_engine(self) -> bool:
@@ -108,7 +108,7 @@ class ImageBatchDecoder:
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
         try:
             decoded = self._decode_on_engine(encoded, np.flatnonzero(easy), stream, output_type, regions)
-        except NvjpegError:  # caused by one of the images: nvImageCodec finds out which
+        except NvjpegError:  # caused by one of the images, and nvImageCodec finds out which; or by lack of memory
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
         if easy.all():
             return decoded

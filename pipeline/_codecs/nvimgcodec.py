@@ -234,7 +234,8 @@ def _refuse(
 def _undecodable(source: Any) -> str:
     return (
         f"nvImageCodec can't decode this {source.codec_name} image of {source.height} x {source.width}: "
-        "the image is corrupt, truncated or of an unsupported kind (nvImageCodec prints the reason to stderr)"
+        "the image is corrupt, truncated or of an unsupported kind, or the GPU's memory is full "
+        "(nvImageCodec prints the reason to stderr)"
     )
 
 

@@ -23,6 +23,7 @@ from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn, training_possible
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
+from pipeline._kernels.reclaiming import free_unused
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
@@ -41,6 +42,7 @@ _STATUS = {
     9: "not implemented",
     10: "incomplete bitstream",
 }
+_OUT_OF_MEMORY = 5
 _BACKEND_HARDWARE = 3
 #: nvjpegOutputFormat_t: interleaved, except one channel.
 _OUTPUTS = {RGB: 5, BGR: 6, GRAY: 2}
@@ -49,7 +51,19 @@ _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
 
 
 class NvjpegError(PipelineError):
-    """A call of libnvjpeg failed. If the call was for a batch, at least one of its images is the cause."""
+    """A call of libnvjpeg failed: because of an image of the batch, or because the GPU's memory is full.
+
+    Attributes:
+        function: name of the function.
+        status: nvjpegStatus_t.
+    """
+
+    def __init__(self, function: str, status: int) -> None:
+        super().__init__(f"{function} failed: {_words(status)}")
+        self.function, self.status = function, status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.function, self.status)
 
 
 class NvjpegDecoder:
@@ -68,6 +82,7 @@ class NvjpegDecoder:
 
     Raises:
         DeviceError: libnvjpeg is missing or too old, CuPy or the device is missing, or the device has no JPEG engine.
+        CudaError: CUDA failed, or the GPU's memory is full.
 
     Example:
         >>> with NvjpegDecoder(0) as decoder:  # doctest: +SKIP
@@ -86,8 +101,10 @@ class NvjpegDecoder:
         self._most_owned = 2  # of one stream: a thread prepares a batch while the engine decodes another one
         self._users = 0
         self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
-        with load_cupy().cuda.Device(device_id), self._turn.held:
+        with cuda_call("opening the JPEG engine"), load_cupy().cuda.Device(device_id), self._turn.held:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
+        if status == _OUT_OF_MEMORY:
+            raise CudaError("opening the JPEG engine", _words(status))
         if status:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
@@ -101,15 +118,19 @@ class NvjpegDecoder:
             output_type: RGB, BGR or GRAY.
 
         Raises:
-            NvjpegError: the engine refused the parameters.
+            NvjpegError: the engine refused the parameters, or the GPU's memory is full.
         """
         if streams > 1:
             self._most_owned = 1  # a thread that waits for a state of one stream would wait for the engine anyway
         with load_cupy().cuda.Device(self.device_id), self._use() as handle:
             for _ in range(streams):
-                decoding = _Decoding(self._library, self._driver, handle, self._turn)
+                decoding = self._create(handle)
+                try:
+                    decoding.prepare(batch_size, _OUTPUTS[output_type])
+                except NvjpegError:
+                    decoding.free()
+                    raise
                 self._unused.append(decoding)
-                decoding.prepare(batch_size, _OUTPUTS[output_type])
 
     def decode(
         self,
@@ -133,7 +154,8 @@ class NvjpegDecoder:
             stream: `cupy.cuda.Stream` to decode on.
 
         Raises:
-            NvjpegError: the engine refused the batch. It doesn't report which image is at fault.
+            NvjpegError: the engine refused the batch, without reporting which image is at fault, or the GPU's memory is
+                full.
             CudaError: CUDA failed.
         """
         images = np.zeros(len(pointers), _IMAGE)
@@ -205,10 +227,20 @@ class NvjpegDecoder:
             if self._unused:
                 return self._unused.pop()
         try:
-            return _Decoding(self._library, self._driver, handle, self._turn)
+            return self._create(handle)
         except BaseException:
             self._give(stream, None)
             raise
+
+    def _create(self, handle: c_void_p) -> _Decoding:
+        """Return a new state. If the GPU's memory is full, free what this process doesn't use, and try once more."""
+        try:
+            return _Decoding(self._library, self._driver, handle, self._turn)
+        except NvjpegError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+        free_unused()
+        return _Decoding(self._library, self._driver, handle, self._turn)
 
     def _give(self, stream: Any, decoding: _Decoding | None) -> None:
         """Take back a state of a stream; None if it was freed."""
@@ -358,7 +390,7 @@ def _bind_driver() -> ctypes.CDLL:
 
 def _check(status: int, function: str) -> None:
     if status:
-        raise NvjpegError(f"{function} failed: {_words(status)}")
+        raise NvjpegError(function, status)
 
 
 def _words(status: int) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from pipeline._compiler.plan import operator_class
 from pipeline._graph.graph import Graph, GraphNode
+from pipeline._kernels.errors import cuda_call
 from pipeline._operator_api.operator import Setup
 from pipeline.errors import BuildError, GraphError, PipelineError
 
@@ -20,7 +22,8 @@ def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
         GraphError: the operator doesn't fit the graph.
     """
     try:
-        return operator_class(node, graph)(node, setup)
+        with nullcontext() if setup.kernels is None else cuda_call("creating the operator"):
+            return operator_class(node, graph)(node, setup)
     except PipelineError as error:
         kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
         at = f"\n  at {node.location}" if node.location.line else ""

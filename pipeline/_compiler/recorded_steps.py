@@ -43,20 +43,15 @@ class _Input(NamedTuple):
     @classmethod
     def from_batch(cls, value: TensorList) -> _Input | None:
         """Describe a batch; return None if it isn't on the GPU, or if it is empty or reversed."""
-        if not isinstance(value, TensorListGPU) or not len(value):
+        if not isinstance(value, TensorListGPU):
             return None
         array = value.dense
-        if array is not None:
-            kind: tuple[Hashable, ...] = (value.layout(), array.dtype, array.shape, array.strides)
-            last = sum((count - 1) * step for count, step in zip(array.shape, array.strides, strict=True))
-            return cls(kind, int(array.data.ptr), last + array.itemsize) if min(array.strides) >= 0 else None
-        table = value.table()
-        if (table.strides < 0).any():
-            return None
-        address = int(table.pointers.min())
-        lasts = table.pointers + ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
-        columns = ((table.pointers - address).tobytes(), table.shapes.tobytes(), table.strides.tobytes())
-        return cls((value.layout(), table.dtype, *columns), address, int(lasts.max()) - address)
+        if array is None or not len(array):
+            placement = value.table().placement if len(value) else None
+            return None if placement is None else cls((value.layout(), placement[2]), *placement[:2])
+        last = sum([(count - 1) * step for count, step in zip(array.shape, array.strides, strict=True)])
+        kind = (value.layout(), array.dtype, array.shape, array.strides)
+        return cls(kind, int(array.data.ptr), last + array.itemsize) if min(array.strides) >= 0 else None
 
 
 class _Output(NamedTuple):

@@ -259,7 +259,9 @@ def _check_call(node: GraphNode, schema: OperatorSchema) -> None:
         declared = schema.argument(name)
         if declared is None:
             raise SerializationError(f"operator {node.operator!r} has no argument {name!r}")
-        declared.check(value)
+        normal = declared.check(value)
+        if isinstance(value, str) and normal != value:  # users may write choices in any case, but operators can't
+            raise SerializationError(f"operator {node.operator!r} has the argument {name!r} in the spelling {value!r}")
     for name in node.argument_inputs:
         declared = schema.argument(name)
         if declared is None or not declared.per_sample:

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
@@ -15,6 +15,7 @@ from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
 from pipeline._kernels.errors import cuda_call
+from pipeline._kernels.kernel_cache import guard_disk_cache
 from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -36,6 +37,7 @@ def open_device(graph: Graph, config: ExecutorConfig, stream: Any = None) -> Dev
         DeviceError: CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
+    guard_disk_cache()
     try:
         import cupy
     except ImportError as error:
@@ -118,6 +120,10 @@ class Device:
             with self._cupy.cuda.Device(self.device_id), stream.stream:
                 blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._streams)))]
                 del blocks  # the pool keeps them
+
+    def building(self) -> AbstractContextManager[None]:
+        """Return a context that converts CuPy's errors while a pipeline is built."""
+        return cuda_call("building the pipeline")
 
     def current(self) -> Any:
         """Return a context in which this GPU is the current device of the calling thread."""

@@ -68,8 +68,7 @@ __all__ = ["Executor"]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
-# The same for phases on the GPU: their launches wait for the driver, too.
-_CHEAP_ON_GPU = 800_000
+_CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
@@ -129,9 +128,10 @@ class Executor:
         self._operators: dict[int, Any] = {}
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
-            self._make_operators(functions)
-            self._prepare_steps(fuse)
-            self._start_threads()
+            with nullcontext() if self._device is None else self._device.building():
+                self._make_operators(functions)
+                self._prepare_steps(fuse)
+                self._start_threads()
         except BaseException:
             self._end()  # otherwise threads would keep the decoders' GPU memory forever
             raise

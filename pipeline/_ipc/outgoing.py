@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from pipeline._ipc.errors import ChannelClosedError, ChannelOverflowError
+from pipeline._ipc.errors import ChannelClosedError, ChannelOverflowError, DescriptorLimitError
 from pipeline._ipc.frames import MAX_FDS, close_all
 from pipeline._ipc.memory import as_descriptor_error
 
@@ -82,7 +82,13 @@ class Outgoing:
         except BaseException:
             frame.close()
             raise
-        self._duplicate(frame)
+        try:
+            self._duplicate(frame)
+        except DescriptorLimitError:
+            if not (self.flush() and self._push(frame)):
+                raise
+            self.written += 1
+            return self.written
         self._waiting.append(frame)
         self._nbytes += len(frame.data)
         return self.written + len(self)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
-from pipeline._trusted_folder import distrust
+from pipeline._kernels.kernel_cache import keep_kernels_in_memory
 
-__all__ = ["OPTIONS", "Kernel", "get_kernel", "guard_disk_cache", "macro_options", "read_source"]
+__all__ = ["OPTIONS", "Kernel", "get_kernel", "macro_options", "read_source"]
 
 #: Options of every compilation; CuPy adds the architecture and -ftz=true.
 OPTIONS = ("-std=c++17",)
@@ -64,35 +62,26 @@ def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], dev
     found = _kernels.get(key)
     if found is not None:
         return found
-    cupy = load_cupy()
     with _lock:
         if key not in _kernels:
-            guard_disk_cache()
-            call = f"compiling {kernel} of {file} with {_spelled(defines)}"
             try:
-                with cuda_call(call), cupy.cuda.Device(device_id):
-                    module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
-                    function = module.get_function(kernel)
-                    handle = int(getattr(getattr(function, "kernel", None), "ptr", 0))
-            except cupy.cuda.compiler.CompileException as error:
-                raise KernelCompileError(call, str(error)) from error
-            _kernels[key] = Kernel(function, handle)
+                _kernels[key] = _compile(*key)
+            except OSError as error:  # the disk is full, for example
+                keep_kernels_in_memory(str(error))
+                _kernels[key] = _compile(*key)
         return _kernels[key]
 
 
-@cache
-def guard_disk_cache() -> None:
-    """Let CuPy compile in memory if other users could have written its disk cache: it runs what it finds."""
-    folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
-    reason = "" if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") == "1" else distrust(folder)
-    if reason:
-        os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
-        warnings.warn(
-            f"the kernel cache isn't used, so each process compiles its kernels: {reason}. Set CUPY_CACHE_DIR to a "
-            "folder that only you can write to",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+def _compile(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Kernel:
+    cupy = load_cupy()
+    call = f"compiling {kernel} of {file} with {_spelled(defines)}"
+    try:
+        with cuda_call(call), cupy.cuda.Device(device_id):
+            module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
+            function = module.get_function(kernel)
+            return Kernel(function, int(getattr(getattr(function, "kernel", None), "ptr", 0)))
+    except cupy.cuda.compiler.CompileException as error:
+        raise KernelCompileError(call, str(error)) from error
 
 
 def macro_options(defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

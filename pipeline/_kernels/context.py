@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -66,30 +66,13 @@ class KernelContext:
         queue: LaunchQueue | None = getattr(self._current, "queue", None)
         return queue
 
-    @contextmanager
-    def queued(self, stream: Any) -> Iterator[LaunchQueue]:
+    def queued(self, stream: Any) -> AbstractContextManager[LaunchQueue]:
         """Collect the launches of this thread on a stream, so that their tables are copied to the device at once.
 
         On leaving, launches that aren't flushed yet are issued, except after an exception. Device memory that the
         thread allocates inside the block isn't reused before the launches are issued.
         """
-        cuda = load_cupy().cuda
-        queue = LaunchQueue(stream, lambda launches: self._issue(launches, stream))
-        allocate = reclaiming(cuda.get_allocator())
-
-        def keep(nbytes: int) -> Any:
-            memory = allocate(nbytes)
-            if getattr(self._current, "queue", None) is queue:  # work inside `unqueued` is issued at once
-                queue.keep(memory)
-            return memory
-
-        self._current.queue = queue
-        try:
-            with cuda.using_allocator(keep):
-                yield queue
-                queue.flush()
-        finally:
-            self._current.queue = None
+        return _Queueing(self._current, LaunchQueue(stream, lambda launches: self._issue(launches, stream)))
 
     def flush(self) -> None:
         """Issue the launches of this thread that wait. The memory that they use stays allocated."""
@@ -205,3 +188,39 @@ class KernelContext:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Queueing:
+    """The context of `KernelContext.queued`: a class, because a generator takes several times as long.
+
+    Args:
+        current: state of the threads; its attribute `queue` is set inside the block.
+        queue: the queue.
+    """
+
+    def __init__(self, current: threading.local, queue: LaunchQueue) -> None:
+        cuda = load_cupy().cuda
+        allocate = reclaiming(cuda.get_allocator())
+
+        def keep(nbytes: int) -> Any:
+            memory = allocate(nbytes)
+            if getattr(current, "queue", None) is queue:  # work inside `unqueued` is issued at once
+                queue.keep(memory)
+            return memory
+
+        self._current, self._queue, self._allocating = current, queue, cuda.using_allocator(keep)
+
+    def __enter__(self) -> LaunchQueue:
+        self._current.queue = self._queue
+        self._allocating.__enter__()
+        return self._queue
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._queue.flush()
+        finally:
+            self._current.queue = None
+            self._allocating.__exit__(kind, error, traceback)

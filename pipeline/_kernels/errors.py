@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pipeline._kernels.kernel_cache import guard_disk_cache
 from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 
@@ -42,6 +43,7 @@ def load_cupy() -> Any:
     Raises:
         DeviceError: CuPy isn't installed, is too old, or can't load its CUDA libraries.
     """
+    guard_disk_cache()
     try:
         import cupy
     except ImportError as error:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pipeline._kernels.errors import load_cupy
 
-__all__ = ["reclaiming"]
+__all__ = ["free_unused", "reclaiming"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def reclaiming(allocate: Callable[[int], T]) -> Callable[[int], T]:
         except Exception as error:
             if not _is_full(error):
                 raise
-        _free_unused()
+        free_unused()
         return allocate(nbytes)
 
     return allocate_or_reclaim
@@ -43,7 +43,8 @@ def _is_full(error: Exception) -> bool:
     return isinstance(error, cuda.memory.OutOfMemoryError)
 
 
-def _free_unused() -> None:
+def free_unused() -> None:
+    """Free the memory that the caching allocators of this process, those of CuPy and torch, don't use."""
     load_cupy().get_default_memory_pool().free_all_blocks()
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

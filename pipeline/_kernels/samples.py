@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -163,6 +163,19 @@ class Samples:
                 f"exceeds the sample of shape {self.shapes[index].tolist()}"
             )
         return Samples(self.pointers + (first * self.strides).sum(axis=1), extent, self.strides, self.dtype)
+
+    @cached_property
+    def placement(self) -> tuple[int, int, Hashable] | None:
+        """The address of the first byte, the number of bytes up to the end of the last, and what else describes them.
+
+        None if there are no samples, or if strides are negative.
+        """
+        if not len(self) or (self.strides < 0).any():
+            return None
+        address = int(self.pointers.min())
+        ends = self.pointers + ((self.shapes - 1) * self.strides).sum(axis=1) + self.dtype.itemsize
+        columns = (self.pointers - address, self.shapes, self.strides)
+        return address, int(ends.max()) - address, (self.dtype, *(column.tobytes() for column in columns))
 
     def is_contiguous(self) -> bool:
         """Return whether every sample is C-contiguous."""

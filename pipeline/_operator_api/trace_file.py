@@ -64,7 +64,10 @@ def save_spans(path: str | Path, processes: Sequence[ProcessSpans]) -> None:
         events += _flow(key, connected)
     described = [_metadata("process_name", pid, 0, " and ".join(each)) for pid, each in names.items()]
     described += [_metadata("thread_name", pid, thread, lane) for (pid, lane), thread in lanes.items()]
-    Path(path).write_text(json.dumps({"traceEvents": described + events, "displayTimeUnit": "ms"}))
+    try:
+        Path(path).write_text(json.dumps({"traceEvents": described + events, "displayTimeUnit": "ms"}))
+    except OSError as error:  # the disk is full: the system's error doesn't name the file
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _metadata(kind: str, pid: int, thread: int, name: str) -> dict[str, Any]:

@@ -214,7 +214,7 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
                     named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
                     member = _Member(int(offset), int(size), name)
-                    if min(member.offset, member.size) < 0:
+                    if min(member.offset, member.size) < 0:  # an end after that of the archive is an error of its batch
                         raise ValueError(f"it lists {size} bytes at {offset}")
                     sample.setdefault(extension, member)
                 yield sample

@@ -9,8 +9,8 @@ import struct
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 
 from pipeline._size_limit import size_from_environment
@@ -25,6 +25,7 @@ _ABANDONED = 3600.0  # seconds after which an unfinished file counts as left beh
 _TOUCH = 60.0  # seconds between two updates of the time when a file was used
 _KEPT = 0.9  # share of the limit that eviction leaves
 _DEFAULT_LIMIT = 10 << 30
+_open_privately = partial(os.open, mode=0o600)
 
 
 class DiskCache:
@@ -80,14 +81,14 @@ class DiskCache:
         unfinished = f"{path}.{os.getpid()}-{time.monotonic_ns()}{_UNFINISHED}"
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            with self._locked():
-                total = self._total()
-                if total + size > self.limit:
-                    total = self._evict(int(self.limit * _KEPT) - size)
-                file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                os.truncate(file, size)  # counts for other processes from now on
-                self._set_total(total + size)
-            with open(file, "wb", buffering=0) as stream:
+            with ExitStack() as files:
+                with self._locked():
+                    total = self._total()
+                    if total + size > self.limit:
+                        total = self._evict(int(self.limit * _KEPT) - size)
+                    stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
+                    os.truncate(stream.fileno(), size)  # counts for other processes from now on
+                    self._set_total(total + size)
                 stream.write(_HEAD.pack(_MARK, len(content)))
                 left = memoryview(content)
                 while left:

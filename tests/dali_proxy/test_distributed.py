@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy._common.core_budget import processes_sharing
+from dali_proxy._common.available_memory import available_memory
+from dali_proxy._common.core_budget import Shares, processes_sharing
 from dali_proxy.distributed import environment, set_ranks
+from pipeline import Pipeline, fn
 from pipeline._ranks import Ranks
-from tests.dali_proxy.indexed import IndexDataset, affine
+from pipeline.errors import MissingSizeError
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine
 from tests.environment import with_project
 from tests.preloaded import run_python
 
@@ -60,3 +63,29 @@ def test_too_many_workers_of_all_ranks_are_warned_of() -> None:
     server = DALIServer(affine())
     with pytest.warns(UserWarning, match=r"every rank has a share of .*num_workers=dali_proxy\.distributed"):
         DataLoader(server, IndexDataset(4, server.proxy), num_workers=cores + 1)
+
+
+def test_numbers_of_workers_and_threads_are_the_share_of_the_rank_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaders() -> list[int]:
+        with Pipeline(batch_size=4, device_id=None) as pipe:
+            pipe.set_outputs(fn.external_source(name="x"))
+        server = DALIServer(pipe)
+        datasets = IndexDataset(4, server.proxy), IndexStream(4, server.proxy)
+        numbers = [DataLoader(server, each).num_workers for each in datasets]
+        return [server.pipeline.num_threads, *numbers, DataLoader(server, datasets[0], num_workers=0).num_workers]
+
+    with pytest.raises(MissingSizeError):
+        loaders()
+    for name, number in {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(number))
+    share = Shares.of_rank()
+    assert loaders() == [share.num_threads, share.num_workers, 0, 0]
+
+
+def test_memory_is_limited_by_the_control_group(tmp_path: Path) -> None:
+    assert available_memory(tmp_path) > 0
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("3000\n")
+    assert available_memory(tmp_path) == 2000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory(tmp_path) > 2000

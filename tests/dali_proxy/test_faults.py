@@ -237,6 +237,19 @@ with DALIServer(affine()) as server:
         next(iter(DataLoader(server, Large(12, server.proxy), batch_size=4, num_workers=1)))
     except (WorkerDiedError, RuntimeError) as error:
         print(type(error).__name__, error)
+    loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1)
+    full = open("/dev/shm/full", "wb", buffering=0)
+    try:
+        while True:
+            full.write(bytes(1 << 12))
+    except OSError:
+        pass
+    try:
+        iter(loader)
+    except OSError as error:
+        print(error)
+    full.truncate(0)
+    print(sum(len(indices) for _, indices in loader))
 """
 
 
@@ -259,6 +272,7 @@ def test_small_shared_memory_of_the_system() -> None:
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith(("WorkerDiedError worker 0", "RuntimeError")), run.stdout
     assert "shared memory" in run.stdout or "No space left" in run.stdout
+    assert run.stdout.endswith("/dev/shm has no space for the semaphores of their queues\n12\n"), run.stdout
 
 
 # The server -----------------------------------------------------------------------------------------------------
@@ -347,6 +361,26 @@ def test_server_without_descriptors() -> None:
         assert run_to_the_end(here) == list(range(8))  # connected clients continue
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4096, 4096))
         assert run_to_the_end(loader) == list(range(8))
+
+
+def test_batches_that_are_held_until_the_server_has_no_descriptor() -> None:
+    with DALIServer(affine()) as server:
+        loader = DataLoader(server, IndexDataset(1200, server.proxy), batch_size=4, num_workers=1)
+        assert server.pid is not None
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid) + 200, 4096))
+        held: list[Any] = []
+        loop = iter(loader)
+        message = ""
+        with soon():
+            while not message:
+                try:
+                    held.append(next(loop))
+                except BatchError as error:  # `pytest.raises` would keep the loop and its batches alive
+                    message = str(error)
+        assert "no file descriptor left" in message
+        del loop
+        held.clear()
+        assert [index for batch in loader for index in check_affine(*batch)] == list(range(1200))
 
 
 def test_socket_folder_that_is_removed() -> None:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy._common.folders import remove_dead_folders
 from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline import Pipeline, errors, fn
 from tests.environment import ROOT, with_project
@@ -175,9 +177,12 @@ def check_epoch_of_a_new_server() -> None:
 
 
 TRAINING = """
-import os, sys
+import ctypes, os, sys
 import torch
 from dali_proxy import DALIServer, DataLoader
+
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: it also ends if the tests are killed
+assert os.getppid() == int(sys.argv[4])
 sys.path.insert(0, sys.argv[3])
 from tests.dali_proxy.test_faults_gpu import BATCH, Numbers, doubling
 
@@ -199,8 +204,20 @@ with DALIServer(doubling(), mode=sys.argv[1], placement=sys.argv[2]) as server:
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_training_that_is_killed_leaves_no_process(mode: str, placement: str, number: signal.Signals) -> None:
+    with running_training(mode, placement) as (training, pid):
+        children = [psutil.Process(pid), *psutil.Process(training.pid).children(recursive=True)]
+        training.send_signal(number)
+        training.wait(PATIENCE_S)
+        _, alive = psutil.wait_procs(children, timeout=15)
+        assert not alive
+    assert not list(Path("/dev/shm").glob(f"cuda.shm.*.{pid:x}.*"))
+
+
+@contextmanager
+def running_training(mode: str, placement: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start a process that trains. Return it and the number of its server's process; kill it at the end."""
     with subprocess.Popen(
-        [sys.executable, "-c", TRAINING, mode, placement, str(ROOT)],
+        [sys.executable, "-c", TRAINING, mode, placement, str(ROOT), str(os.getpid())],
         stdout=subprocess.PIPE,
         env=with_project(),
         text=True,
@@ -208,17 +225,12 @@ def test_training_that_is_killed_leaves_no_process(mode: str, placement: str, nu
     ) as training:
         assert training.stdout is not None
         try:
-            pid = int(training.stdout.readline())
-            assert training.stdout.readline() == "trains\n"
-            children = [psutil.Process(pid), *psutil.Process(training.pid).children(recursive=True)]
-            training.send_signal(number)
-            training.wait(PATIENCE_S)
-            _, alive = psutil.wait_procs(children, timeout=15)
-            assert not alive
+            pid, trains = training.stdout.readline(), training.stdout.readline()
+            assert trains == "trains\n", "the training has failed: see its stderr"
+            yield training, int(pid)
         finally:
-            if training.poll() is None:
-                training.kill()
-    assert not list(Path("/dev/shm").glob(f"cuda.shm.*.{pid:x}.*"))
+            training.kill()
+    remove_dead_folders()  # as the next server does: with mode="thread", no process is left that could
 
 
 def test_server_outlives_a_training_that_is_killed_while_its_gpu_reads_results() -> None:

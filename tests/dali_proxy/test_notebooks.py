@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -54,12 +56,13 @@ class Notebook:
             kernel_name="python3", cwd=folder, env=with_project(), startup_timeout=120
         )
 
-    def run(self, code: str, interrupt_at: str = "") -> dict[str, Any]:
+    def run(self, code: str, interrupt_at: str = "", delay: float = 0.0) -> dict[str, Any]:
         """Run a cell.
 
         Args:
             code: the cell.
             interrupt_at: text of the output at which the kernel is interrupted.
+            delay: seconds from that output to the interrupt.
 
         Returns:
             By type: "text", "html" (the last result), and "error" (the name of the exception).
@@ -74,6 +77,7 @@ class Notebook:
             if kind == "stream":
                 result["text"] += content["text"]
                 if interrupt_at and interrupt_at in result["text"]:
+                    time.sleep(delay)
                     self.kernel.interrupt_kernel()
                     interrupt_at = ""
             elif kind in ("execute_result", "display_data"):
@@ -133,6 +137,28 @@ for epoch in itertools.count():
     pid = notebook.run("server.pid")["text"]
     assert notebook.run("indices(loader)")["text"].strip() == "True"
     assert notebook.run("server.pid")["text"] == pid, "the server wasn't started again"
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_cells_that_are_interrupted_at_a_hundred_random_moments_leave_a_usable_server(notebook: Notebook) -> None:
+    random = Random(1)
+    pid = notebook.run("server.pid")["text"]
+    for number in range(100):
+        workers = number % 3
+        cell = f"""
+loader = dali_proxy.DataLoader(server, dataset, batch_size=8, num_workers={workers})
+print("runs", flush=True)
+while True:
+    assert indices(loader)
+"""
+        result = notebook.run(cell, interrupt_at="runs", delay=random.choice((0.0, 0.01, 0.05, 0.2)) * random.random())
+        assert result["error"] == "KeyboardInterrupt", result["text"]
+        if number % 10 == 9:
+            loop(notebook, f"num_workers={workers}")
+    assert notebook.run("server.pid")["text"] == pid, "the server wasn't started again"
+    children = "import psutil; del loader; [child.name() for child in psutil.Process().children()].count('python')"
+    assert int(notebook.run(children)["text"]) <= 2, "the server, and Python's resource tracker"
 
 
 def test_representations_are_html(notebook: Notebook) -> None:

@@ -173,7 +173,11 @@ class MixedImageDecoder(GpuOperator):
             node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
         )
-        self._decoder.reserve(setup.gpu_streams, setup.max_batch_size, self._output_type)
+        try:
+            self._decoder.reserve(setup.gpu_streams, setup.max_batch_size, self._output_type)
+        except BaseException:
+            self._decoder.close()
+            raise
         #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy._consumer import pending_requests
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._transport.deferred import OutputFunctions
 from dali_proxy._transport.fetch_ahead import FetchAhead
@@ -181,3 +183,17 @@ def test_posted_messages_continue_when_the_server_reads_again(
         indices += check_affine(images, labels)
     assert indices == list(range(40))
     assert any(busy)
+
+
+def test_deadline_does_not_count_the_time_for_which_the_process_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(pending_requests, "time", SimpleNamespace(monotonic=lambda: now))
+    deadline = pending_requests.Deadline(3.0, "the server is")
+    now = 100.0
+    deadline.check()
+    assert deadline.left == 2.0
+    now = 101.0
+    assert deadline.left == 1.0
+    now = 102.0
+    with pytest.raises(ProxyError, match="within 3 s"):
+        deadline.check()

@@ -53,6 +53,13 @@ def test_trace_can_be_repeated_and_covers_its_block_only(tmp_path: Path) -> None
         assert server.loop_times.trace is None
 
 
+def test_full_disk_is_an_error_that_names_the_file() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"), server.trace("/dev/full"):
+            pass
+        assert server.loop_times.trace is None
+
+
 def test_file_that_cannot_be_written_is_an_error_before_the_block(tmp_path: Path) -> None:
     with (
         DALIServer(affine(), mode="thread") as server,

@@ -408,3 +408,11 @@ def test_hostile_server_cannot_cause_reads_outside_of_memory(rows, dense, dtype,
                 os.close(fd)
         for array in [arrays] if dense else arrays:
             assert array.sum() == 0
+
+
+def test_memory_of_a_slot_is_first_touched_by_the_thread_that_writes_the_result() -> None:
+    pool = SlotPool(SharedBlock.create)
+    slot = pool.allocate(1 << 24)
+    assert os.fstat(slot.memory.fd).st_blocks == 0
+    slot.discard()
+    pool.close()

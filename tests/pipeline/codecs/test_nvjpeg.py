@@ -50,8 +50,13 @@ class Engine:
         self.library = calls = library(prepare=lambda *_: self.prepared, decode=decode)
 
         def state(*arguments: Any) -> int:
+            if self.full:
+                self.full -= 1
+                return 5
             self.calls.append("state")
             return made(*arguments)
+
+        self.full = 0  # number of states for which there is no memory
 
         calls.nvjpegCreateEx = calls.nvjpegDecodeParamsCreate = made
         calls.nvjpegJpegStateCreate = state
@@ -67,6 +72,7 @@ class Engine:
             "_bind": lambda _: calls,
             "_bind_driver": driver,
             "require_device": lambda _: None,
+            "free_unused": lambda: self.calls.append("free unused memory"),
             "load_cupy": lambda: SimpleNamespace(cuda=cuda),
             "cuda_call": lambda _: nullcontext(),
         }.items():
@@ -130,6 +136,37 @@ def test_refused_reservation_is_an_error(engine: Engine) -> None:
         engine.decoder.reserve(1, 2, RGB)
     engine.decoder.close()
     assert engine.calls == ["state", "free", "destroy"]
+
+
+def test_memory_that_is_not_used_is_freed_for_a_state(engine: Engine) -> None:
+    engine.full = 1
+    engine.decode(STREAM)
+    assert engine.calls == ["free unused memory", "state", "decode"]
+
+
+def test_full_gpu_costs_a_batch_its_engine(engine: Engine) -> None:
+    """The engine's next batch has a state again."""
+    engine.full = 2
+    with pytest.raises(NvjpegError, match=r"nvjpegJpegStateCreate failed: out of memory"):
+        engine.decode(STREAM)
+    engine.decode(STREAM)
+    assert engine.calls == ["free unused memory", "state", "decode"]
+
+
+def test_full_gpu_is_an_error_when_the_engine_is_opened(engine: Engine) -> None:
+    """Not a GPU without an engine: nvImageCodec would use it, without taking turns."""
+    engine.library.nvjpegCreateEx = lambda *_: 5
+    with pytest.raises(CudaError, match="opening the JPEG engine failed: out of memory"):
+        images._open_engine(GPU)
+
+
+def test_pipeline_is_built_though_no_state_can_be_reserved(engine: Engine) -> None:
+    decoder = images.ImageBatchDecoder(GPU, 1)
+    engine.full = 2
+    decoder.reserve(2, 4, RGB)
+    assert decoder.uses_engine
+    decoder.close()
+    assert engine.calls == ["free unused memory", "destroy"]
 
 
 def test_failed_state_is_freed_immediately(engine: Engine) -> None:

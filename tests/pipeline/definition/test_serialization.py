@@ -95,6 +95,11 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
         decode_pipeline(serialized.data)
 
 
+def choice_of(content: Any) -> Any:
+    """Return the arguments of a node that has one with choices."""
+    return next(node["arguments"] for node in content["nodes"] if "operation" in node["arguments"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -111,6 +116,7 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
             "of a later operator",
         ),
         (lambda content: content["nodes"][1].update(name="x"), "two operators are called 'x'"),
+        (lambda content: choice_of(content).update(operation="Add"), "'operation' in the spelling 'Add'"),
         (lambda content: content.pop("nodes"), "damaged"),
     ],
 )

@@ -19,6 +19,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
 from pipeline.tensors import TensorListCPU
 from pipeline.types import BOOL
+from tests import host_cupy
 
 
 class LostStream:
@@ -63,10 +64,11 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
 
 def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
-    device = SimpleNamespace(device_id=0, kernels=object(), close=lambda: closed.append(True))
+    device = SimpleNamespace(device_id=0, kernels=object(), building=nullcontext, close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
-    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: .*'dtype' must be one of"):
+    message = r"^fn.decoders.image: .*'dtype' must be one of"
+    with host_cupy.installed(), pytest.raises(ArgumentValueError, match=message):
         Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 
@@ -78,3 +80,23 @@ def test_events_of_a_lost_gpu_do_not_end_the_thread_that_waits(device: Device) -
     device._pending.put(None)
     device._reap()
     assert called == [0, 1]
+
+
+def test_inputs_without_a_callback_are_released_by_a_later_batch() -> None:
+    class Event:
+        done = False
+
+        def synchronize(self) -> None:
+            self.done = True
+
+    with host_cupy.installed():
+        device = Device(0, 1, 0)
+        event, first, second = Event(), [object()], [object()]
+        device.when_done(event, first, None)
+        assert first
+        event.done = True
+        device.when_done(Event(), second, None)
+        assert not first
+        assert second
+        device.close()
+        assert not second

@@ -127,3 +127,11 @@ def test_running_out_of_descriptors_names_the_limit():
 def test_block_needs_a_size(nbytes):
     with pytest.raises(ValueError, match="above 0"):
         SharedBlock.create(nbytes)
+
+
+def test_pages_are_allocated_by_the_first_write() -> None:
+    """So a page is on the NUMA node of the thread that writes a sample or a result, not of the one that creates it."""
+    with SharedBlock.create(1 << 24) as block, SharedBlock.attach(os.dup(block.fd), 1 << 24) as peer:
+        assert os.fstat(block.fd).st_blocks == 0
+        peer.array[0] = 1
+        assert 0 < os.fstat(block.fd).st_blocks * 512 < 1 << 24

@@ -57,7 +57,8 @@ def test_index_of_an_archive(member: str, tmp_path: Path) -> None:
     (tmp_path / "a.idx").write_text(f"v1.2 1\njpg {member} 0.jpg\n")
     files = {"paths": [str(tmp_path / "a.tar")], "index_paths": [str(tmp_path / "a.idx")]}
     with pytest.raises(
-        PipelineError, match=r"isn't an index of an archive: it lists|a\.tar' ends within|has \d+ bytes, more"
+        PipelineError,
+        match=r"isn't an index of an archive: it lists|a\.tar' ends within|bytes, more than|has \d+ bytes, more",
     ):
         run(fn.readers.webdataset, ext=["jpg"], **files)
 

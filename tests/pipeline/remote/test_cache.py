@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,22 @@ def test_unusable_folder_does_not_fail_reads(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="the cache .* isn't used"):
         cache.put("key", b"content")
     assert cache.get("key") is None
+
+
+def test_full_disk_leaves_no_descriptor(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put("small", b"content")
+    before = len(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, limits[1]))
+    try:
+        with pytest.warns(RuntimeWarning, match="isn't used: .*too large"):
+            cache.put("large", bytes(1 << 13))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (cache.get("small"), cache.get("large")) == (b"content", None)
+    assert not [*tmp_path.glob("*/*.tmp")]
 
 
 def _use(folder: Path, limit: int, number: int, most: multiprocessing.Queue[int]) -> None:

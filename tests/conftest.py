@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -37,8 +38,8 @@ def _gpu_is_there() -> bool:
 
 
 def _is_asked_for(config: pytest.Config, marker: str) -> bool:
-    words = config.getoption("markexpr").replace("(", " ").replace(")", " ").split()
-    return marker in words and f"not {marker}" not in " ".join(words)
+    marks = config.getoption("markexpr")
+    return bool(re.search(rf"\b{marker}\b", marks)) and not re.search(rf"\bnot\s+{marker}\b", marks)
 
 
 def _gpu_is_asked_for(config: pytest.Config) -> bool:

@@ -68,8 +68,7 @@ __all__ = ["Executor"]
 
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
-# The same for phases on the GPU: their launches wait for the driver, too.
-_CHEAP_ON_GPU = 800_000
+_CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
@@ -121,9 +120,8 @@ class Executor:
         self._fuses = fuse
         self._closed = False
         self._shared = shared
-        self._device: Device | None = None
-        if self._plan.uses_gpu:
-            self._device = open_device(graph, config) if shared is None else shared.device(graph, config)
+        open_or_share = open_device if shared is None else shared.device
+        self._device: Device | None = open_or_share(graph, config) if self._plan.uses_gpu else None
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}

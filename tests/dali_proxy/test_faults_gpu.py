@@ -356,6 +356,20 @@ def test_results_are_held_across_epochs(mode: Any, placement: Any) -> None:
 
 
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
+def test_training_that_runs_out_of_memory_goes_on(mode: Any, placement: Any) -> None:
+    with DALIServer(doubling(), mode=mode, placement=placement) as server:
+        iterator = iter(DataLoader(server, Numbers(server.proxy), BATCH, num_workers=1))
+        found = []
+        for doubled, indices in iterator:
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+            assert torch.equal(doubled[:, 0].cpu(), indices * 2.0)
+            found += indices.tolist()
+        assert found == list(range(len(found)))
+        assert found
+
+
+@pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_training_that_replays_a_cuda_graph(mode: Any, placement: Any) -> None:
     """The step is captured while batches are in flight, as in training that warms up with its own batches."""
     with DALIServer(doubling(), mode=mode, placement=placement) as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import pytest
 from tests.environment import with_project
 
 pytestmark = [
-    pytest.mark.timeout(600),  # two nodes start
+    pytest.mark.timeout(600),  # Ray starts
     pytest.mark.skipif(
         importlib.util.find_spec("ray") is None, reason="Ray isn't installed: pip install 'dali-proxy[ray]'"
     ),
@@ -25,7 +26,6 @@ pytestmark = [
 PROGRAM = """
 import json, socket, ssl, sys
 import ray
-from ray.cluster_utils import Cluster
 from dali_proxy import DALIServer, DataLoader, RayCluster
 from tests.dali_proxy.indexed import IndexDataset, noisy
 
@@ -36,10 +36,10 @@ def batches(**options):
         return [(values.tolist(), indices.tolist()) for values, indices in loader]
 
 
-def greeting(port, context):
+def greeting(address, context):
     # Returns what the head node answers to a client, or the error.
     try:
-        with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        with socket.create_connection(address, 10) as plain:
             client = plain if context is None else context.wrap_socket(plain)
             client.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes(3) + b"\\x04" + bytes(5))
             return client.recv(9).hex()
@@ -55,30 +55,34 @@ def client(certificate):
 
 
 expected = batches()
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 try:
-    cluster.add_node(num_cpus=2)
-    ray.init(address=cluster.address, log_to_driver=False)
     found = batches(cluster=RayCluster(servers=1, num_cpus=1))
-    port = int(cluster.address.rpartition(":")[2])
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     known = client(sys.argv[1])
     known.load_cert_chain(sys.argv[1], sys.argv[2])
-    clients = {"plain": None, "without": client(sys.argv[1]), "with": known}
-    answers = {name: greeting(port, each) for name, each in clients.items()}
+    address = host, int(port)
+    answers = {
+        "plain": greeting(address, None),
+        "without": greeting(address, client(sys.argv[1])),
+        "with": greeting(address, known),
+    }
 finally:
     ray.shutdown()
-    cluster.shutdown()
 print(json.dumps({"same": found == expected, **answers}))
 """
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
     """Create a certificate for this machine, which is its own authority, and its key."""
-    paths = folder / "node.crt", folder / "node.key"
+    certificate, key = folder / "node.crt", folder / "node.key"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # finds the address that Ray uses; sends nothing
+        probe.connect(("8.8.8.8", 53))
+        names = f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{probe.getsockname()[0]}"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(paths[0]), "-keyout", str(paths[1])]
+    command += ["-addext", names, "-out", str(certificate), "-keyout", str(key)]
     subprocess.run(command, check=True, capture_output=True)
-    return paths
+    return certificate, key
 
 
 def test_encrypted_cluster_refuses_clients_without_a_certificate() -> None:
@@ -86,9 +90,15 @@ def test_encrypted_cluster_refuses_clients_without_a_certificate() -> None:
         prefix="r", dir="/tmp", ignore_cleanup_errors=True
     ) as name:  # Ray needs short paths
         cert, key = certificate(Path(name))
-        tls = {"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": str(cert), "RAY_TLS_SERVER_KEY": str(key)}
         environment = with_project(
-            RAY_TLS_CA_CERT=str(cert), RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=name, TMPDIR=name, **tls
+            RAY_USE_TLS="1",
+            RAY_TLS_SERVER_CERT=str(cert),
+            RAY_TLS_SERVER_KEY=str(key),
+            RAY_TLS_CA_CERT=str(cert),
+            RAY_AUTH_MODE="disabled",
+            RAY_USAGE_STATS_ENABLED="0",
+            RAY_TMPDIR=name,
+            TMPDIR=name,
         )
         run = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(cert), str(key)],

@@ -80,3 +80,23 @@ def test_events_of_a_lost_gpu_do_not_end_the_thread_that_waits(device: Device) -
     device._pending.put(None)
     device._reap()
     assert called == [0, 1]
+
+
+def test_inputs_without_a_callback_are_released_by_a_later_batch() -> None:
+    class Event:
+        done = False
+
+        def synchronize(self) -> None:
+            self.done = True
+
+    with host_cupy.installed():
+        device = Device(0, 1, 0)
+        event, first, second = Event(), [object()], [object()]
+        device.when_done(event, first, None)
+        assert first
+        event.done = True
+        device.when_done(Event(), second, None)
+        assert not first
+        assert second
+        device.close()
+        assert not second

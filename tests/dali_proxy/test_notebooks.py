@@ -153,7 +153,8 @@ while True:
     assert indices(loader)
 """
         result = notebook.run(cell, interrupt_at="runs", delay=random.choice((0.0, 0.01, 0.05, 0.2)) * random.random())
-        assert result["error"] == "KeyboardInterrupt", result["text"]
+        # The kernel interrupts workers, too, and torch's handler may raise in IPython while it shows the exception.
+        assert "KeyboardInterrupt" in (result["error"], *result["text"].split()), result["text"]
         if number % 10 == 9:
             loop(notebook, f"num_workers={workers}")
     assert notebook.run("server.pid")["text"] == pid, "the server wasn't started again"

@@ -153,10 +153,13 @@ while True:
     assert indices(loader)
 """
         result = notebook.run(cell, interrupt_at="runs", delay=random.choice((0.0, 0.01, 0.05, 0.2)) * random.random())
-        assert result["error"] == "KeyboardInterrupt", result["text"]
+        # The kernel interrupts workers, too, and torch's handler may raise in IPython while it shows the exception.
+        assert "KeyboardInterrupt" in (result["error"], *result["text"].split()), result["text"]
         if number % 10 == 9:
             loop(notebook, f"num_workers={workers}")
     assert notebook.run("server.pid")["text"] == pid, "the server wasn't started again"
+    # An interrupt during a fork may leave an ended worker without a wait for its exit status, until the kernel ends.
+    notebook.run("import os\nwhile os.waitpid(-1, os.WNOHANG)[0]: pass")
     children = "import psutil; del loader; [child.name() for child in psutil.Process().children()].count('python')"
     assert int(notebook.run(children)["text"]) <= 2, "the server, and Python's resource tracker"
 

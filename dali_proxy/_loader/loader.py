@@ -315,7 +315,13 @@ class LoaderIterator(Iterator[Any]):
             )
             if self._transform is not None:
                 self._transform.begin(self._generators.seed(), start.epoch)
-            self._loop.begin(start, resumes)
+            try:
+                self._loop.begin(start, resumes)
+            except RuntimeError as error:  # torch's, if a persistent worker has died since the last epoch
+                if (died := dead_worker(self._loop.workers, error)) is None:
+                    raise
+                self.dead = str(died)
+                raise died from None
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.

@@ -128,6 +128,22 @@ def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> 
     in_a_child(body, mode)
 
 
+def test_persistent_worker_that_is_killed_between_epochs(mode: str) -> None:
+    def body(server: DALIServer) -> None:
+        loader = DataLoader(
+            server, IndexDataset(40, server.proxy), batch_size=4, num_workers=2, persistent_workers=True
+        )
+        assert run_to_the_end(loader) == list(range(40))
+        victim = next(each for each in psutil.Process().children() if each.pid != server.pid)
+        victim.suspend()  # it doesn't answer, so that the next epoch waits for it
+        threading.Timer(0.3, victim.kill).start()
+        with soon(), pytest.raises(WorkerDiedError, match=rf"\(pid {victim.pid}\) was killed by SIGKILL"):
+            iter(loader)
+        assert run_to_the_end(loader) == list(range(40))
+
+    in_a_child(body, mode)
+
+
 class HangingDataset(IndexDataset):
     """Hangs at one sample."""
 

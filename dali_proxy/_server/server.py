@@ -408,8 +408,8 @@ class DALIServer:
     def stop(self) -> None:
         """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
 
-        Tensors on the CPU stay valid. CUDA tensors of a server in a separate process lie in memory of that process:
-        before you stop it, copy those that you need (`clone`) and drop the others.
+        Tensors stay valid, on the CPU and on the GPU. CUDA doesn't promise this for tensors of a server in another
+        process, whose memory they are: copy those that you keep for long (`clone`).
         """
         with self._lock:
             self.stops += 1

@@ -56,7 +56,7 @@ def _metadata(name: str) -> str:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return ""
-    return found.read_text("METADATA") or ""
+    return found.read_text("METADATA") or found.read_text("PKG-INFO") or ""  # the latter in a checkout
 
 
 def _numbers(version: str) -> tuple[int, ...]:

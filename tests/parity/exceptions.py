@@ -62,8 +62,10 @@ EXCEPTIONS = {
 }
 
 #: Arguments that no case draws, by operator.
+_OURS = {"palette_indices"}  # DALI doesn't have it
 UNDRAWN: dict[str, set[str]] = {
-    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # images have no depth
+    **{f"decoders.image{kind}": _OURS for kind in ("", "_random_crop", "_slice")},
+    "decoders.image_crop": {"crop_d", "crop_pos_z"} | _OURS,  # images have no depth
     # The tests in tests/pipeline/readers compare the arguments that all readers share.
     "readers.numpy": {argument.name for argument in (*READER_ARGUMENTS, *EPOCH_SHUFFLE_ARGUMENTS)},
 }

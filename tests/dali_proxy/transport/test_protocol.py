@@ -11,6 +11,7 @@ from dali_proxy._transport.protocol import (
     DTYPES,
     Advance,
     AttachSegment,
+    BatchRead,
     CloseSession,
     DetachSegment,
     Failure,
@@ -23,6 +24,7 @@ from dali_proxy._transport.protocol import (
     OpenSession,
     OutputBatch,
     Place,
+    ReadBatch,
     Release,
     Result,
     SlotsDetached,
@@ -54,6 +56,8 @@ MESSAGES = [
     Failure(1, 2, "builtins:ValueError", "bad", operator="fn.resize", samples=(3,), indices=("3",), worker_pid=5),
     StatsRequest(1),
     Stats(1, "{}"),
+    ReadBatch(1, 4, b"request", 4096),
+    BatchRead(1, (3, 4), b"pickled"),
     Goodbye("stopped"),
 ]
 

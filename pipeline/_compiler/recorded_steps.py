@@ -13,6 +13,8 @@ from pipeline._compiler.plan import BatchStep, Plan
 from pipeline._graph.graph import Edge
 from pipeline._kernels import KernelContext
 from pipeline._kernels.launch import Launch
+from pipeline._kernels.launch_queue import LaunchQueue
+from pipeline._kernels.reclaiming import is_full
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
 from pipeline.tensors.gpu import TensorListGPU
@@ -172,9 +174,12 @@ def _index(drawn: Sequence[_Scalars], scalars: _Scalars) -> int | None:
 
 
 def _addresses(words: _Words, blocks: Sequence[_Block]) -> tuple[Any, Any, _Words]:
-    """Return the positions of words that are addresses in blocks, the block of each, and its offset there."""
+    """Return the positions of words that are addresses in blocks, the block of each, and its offset there.
+
+    The first of several blocks counts, so it comes last: images of an input may lie on both sides of allocated memory.
+    """
     positions, owners, offsets = [], [], []
-    for block, (begin, size) in enumerate(blocks):
+    for block, (begin, size) in reversed(list(enumerate(blocks))):
         found = np.flatnonzero((words >= begin) & (words < begin + max(size, 1)))
         positions.append(found)
         owners.append(np.full(len(found), block))
@@ -190,6 +195,28 @@ def _frame(launch: Launch) -> tuple[Hashable, ...]:
 def _moved(one: _Recording, other: _Recording) -> bool:
     """Return whether two recordings use different memory, so that their words tell addresses from other values."""
     return all(mine[0] != its[0] for mine, its in zip(one.allocated, other.allocated, strict=False))
+
+
+def _occupy(queue: LaunchQueue, blocks: Sequence[_Block]) -> list[Any] | None:
+    """Allocate the memory of blocks, if it is free; return None if the GPU doesn't have twice as much.
+
+    The step needs as much again. So a batch that fits into the GPU's memory also fits while it is recorded.
+
+    Args:
+        queue: an unused queue.
+        blocks: addresses and sizes.
+    """
+    import cupy
+
+    try:
+        occupied, _ = ([cupy.cuda.alloc(size) for _, size in blocks] for _ in range(2))
+    except Exception as error:
+        if not is_full(error):
+            raise
+        return None
+    finally:
+        queue.release()
+    return occupied
 
 
 class RecordedStep:
@@ -272,19 +299,17 @@ class RecordedStep:
             occupied: memory that an earlier recording used, if it is free. It isn't used again.
             run_operators: runs the operators of the step.
         """
-        import cupy
-
         queue, held = self._kernels.queue, len(batch.keep_alive)
-        spare = [cupy.cuda.alloc(size) for _, size in occupied]
-        begin = None if queue is None else queue.state
+        is_first = queue is not None and queue.state == (0, 0, 0)
+        spare = _occupy(queue, occupied) if queue is not None and is_first else None
         run_operators()
         batch.outputs.compute(self._results)
-        if queue is None or begin != (0, 0, len(spare)) or queue.state[0] or len(batch.keep_alive) > held:
+        if queue is None or spare is None or queue.state[0] or len(batch.keep_alive) > held:
             return None
         launches = queue.waiting
         if not launches or any(table.nbytes % 8 for each in launches for table in each.tables):
             return None
-        allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept[len(spare) :]]
+        allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept]
         outputs = [_Output.from_batch(batch.outputs[edge], allocated) for edge in self._results]
         found = [output for output in outputs if output is not None]
         if len(found) < len(outputs):

@@ -302,8 +302,11 @@ def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bo
 
 def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
     """Return the indices of an image with a palette; None for other images."""
-    with open_image(view) as image:
-        has_palette = image.mode == "P"
+    try:
+        with open_image(view) as image:
+            has_palette = image.mode == "P"
+    except DecodeError:  # a TIFF that only OpenCV reads
+        return None
     return _loaded(view, info, lambda image: _with_channels(np.array(image))) if has_palette else None
 
 

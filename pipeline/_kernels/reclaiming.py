@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pipeline._kernels.errors import load_cupy
 
-__all__ = ["free_unused", "reclaiming"]
+__all__ = ["free_unused", "is_full", "reclaiming"]
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def reclaiming(allocate: Callable[[int], T]) -> Callable[[int], T]:
         try:
             return allocate(nbytes)
         except Exception as error:
-            if not _is_full(error):
+            if not is_full(error):
                 raise
         free_unused()
         return allocate(nbytes)
@@ -36,7 +36,8 @@ def reclaiming(allocate: Callable[[int], T]) -> Callable[[int], T]:
     return allocate_or_reclaim
 
 
-def _is_full(error: Exception) -> bool:
+def is_full(error: Exception) -> bool:
+    """Return whether an exception of CuPy says that the GPU's memory is full."""
     cuda = load_cupy().cuda
     if isinstance(error, cuda.runtime.CUDARuntimeError):
         return bool(error.status == _OUT_OF_MEMORY)

@@ -83,7 +83,10 @@ class JointDraws:
         if compiled is None or batch.request.random_states:
             return ()
         size = batch.size
-        numbers = np.empty(size * self._count, np.uint32)
+        try:
+            numbers = np.empty(size * self._count, np.uint32)
+        except (MemoryError, ValueError):  # the operator that needs too much memory reports it
+            return ()
         compiled.draw_numbers(self._rows, self._table, batch_counter(batch.request.key), size, numbers)
         views = {dtype: numbers.view(dtype) for *_, dtype in self._outputs}
         for edge, begin, end, shape, dtype in self._outputs:

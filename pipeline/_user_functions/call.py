@@ -80,11 +80,15 @@ class FunctionCall:
         if hasattr(function, "with_layouts"):
             function = function.with_layouts([each.layout() for each in inputs])
         columns = [_samples(each) for each in inputs]
+        passed: set[int] = set()
 
         def call(number: int) -> list[Any]:
             return self._unpacked(caller.call(number, function, lambda: arguments_of(number)))
 
         def arguments_of(number: int) -> list[Any]:
+            if framework.device_id is not None and number in passed:  # the first call may have modified the copies
+                columns[:] = [_samples(each) for each in inputs]
+            passed.add(number)
             if self.batch_processing:
                 return [[framework.to_argument(sample) for sample in column] for column in columns]
             return [framework.to_argument(column[number]) for column in columns]

@@ -10,6 +10,7 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._operator_api import joint_draws
 from pipeline._operator_api.joint_draws import JointDraws
+from pipeline.errors import OperatorError
 
 SIZE = 37
 
@@ -62,3 +63,12 @@ def test_draws_that_do_not_fit_the_output_are_refused() -> None:
         joint_draws.compiled.draw_numbers(
             draws, np.zeros(0, np.uint32), np.zeros(4, np.uint64), 4, np.zeros(3, np.uint32)
         )
+
+
+def test_numbers_that_exceed_the_memory_are_an_error_of_their_operator() -> None:
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=None, seed=5)
+    with pipe:
+        pipe.set_outputs(fn.random.coin_flip(), fn.random.uniform(range=(0.0, 1.0), shape=[10**16]))
+    pipe.build()
+    with pytest.raises(OperatorError, match=r"fn\.random\.uniform"):
+        pipe.run()

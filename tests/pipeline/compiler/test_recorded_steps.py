@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.recorded_steps import _Program
+from pipeline._compiler import recorded_steps
+from pipeline._compiler.recorded_steps import _addresses, _Program
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
 
@@ -110,3 +112,52 @@ def test_images_of_many_shapes_are_not_repeated(device: str, repeated: list[Any]
     for number, batch in enumerate(run_batches(lambda data: (fn.flip(data, vertical=1),), batches)):
         assert [sample.shape for sample in batch] == [(3 + number, 4 + index, 1) for index in range(2)]
     assert not repeated
+
+
+def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
+    monkeypatch: pytest.MonkeyPatch, repeated: list[Any]
+) -> None:
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    sizes: dict[int, int] = {}
+    most, limit = 0, 1 << 30
+
+    def allocate(size: int) -> host_cupy.Pointer:
+        nonlocal most
+        if sum(sizes.values()) + size > limit:
+            raise MemoryError
+        memory = host_cupy.Memory(size)
+        sizes[id(memory)] = size
+        weakref.finalize(memory, sizes.pop, id(memory))
+        most = max(most, sum(sizes.values()))
+        return host_cupy.Pointer(memory)
+
+    def run() -> None:
+        pipe = Pipeline(batch_size=8, num_threads=1, device_id=0, seed=3, prefetch_queue_depth=1)
+        with pipe:
+            data = fn.external_source(source=iter(images(8)), layout="HWC", batch=True)
+            pipe.set_outputs(*constant_chain(data.gpu()))
+        pipe.build()
+        try:
+            for _ in range(8):
+                pipe.run()
+        finally:
+            pipe.close()
+
+    with host_cupy.installed(), monkeypatch.context() as patches:
+        patches.setattr(host_cupy, "_allocators", [allocate])
+        with patches.context() as without:
+            without.setattr(recorded_steps.RecordedStep, "fits", lambda *arguments: False)
+            run()
+        limit = most
+        run()
+    assert most == limit
+    assert not repeated
+
+
+def test_allocated_memory_between_images_of_an_input_isnt_part_of_the_input() -> None:
+    words = np.array([100, 150, 155, 199], np.uint64)
+    owners = np.full(4, -1)
+    positions, blocks, _ = _addresses(words, [(150, 10), (100, 100)])
+    owners[positions] = blocks
+    assert owners.tolist() == [1, 0, 0, 1]

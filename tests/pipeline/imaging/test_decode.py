@@ -306,3 +306,10 @@ def test_indices_are_only_of_palettes() -> None:
         pipe.set_outputs(fn.decoders.image(fn.external_source(name="x"), palette_indices=True))
     with pytest.raises(ArgumentValueError, match=r"output_type=types\.GRAY"):
         pipe.build()
+
+
+def test_image_that_pillow_cannot_open_has_no_palette() -> None:
+    pixels = np.linspace(0, 1, 60, dtype=np.float32).reshape(4, 5, 3)
+    encoded = cv2.imencode(".tiff", pixels)[1].reshape(-1)
+    expected = decode(encoded, output_type="ANY_DATA")
+    np.testing.assert_array_equal(decode(encoded, output_type="ANY_DATA", palette_indices=True), expected, strict=True)

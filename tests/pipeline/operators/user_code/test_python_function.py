@@ -11,7 +11,12 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dali_proxy.fn import TorchPythonFunction, torch_python_function
 from pipeline import Pipeline, fn
+from pipeline._user_functions.call import FunctionCall
+from pipeline._user_functions.frameworks import Arrays
+from pipeline._user_functions.seeding import Caller
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError, PipelineError
+from pipeline.tensors.gpu import TensorListGPU
+from tests import host_cupy
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours
 
 FEED = [np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.uint8)]
@@ -169,3 +174,25 @@ def test_functions_on_the_gpu() -> None:
     for output in run_ours(graph, FEED, device_id=0):
         for made, sample in zip(output.samples, FEED, strict=True):
             assert np.array_equal(made, sample.T * 2)
+
+
+def test_repeated_call_on_the_gpu_gets_unmodified_arguments() -> None:
+    """A call is repeated if it imported a library whose generators must be seeded."""
+
+    class Repeating(Caller):
+        def call(self, number: int, function: Any, arguments: Any) -> Any:
+            super().call(number, function, arguments)
+            return super().call(number, function, arguments)
+
+    def add(sample: Any) -> Any:
+        sample._host[...] += 1
+        return sample
+
+    with host_cupy.installed():
+        import cupy
+
+        data = TensorListGPU(cupy.asarray(np.zeros((2, 3), np.float32)))
+        result: Any
+        (result,) = FunctionCall(add, 1, False, (), Arrays(0)).run([data], 2, Repeating())
+        assert [sample.get().tolist() for sample in result.samples] == [[1.0] * 3] * 2
+        assert not data.dense.get().any()

@@ -216,10 +216,8 @@ def _connected(pipeline: Pipeline, options: dict[str, Any], ranks: Ranks) -> DAL
             _Address(ranks.rank, socket.gethostname(), folder, pipeline._internals.arguments.drawn_seed), failure
         )
         if server is None:
-            owner = max(
-                each for each in found if each.folder and each.host == socket.gethostname() and each.rank < ranks.rank
-            )
             try:
+                owner = _owner(found, ranks)
                 server = DALIServer(with_graph(pipeline, pipeline._internals.graph, seed=owner.seed), **options)
                 server.attach(owner.folder)
             except Exception as error:  # noqa: BLE001  # likewise
@@ -247,6 +245,18 @@ class _Address(NamedTuple):
     host: str
     folder: str
     seed: int
+
+
+def _owner(found: list[_Address], ranks: Ranks) -> _Address:
+    """Return the address of the server that local rank 0 of this machine has started."""
+    host = socket.gethostname()
+    owners = [each for each in found if each.folder and each.host == host and each.rank < ranks.rank]
+    if not owners:
+        raise ProxyError(
+            f"shared_server: no local rank 0 has started a server on {host}. Check the ranks (LOCAL_RANK, or "
+            "set_ranks); all ranks of a machine must be in the same container"
+        )
+    return max(owners)
 
 
 def _gathered(value: Any, failure: Exception | None) -> list[Any]:

@@ -201,8 +201,8 @@ class ConsumerClient:
 
     def read_batch(
         self, session: int, request: bytes, reader: SharedBlock, arrive: Callable[[BatchRead, tuple[int, ...]], None]
-    ) -> None:
-        """Request that a dataset worker reads a batch.
+    ) -> int:
+        """Request that a dataset worker reads a batch. Return a number for `forget_read`.
 
         Args:
             session: session of the batch.
@@ -224,19 +224,26 @@ class ConsumerClient:
             except IPCError as error:
                 del self._reads[number]
                 raise ProxyError(f"a batch can't be requested: {error}") from error
+        return number
+
+    def forget_read(self, number: int) -> None:
+        """Forget a request for a batch of a session that ends: the server may not answer it any more."""
+        self._reads.pop(number, None)
 
     @deferred_signals
     def receive(self, seconds: float) -> None:
         """Wait until a message arrives, for some seconds at most, and handle it."""
         with self._lock:
+            if self._end is not None:
+                return
             waits = self._receiving
             if waits:
                 self._changed.wait(min(seconds, _TURN))
             else:
-                self._receiving = self._end is None
+                self._receiving = True
         if waits:
             let_through(int)  # lets signal handlers run, without the lock
-        elif self._end is None:
+        else:
             self._receive_in_turn(seconds)
 
     def advance(self, session: int, batch: int, in_order: bool) -> None:

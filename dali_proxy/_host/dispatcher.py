@@ -71,9 +71,9 @@ class Dispatcher:
     def finish(self, worker: DatasetWorker, message: BatchRead, fds: Sequence[int]) -> None:
         """Forward a batch to its consumer."""
         try:
-            task = worker.tasks.pop(message.number, None)
-            if task is None or len(fds) > 1:
+            if message.number not in worker.tasks or len(fds) > 1:
                 raise ProtocolError(f"a dataset worker sent batch {message.number}, which it wasn't asked for")
+            task = worker.tasks.pop(message.number)
             if task.consumer is not None:
                 task.consumer.send(replace(message, number=task.message.number), fds)
             task.close()
@@ -129,14 +129,14 @@ class Dispatcher:
 
     def _drop(self, consumer: Consumer, session: int | None) -> None:
         """Drop the tasks of a session of a consumer; None for all sessions."""
-        kept: deque[ReadTask] = deque()
+        others: deque[ReadTask] = deque()
         for task in self._queues.pop(consumer, ()):
             if session in (None, task.message.session):
                 task.close()
             else:
-                kept.append(task)
-        if kept:
-            self._queues[consumer] = kept
+                others.append(task)
+        if others:
+            self._queues[consumer] = others
         for worker in self._workers:
             for task in worker.tasks.values():
                 if task.consumer is consumer and session in (None, task.message.session):

@@ -225,9 +225,9 @@ class Host:
     # Connections ------------------------------------------------------------------------------------------------
 
     def _open(self, channel: Channel) -> None:
-        if len(os.listdir("/dev/fd")) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE:
-            self._publisher.trim()  # each idle slot has a descriptor
         self._clients[channel] = None  # its first message is `Hello`, with its role
+        if _has_few_descriptors():
+            self._publisher.trim()  # each idle slot has a descriptor
 
     def _open_monitor(self, channel: Channel) -> None:
         self._clients[channel] = Monitor(channel, self.server)
@@ -306,3 +306,10 @@ class Host:
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:
         worker.arena.detach(message.segment)
+
+
+def _has_few_descriptors() -> bool:
+    try:
+        return len(os.listdir("/dev/fd")) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
+    except OSError:  # not even one, to list the others
+        return True

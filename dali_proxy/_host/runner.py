@@ -173,7 +173,7 @@ class Runner:
             staged.wait()
         except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
             error = failed
-        self._call_soon(partial(self._finish, request, staged, error))
+        self._call_soon(partial(self._finish_safely, request, staged, error))
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
@@ -185,6 +185,9 @@ class Runner:
         self._start_queued()
         if staged is not None and staged.on_gpu:
             return  # `_inputs_read` finishes it
+        self._finish_safely(request, staged, error)
+
+    def _finish_safely(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         try:
             self._finish(request, staged, error)
         except Exception as failed:  # noqa: BLE001  # an error that can't be described, for example

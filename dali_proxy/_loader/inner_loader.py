@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
+from dali_proxy._common.bound_process import with_bound_workers
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
@@ -17,7 +18,6 @@ from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import with_direct_queues
 from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sampler
-from dali_proxy._loader.worker_process import with_bound_workers
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader

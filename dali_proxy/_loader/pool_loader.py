@@ -168,9 +168,13 @@ class PoolLoader(InnerLoader):
     def make(self, numbered: NumberedIndices) -> CollatedBatch | FailedBatch:
         """Compute a batch and wait for it: one that failed, without its bad samples."""
         batch = self.request(numbered, self._seed)
-        self.wait(lambda: batch.done)
-        made: CollatedBatch | FailedBatch = self.take(batch)
-        return made
+        try:
+            self.wait(lambda: batch.done)
+        except BaseException:  # also a signal handler's
+            batch.drop()
+            raise
+        result: CollatedBatch | FailedBatch = self.take(batch)
+        return result
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Wait for something that the other processes do.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class PendingRead:
         self._consumer = consumer
         self._answer: tuple[BatchRead, tuple[int, ...]] | None = None
         self._dropped = False
+        self._number = -1  # the consumer's number for the request
 
     @property
     def done(self) -> bool:
@@ -71,6 +72,15 @@ class PendingRead:
             f"{listed(indices)}"
         )
 
+    def send(self) -> None:
+        """Send the request.
+
+        Raises:
+            ProxyError: it is too large.
+        """
+        data = pickle.dumps(self.request._replace(data=None), protocol=5)
+        self._number = self._consumer.read_batch(self.request.session, data, self.request.data, self.arrive)
+
     def arrive(self, message: BatchRead, fds: tuple[int, ...]) -> None:
         """Store the answer."""
         if self._dropped:
@@ -81,16 +91,25 @@ class PendingRead:
     def drop(self) -> None:
         """Forget the batch: its iterator has ended."""
         self._dropped = True
+        self._consumer.forget_read(self._number)
         answer, self._answer = self._answer, None
         if answer is not None:
             close_all(answer[1])
+
+
+class Connected(Protocol):
+    """A handle of a server."""
+
+    @property
+    def consumer(self) -> Any:
+        """This process's connection to the server."""
 
 
 class DatasetPool:
     """The dataset workers of a server, as a loader sees them.
 
     Args:
-        connect: returns this process's connection to the server.
+        server: handle of the server.
         ready: number of workers that one loader keeps busy.
         in_flight_bytes: limit for the results of one loader that are in flight.
 
@@ -102,10 +121,10 @@ class DatasetPool:
 
     name, member = "the dataset workers are", "dataset worker"
 
-    def __init__(self, connect: Callable[[], ConsumerClient], ready: int, in_flight_bytes: int) -> None:
+    def __init__(self, server: Connected, ready: int, in_flight_bytes: int) -> None:
         self.ready = ready
         self.in_flight_bytes = in_flight_bytes
-        self._connect = connect
+        self._server = weakref.proxy(server)  # in a cycle, the server would run until the garbage collector does
 
     def put(self, data: bytes) -> SharedBlock:
         """Store a pickled reader in shared memory. Workers can read it while a request needs it."""
@@ -119,11 +138,13 @@ class DatasetPool:
         Raises:
             ProxyError: the request is too large.
         """
-        consumer = self._connect()
-        pending = PendingRead(request, consumer)
-        data = pickle.dumps(request._replace(data=None), protocol=5)
-        consumer.read_batch(request.session, data, request.data, pending.arrive)
+        pending = PendingRead(request, self._connect())
+        pending.send()
         return pending
+
+    def _connect(self) -> ConsumerClient:
+        consumer: ConsumerClient = self._server.consumer
+        return consumer
 
     def wait(self) -> None:
         """Wait a moment for batches."""

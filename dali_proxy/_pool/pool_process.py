@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import subprocess
 
 from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._transport.endpoint import Endpoint
-from dali_proxy.errors import ServerDiedError
+from dali_proxy.errors import ProxyError, ServerDiedError
+from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
 from pipeline._ipc.signals import deferred_signals
 from pipeline._ranks import current_ranks
@@ -16,7 +18,8 @@ from pipeline._ranks import current_ranks
 __all__ = ["PoolProcess"]
 
 _PROGRAM = "from dali_proxy._pool.supervisor import main; main()"
-_PATIENCE = 5.0  # seconds that the process may take to end
+_START_PATIENCE = 120.0  # seconds that the process may take to import torch and to start the workers
+_PATIENCE = 5.0  # seconds that it may take to end
 
 
 class PoolProcess:
@@ -27,41 +30,51 @@ class PoolProcess:
     """
 
     def __init__(self, folder: str) -> None:
-        with deferred_signals:
-            self._process = subprocess.Popen(
-                [interpreter_path(), "-c", _PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**child_environment(), **current_ranks().variable},
-                cwd=folder,
-                start_new_session=True,
-            )
+        with deferred_signals, no_forks:
+            self._socket, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    # The output of the users' datasets goes where that of torch's workers would go. It isn't buffered,
+                    # because the workers are killed at the end.
+                    self._process = subprocess.Popen(
+                        [interpreter_path(), "-u", "-c", _PROGRAM, str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(),),
+                        env={**child_environment(), **current_ranks().variable},
+                        cwd=folder,
+                        start_new_session=True,
+                    )
+            except BaseException:
+                self._socket.close()
+                raise
 
     def begin(self, endpoint: Endpoint, count: int) -> None:
         """Start the workers, and wait until they run.
 
         Raises:
+            ProxyError: the process hangs.
             ServerDiedError: the process ended while it started.
         """
         settings = (endpoint, count, _working_directory(), import_path())
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        self._socket.settimeout(_START_PATIENCE)
         try:
-            self._process.stdin.write(pickle.dumps(settings))
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line:
+            self._socket.sendall(pickle.dumps(settings))
+            answer = self._socket.recv(1)
+        except TimeoutError as error:
+            raise ProxyError(
+                f"the dataset workers didn't start within {_START_PATIENCE:g} s: their process (pid "
+                f"{self._process.pid}) is alive, but doesn't answer"
+            ) from error
+        except ConnectionError:
+            answer = b""
+        if not answer:
             reason = describe_exit(self._process.wait())
             raise ServerDiedError(f"the dataset workers didn't start: their process {reason}; see its output above")
 
     def stop(self) -> None:
         """End the workers."""
         process = self._process
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._socket.close()
         try:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:

@@ -8,13 +8,15 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dali_proxy._common.bound_process import with_bound_workers
 from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._pool.dataset_worker import run
 from dali_proxy._transport.endpoint import Endpoint, open_channel
@@ -46,10 +48,19 @@ class Settings(NamedTuple):
 
 
 def main() -> None:
-    """Run the workers that standard input describes, until it is closed or the server ends."""
+    """Run the workers until the user's process or the server ends.
+
+    The argument of the program is the descriptor of a socket: the user's process writes the settings, and reads a byte
+    when the workers have started.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the user's process decides
     listen_to_signals()
-    settings = Settings(*pickle.load(sys.stdin.buffer))
+    parent = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        with parent.makefile("rb") as file:
+            settings = Settings(*pickle.load(file))
+    except (EOFError, ConnectionError):
+        return  # the server couldn't start
     if settings.directory:
         with suppress(OSError):
             os.chdir(settings.directory)
@@ -60,20 +71,20 @@ def main() -> None:
     except ProxyError:
         return  # the server is gone
     with channel:
-        _supervise(settings, channel)
+        _supervise(settings, channel, parent)
 
 
-def _supervise(settings: Settings, channel: Channel) -> None:
+def _supervise(settings: Settings, channel: Channel, parent: socket.socket) -> None:
     """Keep the workers running until the server or the user's process ends."""
     importlib.import_module(_PRELOADED)
     gc.collect()
     gc.freeze()  # a worker that collected inherited objects would copy their pages
     workers = {number: _start(settings, number) for number in range(settings.number_of_workers)}
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    with suppress(ConnectionError):  # the parent has ended: the loop notices
+        parent.sendall(b"1")
     patience, deaths = time.monotonic() + _CALM, 0
     while True:
-        ends = [sys.stdin.fileno(), channel.fileno()]
+        ends = [parent.fileno(), channel.fileno()]
         ready = wait([*ends, *(worker.sentinel for worker in workers.values())])
         if any(end in ready for end in ends):  # closed, or the server's goodbye
             break
@@ -98,7 +109,8 @@ def _supervise(settings: Settings, channel: Channel) -> None:
 
 
 def _start(settings: Settings, number: int) -> BaseProcess:
-    worker = multiprocessing.get_context("fork").Process(
+    context: Any = with_bound_workers(multiprocessing.get_context("fork"))
+    worker: BaseProcess = context.Process(
         target=run,
         args=(settings.endpoint, number, settings.number_of_workers),
         name=f"dataset worker {number}",

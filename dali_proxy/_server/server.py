@@ -302,7 +302,7 @@ class DALIServer:
         from dali_proxy._pool.dataset_pool import DatasetPool
 
         share = -(-self.num_workers // current_ranks().local_world_size)
-        return DatasetPool(lambda: cast("ConsumerClient", self.consumer), share, in_flight_bytes())
+        return DatasetPool(self, share, in_flight_bytes())
 
     def end_error(self) -> ProxyError | None:
         """Return the error to raise if the server isn't running, or None while it runs."""

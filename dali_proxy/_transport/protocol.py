@@ -432,7 +432,7 @@ class BatchRead(Message, frozen=True):
 
     Attributes:
         number: see `ReadBatch`.
-        lengths: sizes of the pickle and of its buffers, one after the other; see `Parcel`.
+        lengths: sizes of the pickle and of its buffers, one after the other; see `send_batch`.
         data: these, if they are small. Otherwise, a descriptor of shared memory comes with the message.
         error: reason why the batch can't be read; empty if it was.
     """

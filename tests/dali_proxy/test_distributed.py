@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._common.available_memory import available_memory
 from dali_proxy._common.core_budget import Shares, processes_sharing
-from dali_proxy.distributed import environment, set_ranks
+from dali_proxy.distributed import _owner, environment, set_ranks
+from dali_proxy.errors import ProxyError
 from pipeline import Pipeline, fn
 from pipeline._ranks import Ranks
 from pipeline.errors import MissingSizeError
@@ -89,3 +91,8 @@ def test_memory_is_limited_by_the_control_group(tmp_path: Path) -> None:
     assert available_memory(tmp_path) == 2000
     (tmp_path / "memory.max").write_text("max\n")
     assert available_memory(tmp_path) > 2000
+
+
+def test_ranks_without_a_local_rank_0_get_an_error_that_names_their_machine() -> None:
+    with pytest.raises(ProxyError, match=f"no local rank 0 has started a server on {socket.gethostname()}"):
+        _owner([], Ranks(1, 2, 1, 2, "set_ranks"))

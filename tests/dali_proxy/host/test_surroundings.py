@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dali_proxy import DALIServer
 from dali_proxy._common.folders import new_folder
 from pipeline._ipc import interpreter
 from pipeline.errors import BuildError
+from tests.dali_proxy.indexed import affine
 from tests.environment import with_project
 from tests.preloaded import run_python
 
@@ -118,3 +122,16 @@ def test_unknown_interpreter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_folder_is_absolute_though_the_temporary_one_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", ".")
     assert new_folder().startswith(os.getcwd())
+
+
+def test_server_without_a_descriptor_to_list_the_others_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    listdir = os.listdir
+
+    def without_descriptors(path: Any) -> list[str]:
+        if path == "/dev/fd":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return listdir(path)
+
+    with DALIServer(affine(), mode="thread") as server:
+        monkeypatch.setattr("os.listdir", without_descriptors)
+        assert server.stats().consumers == 1

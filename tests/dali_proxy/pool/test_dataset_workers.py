@@ -1,0 +1,90 @@
+"""The dataset workers of a server, for one process that uses it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dali_proxy import DALIServer, DataLoader, WorkerDiedError
+from tests.dali_proxy.indexed import IndexDataset, affine
+from tests.waiting import PATIENCE_S, wait_until
+
+PIPE = 1 << 16  # bytes that a pipe contains
+
+
+class PrintingDataset(IndexDataset):
+    """Prints more than a pipe contains."""
+
+    def __getitem__(self, index: int) -> Any:
+        print(f"sample {index}".ljust(PIPE // 8))
+        return super().__getitem__(index)
+
+
+class HangingDataset(IndexDataset):
+    """Hangs, after it has left its process ID in a file."""
+
+    def __init__(self, length: int, transform: Any, folder: Path) -> None:
+        super().__init__(length, transform)
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> Any:
+        (self.folder / str(os.getpid())).touch()
+        while True:
+            signal.pause()
+
+
+def test_output_of_a_dataset_appears_and_blocks_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with DALIServer(affine(), mode="thread", num_workers=1) as server:
+        batches = list(DataLoader(server, PrintingDataset(32, server.proxy), batch_size=4, timeout=PATIENCE_S))
+    assert len(batches) == 8
+    printed = [line.rstrip() for line in capfd.readouterr().out.splitlines()]
+    assert [line for line in printed if line.startswith("sample")] == [f"sample {index}" for index in range(32)]
+
+
+def test_epochs_that_are_left_keep_no_descriptors() -> None:
+    with DALIServer(affine(), mode="thread", num_workers=1) as server:
+        dataset = IndexDataset(400, server.proxy)
+        loader = DataLoader(server, dataset, batch_size=4)
+        counts = []
+        for epoch in range(8):
+            dataset.width = 3 + epoch  # so that each epoch sends another pickle of the dataset
+            loop = iter(loader)
+            next(loop)
+            del loop
+            if epoch < 2:
+                counts.append(len(os.listdir("/proc/self/fd")))
+        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= max(counts), "closing descriptors")
+
+
+def test_handle_that_is_dropped_is_freed_at_once() -> None:
+    server = DALIServer(affine(), num_workers=1)
+    assert server.pool.ready == 1
+    reference = weakref.ref(server)
+    del server
+    assert reference() is None
+
+
+def test_hanging_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    def kill_parent() -> psutil.Process:
+        wait_until(lambda: any(tmp_path.iterdir()))
+        worker = psutil.Process(int(next(tmp_path.iterdir()).name))
+        worker.parent().kill()
+        return worker
+
+    with DALIServer(affine(), mode="thread", num_workers=1) as server, ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(kill_parent)
+        loader = DataLoader(server, HangingDataset(8, server.proxy, tmp_path), batch_size=4, timeout=PATIENCE_S)
+        with pytest.raises(WorkerDiedError, match="the process that starts the dataset workers has ended"):
+            next(iter(loader))
+        worker = killed.result()
+        try:
+            wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker's end")
+        finally:
+            worker.kill()

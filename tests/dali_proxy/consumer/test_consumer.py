@@ -79,7 +79,7 @@ def test_early_result_of_a_session_that_ended_is_dropped(server: DALIServer) -> 
     iterator = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8))
     next(iterator)
     consumer = server.consumer
-    consumer._ahead.close(iterator._session)  # as if its end came before results that are on their way
+    consumer._requests.forget_session(iterator._session)  # as if its end came before results that are on their way
     wait_until(lambda: server.stats().batches >= 8)  # this receives them
     wait_until(lambda: bool(server.stats()) and not [key for key in consumer._requests if key[0] == "batch"])
 

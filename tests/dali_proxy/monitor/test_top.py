@@ -34,6 +34,7 @@ def test_top_shows_what_a_server_and_its_loops_did(
     with DALIServer(affine()) as server:
         loop(server)
         monkeypatch.setattr("dali_proxy._monitor.servers.find_sockets", lambda: [server.endpoint.path])
+        monkeypatch.setenv("COLUMNS", "200")  # narrow terminals show less
         assert main(["top", "--once", "--json", "--interval", "0.1"]) == 0
         (report,) = json.loads(capsys.readouterr().out)
         assert report["pid"] == server.pid

@@ -245,7 +245,7 @@ def event(**arguments: Any) -> Callable[[Callable[..., None]], Callable[..., Non
 
 
 class Impossible(Exception):
-    """There is no loop, worker or server that the event could affect."""
+    """The event can't happen: it needs a loop, a worker or a server."""
 
 
 _LOOPS = st.integers(0, 2)

@@ -72,9 +72,9 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
 
 
 def reports_dead_worker(error: BaseException) -> bool:
-    """Return whether an exception is the one of torch's handler for SIGCHLD, which reports dead workers of any loader.
+    """Return whether torch's handler of SIGCHLD raised an exception.
 
-    Python runs this handler wherever the main thread is.
+    The handler reports dead workers of any loader. Python runs it wherever the main thread is.
     """
     return type(error) is RuntimeError and _REPORT.match(str(error)) is not None
 

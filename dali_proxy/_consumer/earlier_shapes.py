@@ -78,7 +78,7 @@ def _several_shapes(
     return BatchError(
         f"the samples of output {output} of the pipeline differ in shape. In earlier batches, this output was one "
         f"tensor with samples of shape {expected}. This batch has {listed(said, separator='; ')}. "
-        f'M{_REMEDY[1:]}, or choose how such a batch is returned: ragged="list", "nested" or "pad"',
+        f'{_REMEDY.capitalize()}, or choose how such a batch is returned: ragged="list", "nested" or "pad"',
         samples=odd,
         dataset_indices=indices_of_labels(indices),
         sample_names=names,

@@ -112,23 +112,8 @@ class Dispatcher:
             worker.tasks = {}
         self._deal()
 
-    def close_session(self, consumer: Consumer, session: int) -> None:
-        """Drop the tasks of an iterator that has ended."""
-        self._drop(consumer, session)
-
-    def forget(self, consumer: Consumer) -> None:
-        """Drop the tasks of a consumer that has disconnected."""
-        self._drop(consumer, None)
-
-    def close(self) -> None:
-        """Drop all tasks."""
-        for tasks in (*self._queues.values(), *(worker.tasks.values() for worker in self._workers)):
-            for task in tasks:
-                task.close()
-        self._queues, self._workers = {}, []
-
-    def _drop(self, consumer: Consumer, session: int | None) -> None:
-        """Drop the tasks of a session of a consumer; None for all sessions."""
+    def drop(self, consumer: Consumer, session: int | None = None) -> None:
+        """Drop the tasks of an iterator that has ended; without a session, of a consumer that has disconnected."""
         others: deque[ReadTask] = deque()
         for task in self._queues.pop(consumer, ()):
             if session in (None, task.message.session):
@@ -141,6 +126,13 @@ class Dispatcher:
             for task in worker.tasks.values():
                 if task.consumer is consumer and session in (None, task.message.session):
                     task.consumer = None  # its results belong to a closed session, so the host drops them
+
+    def close(self) -> None:
+        """Drop all tasks."""
+        for tasks in (*self._queues.values(), *(worker.tasks.values() for worker in self._workers)):
+            for task in tasks:
+                task.close()
+        self._queues, self._workers = {}, []
 
     def _fail(self, task: ReadTask, reason: str) -> None:
         if task.consumer is not None:

@@ -281,7 +281,7 @@ class Host:
             client.disconnect()
             self._runner.forget_worker(client, error)
         elif isinstance(client, Consumer):
-            self._dispatcher.forget(client)
+            self._dispatcher.drop(client)
             self._runner.forget_consumer(client)
             self._reports.forget(client)
             client.account.close()
@@ -301,7 +301,7 @@ class Host:
         worker.arena.attach(message.segment, fds[0], message.nbytes)
 
     def _close_session(self, consumer: Consumer, message: CloseSession) -> None:
-        self._dispatcher.close_session(consumer, message.session)
+        self._dispatcher.drop(consumer, message.session)
         self._runner.close_session(consumer, message)
 
     def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:

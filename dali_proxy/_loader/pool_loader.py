@@ -42,7 +42,7 @@ _Pending: TypeAlias = "PendingBatch | PendingRead"
 
 @dataclass(eq=False)
 class BatchReader:
-    """Reads and collates batches in another process, like a worker of torch's loader.
+    """Does the work of a torch worker in another process: reads and collates batches.
 
     Its pickle is the same for all epochs and ranks, as long as the dataset and the functions are.
 

@@ -34,8 +34,8 @@ class PoolProcess:
             self._socket, theirs = socket.socketpair()
             try:
                 with theirs:
-                    # The output of the users' datasets goes where that of torch's workers would go. It isn't buffered,
-                    # because the workers are killed at the end.
+                    # Datasets may print: as with torch's workers, to this process's output. It isn't buffered, because
+                    # the workers are killed at the end.
                     self._process = subprocess.Popen(
                         [interpreter_path(), "-u", "-c", _PROGRAM, str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,

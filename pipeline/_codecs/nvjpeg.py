@@ -23,7 +23,7 @@ from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn, training_possible
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
-from pipeline._kernels.reclaiming import free_unused
+from pipeline._kernels.reclaiming import reclaiming
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
@@ -233,14 +233,8 @@ class NvjpegDecoder:
             raise
 
     def _create(self, handle: c_void_p) -> _Decoding:
-        """Return a new state. If the GPU's memory is full, free what this process doesn't use, and try once more."""
-        try:
-            return _Decoding(self._library, self._driver, handle, self._turn)
-        except NvjpegError as error:
-            if error.status != _OUT_OF_MEMORY:
-                raise
-        free_unused()
-        return _Decoding(self._library, self._driver, handle, self._turn)
+        """Return a new state."""
+        return reclaiming(_Decoding, _says_full)(self._library, self._driver, handle, self._turn)
 
     def _give(self, stream: Any, decoding: _Decoding | None) -> None:
         """Take back a state of a stream; None if it was freed."""
@@ -386,6 +380,10 @@ def _bind_driver() -> ctypes.CDLL:
         raise DeviceError(f"no CUDA driver: {error}") from error
     driver.cuEventRecord.argtypes, driver.cuEventSynchronize.argtypes = [c_void_p] * 2, [c_void_p]
     return driver
+
+
+def _says_full(error: Exception) -> bool:
+    return isinstance(error, NvjpegError) and error.status == _OUT_OF_MEMORY
 
 
 def _check(status: int, function: str) -> None:

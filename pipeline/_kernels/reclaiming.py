@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pipeline._kernels.errors import load_cupy
 
 __all__ = ["free_unused", "is_full", "reclaiming"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
-def reclaiming(allocate: Callable[[int], T]) -> Callable[[int], T]:
+def reclaiming(allocate: Callable[P, T], says_full: Callable[[Exception], bool] | None = None) -> Callable[P, T]:
     """Return a function that allocates device memory, and tries once more after the GPU's memory was full.
 
     In between, the caching allocators of this process, those of CuPy and torch, free the memory that they don't use.
 
     Args:
-        allocate: allocates a number of bytes; raises an exception of CuPy.
+        allocate: allocates the memory.
+        says_full: returns whether its exception means that the memory is full; by default, `is_full`.
     """
 
-    def allocate_or_reclaim(nbytes: int) -> T:
+    def allocate_or_reclaim(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return allocate(nbytes)
+            return allocate(*args, **kwargs)
         except Exception as error:
-            if not is_full(error):
+            if not (says_full or is_full)(error):
                 raise
         free_unused()
-        return allocate(nbytes)
+        return allocate(*args, **kwargs)
 
     return allocate_or_reclaim
 

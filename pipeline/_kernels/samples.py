@@ -168,7 +168,7 @@ class Samples:
     def placement(self) -> tuple[int, int, Hashable] | None:
         """The address of the first byte, the number of bytes up to the end of the last, and what else describes them.
 
-        None if there are no samples, or if strides are negative.
+        None for a batch without samples, or with negative strides.
         """
         if not len(self) or (self.strides < 0).any():
             return None

@@ -14,6 +14,7 @@ import pytest
 from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
+from pipeline._kernels import reclaiming
 from pipeline._kernels.errors import CudaError
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError
@@ -72,11 +73,11 @@ class Engine:
             "_bind": lambda _: calls,
             "_bind_driver": driver,
             "require_device": lambda _: None,
-            "free_unused": lambda: self.calls.append("free unused memory"),
             "load_cupy": lambda: SimpleNamespace(cuda=cuda),
             "cuda_call": lambda _: nullcontext(),
         }.items():
             monkeypatch.setattr(nvjpeg, name, value)
+        monkeypatch.setattr(reclaiming, "free_unused", lambda: self.calls.append("free unused memory"))
         self.decoder = NvjpegDecoder(GPU)
 
     def decode(self, stream: Any) -> None:

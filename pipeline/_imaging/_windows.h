@@ -89,11 +89,13 @@ static int draw_window(const Windows *w, const Step *step, Sequence *sequence, P
     const double *pixels = w->extents + sample * w->axes;
     const Py_ssize_t window = sample * step->size + k;
     const Py_ssize_t position = window * (1 + w->axes * (1 + w->draws)) + 1;
+    double numbers[MOST_AXES];
+    for (int a = 0; a < w->axes; a++) numbers[a] = number_at(sequence, position + a);
     if (w->crop != NULL) {
         for (int a = 0; a < w->axes; a++) {
             double crop = w->crop[sample * w->axes + a], room = pixels[a] - crop;
             double low = smaller(room, 0), high = larger(room, 0);
-            anchor[a] = (low + floor(number_at(sequence, position + a) * (high - low + 1))) / pixels[a];
+            anchor[a] = (low + floor(numbers[a] * (high - low + 1))) / pixels[a];
             shape[a] = crop / pixels[a];
         }
         return 1;
@@ -105,7 +107,7 @@ static int draw_window(const Windows *w, const Step *step, Sequence *sequence, P
         choose_shape(w, &more, window * MORE_DRAWS * w->axes, MORE_DRAWS, pixels, shape);
     }
     stretch_shape(w, pixels, shape);
-    for (int a = 0; a < w->axes; a++) anchor[a] = number_at(sequence, position + a) * (1 - shape[a]);
+    for (int a = 0; a < w->axes; a++) anchor[a] = numbers[a] * (1 - shape[a]);
     return fits;
 }
 

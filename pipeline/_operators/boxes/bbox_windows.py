@@ -12,7 +12,7 @@ import numpy as np
 from pipeline._imaging.native import compiled
 from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BoxWindows", "Windows", "check_ratios"]
 
@@ -64,6 +64,38 @@ class Windows:
     shapes: Array
     kept: Array
     fits: Array
+
+    @property
+    def counts(self) -> Array:
+        """Number of boxes that each window keeps, (N,)."""
+        counts: Array = np.count_nonzero(self.kept, axis=1)
+        return counts
+
+    def move(self, boxes: Array) -> Array:
+        """Return the boxes that are kept, relative to their windows and cut off at the edges, (sum of counts, 2 D).
+
+        Args:
+            boxes: argument of `BoxWindows.draw`.
+        """
+        corners = (np.concatenate([each] * 2, axis=1) for each in (self.anchors, self.shapes))
+        origin, extent = (np.repeat(each, self.counts, axis=0) for each in corners)
+        moved: Array = boxes[self.kept]
+        moved -= origin
+        moved /= extent
+        return moved.clip(0, 1, out=moved)
+
+    def select(self, labels: TensorListCPU, present: Array) -> TensorListCPU:
+        """Return the labels of the boxes that are kept.
+
+        Args:
+            labels: labels of all boxes.
+            present: argument of `BoxWindows.draw`.
+        """
+        packed = labels.rows()
+        if packed is None:
+            return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, self.kept, strict=True)])
+        mask = self.kept.reshape(-1) if self.kept.size == len(packed[0]) else self.kept[present]
+        return TensorListCPU.from_rows(packed[0][mask], self.counts)
 
 
 @dataclass(frozen=True)

@@ -131,15 +131,13 @@ class RandomBBoxCropCpu(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         arguments, generator = batch.arguments(self.node), batch.generator(self.node)
-        packed = [data.rows() for data in inputs]
-        if _fit(packed):
-            return self._crop(arguments, generator, range(batch.size), inputs, packed)
+        if _are_alike(inputs):
+            return self._crop(arguments, generator, range(batch.size), inputs)
         groups = _by_axes(inputs)
         results: dict[int, list[Any]] = {}
         for samples in groups:
             parts = [TensorListCPU([data.samples[sample] for sample in samples]) for data in inputs]
-            packed = [data.rows() for data in parts]
-            for number, output in enumerate(self._crop(arguments, generator, samples, parts, packed)):
+            for number, output in enumerate(self._crop(arguments, generator, samples, parts)):
                 column = results.setdefault(number, [None] * batch.size)
                 for sample, value in zip(samples, output.samples, strict=True):
                     column[sample] = value
@@ -151,7 +149,6 @@ class RandomBBoxCropCpu(BatchOperator):
         generator: np.random.Generator,
         samples: Sequence[int],
         inputs: Sequence[TensorListCPU],
-        packed: Sequence[tuple[Array, Array] | None],
     ) -> list[TensorListCPU]:
         """Return the outputs for samples whose boxes have the same number of axes.
 
@@ -160,10 +157,10 @@ class RandomBBoxCropCpu(BatchOperator):
             generator: generator of the batch.
             samples: positions of the samples in the batch.
             inputs: boxes of these samples, and possibly labels.
-            packed: results of `TensorListCPU.rows` for the inputs.
         """
-        assert packed[0] is not None  # all have the same number of coordinates
-        rows, counts = packed[0]
+        packed = inputs[0].rows()
+        assert packed is not None  # all have the same number of coordinates
+        rows, counts = packed
         axes = rows.shape[1] // 2
         if axes not in self._known:
             self._known[axes] = self._layout(axes), self._windows(axes)
@@ -187,21 +184,17 @@ class RandomBBoxCropCpu(BatchOperator):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
             )
-        anchors, shapes, kept_counts = windows.anchors, windows.shapes, np.count_nonzero(windows.kept, axis=1)
-        origin, extent = (np.repeat(np.concatenate([each] * 2, 1), kept_counts, 0) for each in (anchors, shapes))
-        moved = boxes[windows.kept]
-        moved -= origin
-        moved /= extent
-        kept = layout.write(moved.clip(0, 1, out=moved)).astype(np.float32)
+        anchors, shapes, counts = windows.anchors, windows.shapes, windows.counts
+        kept = layout.write(windows.move(boxes)).astype(np.float32)
         if crop is not None:
             anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
         outputs = [TensorListCPU(anchors.astype(np.float32)), TensorListCPU(shapes.astype(np.float32))]
-        outputs.append(TensorListCPU.from_rows(kept, kept_counts))
+        outputs.append(TensorListCPU.from_rows(kept, counts))
         if len(inputs) > 1:
-            outputs.append(_selected(inputs[1], packed[1], windows.kept, present))
+            outputs.append(windows.select(inputs[1], present))
         if self.node.argument("output_bbox_indices"):
             position = np.nonzero(windows.kept)[1]
-            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), kept_counts))
+            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), counts))
         return outputs
 
     def _windows(self, axes: int) -> BoxWindows:
@@ -241,8 +234,9 @@ class RandomBBoxCropCpu(BatchOperator):
         return np.array([rows[each][order] for each in samples])
 
 
-def _fit(packed: Sequence[tuple[Array, Array] | None]) -> bool:
-    """Return whether the rows of all inputs have the same number of axes, with a label for each box."""
+def _are_alike(inputs: Sequence[TensorListCPU]) -> bool:
+    """Return whether `_by_axes` would return a single group, as far as this can be known without a loop."""
+    packed = [data.rows() for data in inputs]
     if any(each is None for each in packed):
         return False
     (boxes, counts), *labels = [each for each in packed if each is not None]
@@ -270,14 +264,6 @@ def _by_axes(inputs: Sequence[TensorListCPU]) -> list[list[int]]:
     fail(failures)
     groups = [[sample for sample, shape in enumerate(shapes) if shape[1] == 2 * axes] for axes in (2, 3)]
     return [samples for samples in groups if samples]
-
-
-def _selected(labels: TensorListCPU, packed: tuple[Array, Array] | None, kept: Array, present: Array) -> TensorListCPU:
-    """Return the labels of the boxes that are kept, given their rows, and masks (N, M) of these and of all boxes."""
-    if packed is None:
-        return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, kept, strict=True)])
-    mask = kept.reshape(-1) if kept.size == len(packed[0]) else kept[present]
-    return TensorListCPU.from_rows(packed[0][mask], np.count_nonzero(kept, axis=1))
 
 
 class _BoxLayout:

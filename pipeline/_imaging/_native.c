@@ -358,6 +358,7 @@ static PyMethodDef functions[] = {
     {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
     {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
+    {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -345,7 +345,6 @@ static PyMethodDef functions[] = {
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
-    {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},
     {"standardize", standardize_call, METH_VARARGS, standardize_doc},

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pipeline._imaging import convert_color, native, resize
+from pipeline._imaging import native, resize
 from pipeline._imaging.byte_map import histograms, look_up
 from pipeline._imaging.color import scale_shift
 
 compiled = native.compiled
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
-MODULES = ("byte_map", "color", "convert", "resample")
+MODULES = ("byte_map", "color", "resample")
 SHAPES = [(37, 53, 3), (5, 7, 1), (8, 6, 4), (9, 4, 2), (1, 1, 3), (0, 4, 3)]
 
 
@@ -58,17 +58,6 @@ def test_look_up_and_histograms_give_the_same(shape: tuple[int, int, int], witho
     np.testing.assert_array_equal(histograms(image[::-1]), counts)
 
 
-@pytest.mark.parametrize("source", ["RGB", "BGR"])
-def test_gray_of_all_colors_is_the_same(source: str, without: pytest.MonkeyPatch) -> None:
-    axes = [np.arange(256, dtype=np.uint8)] * 2
-    for red in range(0, 256, 15):
-        image = np.stack(np.meshgrid(np.uint8(red), *axes, indexing="ij"), -1).reshape(256, 256, 3)
-        expected = convert_color(image, source, "GRAY")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules["pipeline._imaging.convert"], "compiled", compiled)
-            np.testing.assert_array_equal(convert_color(image, source, "GRAY"), expected)
-
-
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
 @pytest.mark.parametrize("size", [(24, 31), (1, 1), (3, 100)], ids=str)
 def test_nearest_pixels_are_the_same(
@@ -90,8 +79,6 @@ def test_nearest_pixels_are_the_same(
         ("map_bytes", (bytes(10), bytearray(10), bytes(5 * 256), 0.0, 0.0)),
         ("count_bytes", (bytes(7), bytearray(2 * 256 * 8))),
         ("count_bytes", (bytes(7), bytearray(8))),
-        ("weigh_pixels", (bytes(7), bytearray(2), bytes(16))),
-        ("weigh_pixels", (bytes(6), bytearray(2), bytes(12))),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes([2, 0, 0, 0]), bytes(4))),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes(4), b"\xff" * 4)),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 2, 3), np.uint8), bytes(4), bytes(4))),

@@ -336,6 +336,7 @@ release_values:
 #include "_polygons.h"
 #include "_signals.h"
 #include "_sums.h"
+#include "_warps.h"
 #include "_windows.h"
 
 static PyMethodDef functions[] = {
@@ -346,6 +347,7 @@ static PyMethodDef functions[] = {
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"take", take_call, METH_VARARGS, take_doc},
+    {"warp_nearest", warp_nearest_call, METH_VARARGS, warp_nearest_doc},
     {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},
     {"standardize", standardize_call, METH_VARARGS, standardize_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},

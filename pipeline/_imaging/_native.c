@@ -352,6 +352,8 @@ static PyMethodDef functions[] = {
     {"standardize", standardize_call, METH_VARARGS, standardize_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
     {"find_sound", find_sound_call, METH_VARARGS, find_sound_doc},
+    {"take_windows", take_windows_call, METH_VARARGS, take_windows_doc},
+    {"wave_powers", wave_powers_call, METH_VARARGS, wave_powers_doc},
     {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
     {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},

@@ -104,11 +104,15 @@ class ResultSender:
 
 
 class ResultReceiver:
-    """The side of the training process: one thread receives from all servers."""
+    """The side of the training process: one thread receives from all servers.
 
-    def __init__(self) -> None:
+    Args:
+        pin_for: GPU that large buffers are copied to, which are pinned for it; or None.
+    """
+
+    def __init__(self, pin_for: int | None = None) -> None:
         self._selector = selectors.DefaultSelector()
-        self._pool = BufferPool()
+        self._pool = BufferPool(pin_for=pin_for)
         self._doorbell, ring = socket.socketpair()
         self._ring = ring
         self._selector.register(self._doorbell, selectors.EVENT_READ, None)

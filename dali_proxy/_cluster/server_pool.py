@@ -113,6 +113,7 @@ class ServerPool:
         cluster: description of the servers.
         num_cpus: CPUs of each server.
         host: pipeline and settings of each server.
+        pin_for: GPU that results are copied to, or None.
 
     Raises:
         ServerDiedError: no server could be started within `start_timeout`.
@@ -128,7 +129,7 @@ class ServerPool:
     pid = None
     name, member = "the servers in the cluster are", "server"
 
-    def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost) -> None:
+    def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost, pin_for: int | None = None) -> None:
         self.lost = 0
         self.in_flight_bytes = cluster.in_flight_bytes or in_flight_bytes()
         self._cluster = cluster
@@ -150,7 +151,7 @@ class ServerPool:
             self._ray.init(address=cluster.address)
         home = self._ray.get_runtime_context().get_node_id()
         self._host = self._ray.put(host._replace(home=home))
-        self._receiver = ResultReceiver()
+        self._receiver = ResultReceiver(pin_for)
         self._connects = True  # no direct connection has failed
         self._watcher: threading.Thread | None = None
         try:

@@ -257,7 +257,7 @@ def test_ticket_travels_with_its_outputs() -> None:
     outputs = (torch.ones(2, 3), [torch.zeros(1), torch.zeros(2)])
     (ref,) = loads(*dumps([BatchRef(Ticket(b"server", 1, 2, 2), 0)], lambda ticket: outputs))
     pool: Any = None
-    first, second = ClusterConsumer(pool, (None, None)).outputs(ref.ticket)
+    first, second = ClusterConsumer(pool, (False, False)).outputs(ref.ticket)
     assert torch.equal(first, outputs[0])
     assert [len(each) for each in second] == [1, 2]
 
@@ -270,7 +270,7 @@ def test_ticket_travels_with_its_error_and_the_causes() -> None:
     assert isinstance(ref.ticket, FetchedTicket)
     pool: Any = None
     with pytest.raises(BatchError, match=r"fn\.resize failed") as caught:
-        ClusterConsumer(pool, (None,)).outputs(ref.ticket)
+        ClusterConsumer(pool, (False,)).outputs(ref.ticket)
     assert caught.value.dataset_indices == (7,)
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -41,7 +41,7 @@ class ClusterConsumer:
         self.refused: dict[int, str] = {}
         self._on_gpu = on_gpu
         self._copies = copies
-        self._taking = new_rlock(Level.DELIVERY, "delivery")
+        self._taking = new_rlock(Level.CLUSTER_DELIVERY, "cluster delivery")
 
     @property
     def ended(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ ON_GPU = (True, False, True)
 class Registered:
     """Memory that looks registered with CUDA."""
 
-    addresses: set[int] = set()
+    addresses: ClassVar[set[int]] = set()
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory

@@ -32,6 +32,7 @@ from dali_proxy.errors import ProxyError
 from pipeline import fn, pipeline_def
 
 SAMPLES = 48
+PATIENCE = 400.0  # seconds until a server has started, on a busy machine
 SYSTEM = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
 BATCH = 4 * 3 * 64 * 64 * 4  # bytes of the images of a batch
@@ -308,7 +309,7 @@ def page_runs(server: DALIServer) -> Any:
 
 def train() -> None:
     """A training loop, in a worker of Ray Train."""
-    with DALIServer(augment(), cluster=RayCluster(servers=1), mode="thread") as server:
+    with DALIServer(augment(), cluster=RayCluster(servers=1, start_timeout=PATIENCE), mode="thread") as server:
         (FOLDER / "trained").write_text(json.dumps(results(digests(loader_of(server)))), encoding="utf-8")
 
 
@@ -343,7 +344,9 @@ SCENARIOS = (
 
 def run(scenarios: list[Callable[[DALIServer], Any]]) -> dict[str, Any]:
     outcomes: dict[str, Any] = {}
-    with DALIServer(augment(), cluster=RayCluster(in_flight_bytes=4 * BATCH + 1000), mode="thread") as server:
+    with DALIServer(
+        augment(), cluster=RayCluster(in_flight_bytes=4 * BATCH + 1000, start_timeout=PATIENCE), mode="thread"
+    ) as server:
         while server.pool.ready < 2:
             server.pool.wait()
         for scenario in scenarios:

@@ -31,7 +31,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 Outcome = Callable[[str], dict[str, Any]]
 
-pytestmark = pytest.mark.timeout(600)  # one test waits for all scenarios, in which several nodes start
+pytestmark = pytest.mark.timeout(1200)  # one test waits for all scenarios, in which several nodes start
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray isn't installed: pip install 'dali-proxy[ray]'")
 
 

@@ -303,7 +303,9 @@ def page_runs(server: DALIServer) -> Any:
     os.chdir(FOLDER)
     sys.path.insert(0, str(FOLDER))
     scope: dict[str, Any] = {}
-    exec((FOLDER / "page.py").read_text(encoding="utf-8"), scope)
+    script = (FOLDER / "page.py").read_text(encoding="utf-8")
+    assert "RayCluster(num_cpus=1)" in script
+    exec(script.replace("RayCluster(num_cpus=1)", f"RayCluster(num_cpus=1, start_timeout={PATIENCE})"), scope)
     return {"images": list(scope["images"].shape)}
 
 

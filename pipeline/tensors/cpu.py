@@ -202,6 +202,24 @@ class TensorListCPU(TensorListBase):
         return result
 
     @classmethod
+    def concatenate(cls, batches: Sequence[TensorListCPU]) -> TensorListCPU:
+        """Return the samples of several batches of one dtype and number of dimensions, one batch after another.
+
+        Small numbers are copied; other samples stay where they are, and the batches must keep them alive.
+
+        Raises:
+            InputTypeError: the batches differ in dtype or number of dimensions.
+        """
+        arrays = [batch.small_array() for batch in batches]
+        layout = batches[0].layout()
+        found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
+        if len(found) == len(arrays) and len({(array.dtype, array.shape[1:]) for array in found}) == 1:
+            return cls.from_dense(np.concatenate(found), layout)
+        result = cls([sample for batch in batches for sample in batch.samples], layout)
+        result.pinned = all(batch.pinned for batch in batches)
+        return result
+
+    @classmethod
     def _bare(cls, dtype: np.dtype[Any], ndim: int, layout: str) -> TensorListCPU:
         """Return a batch without data."""
         result = cls.__new__(cls)

@@ -82,7 +82,6 @@ class UniformGpu(DistributionGpu, UniformCpu, GpuOperator):
     """Draws the same numbers on the GPU; those of a list of values are drawn on the CPU."""
 
     only_launches = True
-    repeatable = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

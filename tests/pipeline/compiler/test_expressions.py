@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, math, types
-from pipeline._executor import executor
+from pipeline._executor import steps
 from pipeline.errors import OperatorError
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
@@ -119,7 +119,7 @@ def run(seed: int, views: int = 1) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed)
-    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -127,7 +127,7 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 @pytest.mark.parametrize("seed", range(6))
 def test_views_have_the_bits_of_separate_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed, views=3)
-    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed, views=3), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -246,6 +246,6 @@ def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.
     def fail(*arguments: Any) -> Any:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(executor, "evaluate", fail)
+    monkeypatch.setattr(steps, "evaluate", fail)
     with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
         run_graph(lambda x: fn.reductions.mean(fn.flip(x)), [np.zeros((8, 8, 3), np.uint8)] * 2)

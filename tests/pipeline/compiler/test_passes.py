@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
-from pipeline._executor import executor
+from pipeline._executor import executor, steps
 from pipeline._graph.selecting import select
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch
@@ -104,9 +104,9 @@ def test_branches_have_the_bits_of_separate_operators(
     device: str, describe: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = run(describe)
-    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: False)
     assert_same(together, run(describe))
-    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
     assert_same(together, run(describe))
 
 

@@ -28,6 +28,7 @@ from ray.cluster_utils import Cluster
 
 from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, RayCluster
 from dali_proxy._cluster import server_pool
+from dali_proxy.distributed import DistributedBatchSampler, environment
 from dali_proxy.errors import ProxyError
 from pipeline import fn, pipeline_def
 
@@ -309,10 +310,18 @@ def page_runs(server: DALIServer) -> Any:
     return {"images": list(scope["images"].shape)}
 
 
+def divided(server: DALIServer) -> list[Any]:
+    """Return the batches of this rank."""
+    dataset = Images(server.proxy)
+    batches = DistributedBatchSampler(dataset, 4, seed=11)
+    return results(digests(DataLoader(server, dataset, batch_sampler=batches)))
+
+
 def train() -> None:
-    """A training loop, in a worker of Ray Train."""
-    with DALIServer(augment(), cluster=RayCluster(servers=1, start_timeout=PATIENCE), mode="thread") as server:
-        (FOLDER / "trained").write_text(json.dumps(results(digests(loader_of(server)))), encoding="utf-8")
+    """A training loop, in a worker of Ray Train. No worker knows how many servers there may be."""
+    with DALIServer(augment(), cluster=RayCluster(start_timeout=PATIENCE), mode="thread") as server:
+        rank = environment().rank
+        (FOLDER / f"trained-{rank}").write_text(json.dumps(divided(server)), encoding="utf-8")
 
 
 def ray_train(server: DALIServer) -> Any:
@@ -322,9 +331,12 @@ def ray_train(server: DALIServer) -> Any:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    scaling = ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1})
+    scaling = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.01})  # on the same node
     TorchTrainer(train, scaling_config=scaling, run_config=RunConfig(storage_path=str(FOLDER / "train"))).fit()
-    return {"same_bits": json.loads((FOLDER / "trained").read_text(encoding="utf-8")) == expected()}
+    trained = [json.loads((FOLDER / f"trained-{rank}").read_text(encoding="utf-8")) for rank in range(2)]
+    with DALIServer(augment(), mode="thread") as here:
+        alone = divided(here)
+    return {"same_bits": [batch for step in zip(*trained, strict=True) for batch in step] == alone}
 
 
 SCENARIOS = (

@@ -34,6 +34,19 @@ def test_points_equal_products_of_matrices(rows: int, columns: int) -> None:
     np.testing.assert_allclose(mapped, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_points_of_samples_with_different_counts_equal_those_of_each_sample() -> None:
+    counts, matrices, offsets = np.array([3, 0, 7]), normal(3, 4, 4), normal(3, 4)
+    points = normal(10, 4)
+    expected = [
+        map_points([own], len(own), matrices[index : index + 1], offsets[index : index + 1])
+        for index, own in ((0, points[:3]), (2, points[3:]))
+    ]
+    mapped = map_points(points, counts, matrices, offsets)
+    assert mapped is not None
+    assert mapped.tolist() == np.concatenate([each[0] for each in expected if each is not None]).tolist()
+    assert map_points(points[1:], counts, matrices, offsets) is None
+
+
 def test_points_that_are_not_contiguous_are_left_to_numpy() -> None:
     assert map_points([normal(100, 4)[:, :2]], 100, normal(1, 2, 2), normal(1, 2)) is None
 
@@ -134,19 +147,22 @@ def test_random_windows_equal_those_of_numpy(
     corners = RNG.uniform(0, 0.7, (20, 3, axes))
     boxes = np.concatenate([corners, corners + RNG.uniform(0, 0.3, (20, 3, axes))], axis=2)
     extents = RNG.uniform(50, 200, (20, axes))
-    for ratios, attempts, total, redraw in (
-        ((0.9, 1.0), 2, 60, True),
-        ((0.5, 2.0), 1, 9, False),
-        ((1, 1), 1, 50, True),
+    for ratios, attempts, total, redraw, crop in (
+        ((0.9, 1.0), 2, 60, True, None),
+        ((0.5, 2.0), 1, 9, False, None),
+        ((1, 1), 1, 50, True, None),
+        ((1, 1), 1, 20, True, extents * RNG.uniform(0.5, 1.1, (20, axes))),
+        ((0.5, 2.0), 3, -1, True, None),
     ):
         shape_range = bbox_windows.check_ratios(ratios, axes)
         windows = bbox_windows.BoxWindows(
-            *((0.0, 0.1, 0.3), not every, iou, every, prune, (0.3, 0.9), shape_range, attempts, total, redraw)
+            *((0.0, 0.1, 0.3), not every or total < 0, iou, every, prune, (0.3, 0.9), shape_range, attempts, total),
+            redraw,
         )
         found = []
         for module in (compiled, None):
             monkeypatch.setattr(bbox_windows, "compiled", module)
-            drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, None)
+            drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, crop)
             found.append([getattr(drawn, name).tolist() for name in ("anchors", "shapes", "kept", "fits")])
         assert found[0] == found[1]
 

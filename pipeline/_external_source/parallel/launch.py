@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 from pipeline._concurrency.forking import no_forks
+from pipeline._concurrency.interrupts import blocked_interrupts
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Specs, Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
@@ -88,12 +89,13 @@ def fork_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:
     with no_forks:  # another child would keep the worker's end open and hide its death
         ours, theirs = Channel.pair(CODEC)
         with theirs:
-            try:
-                pid = os.fork()
-            except OSError as error:
-                raise WorkerError(f"a worker process of the pipeline could not be forked: {error}") from error
-            if pid == 0:
-                _run_forked(theirs, specs, max_batch_size)
+            with blocked_interrupts():
+                try:
+                    pid = os.fork()
+                except OSError as error:
+                    raise WorkerError(f"a worker process of the pipeline could not be forked: {error}") from error
+                if pid == 0:
+                    _run_forked(theirs, specs, max_batch_size)
     ours.peer_pid = pid
     return WorkerProcess(pid, ours)
 

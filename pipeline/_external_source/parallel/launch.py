@@ -88,14 +88,13 @@ def fork_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:
     _flush_output()  # else the child would write buffered output again
     with no_forks:  # another child would keep the worker's end open and hide its death
         ours, theirs = Channel.pair(CODEC)
-        with theirs:
-            with blocked_interrupts():
-                try:
-                    pid = os.fork()
-                except OSError as error:
-                    raise WorkerError(f"a worker process of the pipeline could not be forked: {error}") from error
-                if pid == 0:
-                    _run_forked(theirs, specs, max_batch_size)
+        with theirs, blocked_interrupts():
+            try:
+                pid = os.fork()
+            except OSError as error:
+                raise WorkerError(f"a worker process of the pipeline could not be forked: {error}") from error
+            if pid == 0:
+                _run_forked(theirs, specs, max_batch_size)
     ours.peer_pid = pid
     return WorkerProcess(pid, ours)
 

@@ -158,8 +158,21 @@ def test_workers_that_are_interrupted_as_they_start_run_their_own_program(tmp_pa
             if os.getpid() != training:
                 os._exit(0)
 
-    in_a_child(body, "process")
+    in_a_child(body, "thread")
     assert [path.name for path in tmp_path.iterdir()] == ["the training"]
+
+
+def test_interrupt_while_workers_start_leaves_none() -> None:
+    def body(server: DALIServer) -> None:
+        loader = DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=2)
+        before = psutil.Process().children()
+        os.register_at_fork(after_in_parent=partial(ctypes.CDLL(None)["raise"], signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook does
+            iter(loader)
+        assert psutil.Process().children() == before
+        del kept
+
+    in_a_child(body, "thread")
 
 
 class HangingDataset(IndexDataset):

@@ -32,7 +32,7 @@ class Box:
     text: str
     small: str = ""
     tooltip: str = ""
-    outline: str = _SOFT
+    outline: str = ""
     fill: str = "#ffffff"
     radius: float = 8.0
 

@@ -13,6 +13,7 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 __all__ = ["Drawing", "draw"]
 
 _COLORS = {"cpu": "blue", "mixed": "cyan", "gpu": "#76b900"}
+_PLAIN = "#4b5563"  # of outlines without a meaning
 
 
 @dataclass(frozen=True)
@@ -102,21 +103,20 @@ def _diagram(
         arrows += [Arrow(ends[source], len(boxes)) for source in node.inputs]
         arrows += [Arrow(ends[source], len(boxes), name) for name, source in node.argument_inputs.items()]
         tooltip = f"{node.display} on {node.device}" + (f"\n{node.location}" if node.location.line else "")
-        style = {"outline": _COLORS[node.device]} if use_colors else {}
-        if node.index in shares:
-            style["fill"] = _heat(shares[node.index])
+        outline = _COLORS[node.device] if use_colors else _PLAIN
+        fill = _heat(shares[node.index]) if node.index in shares else "#ffffff"
         operator = len(boxes)
-        boxes.append(Box(label[0], " · ".join(label[1:]), tooltip, **style))
+        boxes.append(Box(label[0], " · ".join(label[1:]), tooltip, outline, fill))
         for edge in (Edge(node.index, output) for output in range(node.output_count)):
             ends[edge] = operator
             if show_tensors:
                 arrows.append(Arrow(operator, len(boxes)))
                 ends[edge] = len(boxes)
-                color = {"outline": _COLORS[graph.device_of(edge)]} if use_colors else {}
-                boxes.append(Box(f"{node.name}[{edge.output}]", radius=0.0, **color))
+                outline = _COLORS[graph.device_of(edge)] if use_colors else _PLAIN
+                boxes.append(Box(f"{node.name}[{edge.output}]", outline=outline, radius=0.0))
     for number, edge in enumerate(graph.outputs):
         arrows.append(Arrow(ends[edge], len(boxes)))
-        boxes.append(Box(f"output {number}", outline="", fill="none"))
+        boxes.append(Box(f"output {number}", fill="none"))
     return Diagram(tuple(boxes), tuple(arrows))
 
 

@@ -17,7 +17,9 @@ import nox
 
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 QUICK = [
+    "tests/dali_proxy/benchmark",
     "tests/dali_proxy/cli",
+    "tests/dali_proxy/cluster",
     "tests/dali_proxy/common",
     "tests/dali_proxy/consumer/test_interop.py",
     "tests/dali_proxy/doctor",

@@ -16,7 +16,7 @@ _OPERATORS = 12  # rows of the table
 
 
 def as_html(stats: ServerStats) -> str:
-    """Return the limit of the speed, advice, a bar of the loops' time, the most expensive operators, and the whole report."""
+    """Return the limit of the speed, advice, a bar of the loops' time, the most expensive operators, and the report."""
     parts = dict(zip(_COLORS, (stats.training, stats.worker_wait, stats.result_wait), strict=True))
     total = sum(parts.values()) or 1.0
     bar = "".join(

@@ -6,6 +6,7 @@ import os
 import signal
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from dali_proxy import DALIServer, DataLoader, WorkerDiedError
-from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, noisy
 from tests.waiting import PATIENCE_S, wait_until
 
 PIPE = 1 << 16  # bytes that a pipe contains
@@ -38,6 +39,37 @@ class HangingDataset(IndexDataset):
         (self.folder / str(os.getpid())).touch()
         while True:
             signal.pause()
+
+
+class MortalDataset(IndexDataset):
+    """Kills its process at every ninth sample, once; files in a folder record this."""
+
+    def __init__(self, length: int, transform: Any, folder: Path) -> None:
+        super().__init__(length, transform)
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> Any:
+        if index % 9 == 8:
+            with suppress(FileExistsError):
+                (self.folder / str(index)).touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.faults
+def test_deaths_of_the_server_and_its_dataset_workers_cost_no_batch(tmp_path: Path) -> None:
+    with DALIServer(noisy(), mode="thread") as server:
+        expected = [batch.tolist() for batch, _ in DataLoader(server, IndexDataset(64, server.proxy), batch_size=4)]
+    with DALIServer(noisy(), num_workers=2, restart="on-failure") as server:
+        found = []
+        for batch, _ in DataLoader(server, MortalDataset(64, server.proxy, tmp_path), batch_size=4):
+            found.append(batch.tolist())
+            if len(found) == 5:
+                assert server.pid is not None
+                os.kill(server.pid, signal.SIGKILL)
+        assert found == expected
+        assert server.losses.restarts == 1
+    assert len(list(tmp_path.iterdir())) == 7
 
 
 def test_output_of_a_dataset_appears_and_blocks_nothing(capfd: pytest.CaptureFixture[str]) -> None:

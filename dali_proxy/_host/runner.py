@@ -79,7 +79,7 @@ class Runner:
         self._call_soon = call_soon
         self._on_lost_gpu = on_lost_gpu
         self._scheduler = Scheduler(variant.executor.concurrency)
-        self._depth = Depth(self._scheduler.depth, self._set_depth)
+        self._depth = Depth(self._scheduler.depth, variant.executor.most_concurrent, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number

@@ -1,4 +1,4 @@
-"""Calls like earlier ones: they run on the same executor at once, without a graph of their own."""
+"""Calls like earlier ones: they run on the same executor at once, without a graph for each."""
 
 from __future__ import annotations
 

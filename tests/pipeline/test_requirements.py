@@ -67,6 +67,12 @@ def test_optional_package_that_is_too_old_is_an_error(site: Path) -> None:
         optional_package("lmdb", "reading LMDB", "lmdb")
 
 
+def test_old_python_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
+    with pytest.raises(ImportError, match=r"^dali-proxy needs Python 3\.10 or newer, not 3\.9\.18$"):
+        _requirements.check_requirements.__wrapped__()
+
+
 @pytest.mark.parametrize("program", ["import dali_proxy; dali_proxy.DALIServer", "from pipeline import fn"])
 def test_import_with_old_packages_is_one_line(program: str, site: Path) -> None:
     install(site, "torch", "2.5.1+cu124")

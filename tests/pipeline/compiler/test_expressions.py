@@ -203,7 +203,7 @@ def test_erased_regions_have_the_bits_of_the_cpu(device: str, regions: int) -> N
         np.testing.assert_array_equal(one, other, strict=True)
 
 
-def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
+def test_random_numbers_have_the_bits_of_the_cpu(device: str) -> None:
     def define(x: Any) -> Any:
         on = {"device": x.device, "seed": 7}
         return (
@@ -211,6 +211,14 @@ def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
             fn.random.uniform(range=types.Constant([0.0, 2.0]) + fn.random.uniform(shape=2, seed=8), **on),
             fn.random.uniform(x, range=(-7.0, 300.0), dtype=types.UINT8, **on),
             fn.random.uniform(range=(1e-3, 1e3), dtype=types.FLOAT64, shape=[17], **on),
+            fn.random.uniform(values=[1.5, -2.5, 700.0], dtype=types.INT8, shape=[40], **on),
+            fn.random.uniform(values=fn.random.uniform(shape=3, seed=8), shape=[2, 40], **on),
+            fn.random.coin_flip(shape=[41], **on),
+            fn.random.coin_flip(x, probability=fn.random.uniform(range=(0.0, 1.0), seed=8), dtype=types.BOOL, **on),
+            fn.random.normal(shape=[700, 3], **on),
+            fn.random.normal(x, mean=fn.random.uniform(seed=8), stddev=1e9, dtype=types.UINT64, **on),
+            fn.random.normal(stddev=fn.random.uniform(seed=8), dtype=types.FLOAT64, shape=[700], **on),
+            fn.random.normal(dtype=types.FLOAT16, shape=[7], **on),
         )
 
     images = [np.zeros((9 + index, 7, 3), np.uint8) for index in range(3)]

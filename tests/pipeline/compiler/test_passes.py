@@ -131,8 +131,14 @@ def test_error_of_equal_operators_names_the_one_that_failed(device: str) -> None
 def test_numbers_and_constants_for_the_gpu_are_created_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def describe(images: Any) -> Any:
         numbers = fn.random.uniform(range=(-1.0, 1.0), shape=16, seed=2)
-        numbers = numbers if images.device == "cpu" else numbers.gpu()
-        return numbers * 2 + 1, fn.random.coin_flip(seed=5), images
+        others = [
+            fn.random.normal(shape=7, seed=3),
+            fn.random.coin_flip(shape=3, seed=4),
+            fn.random.uniform(values=[1.0, 5.0], shape=9, seed=6),
+        ]
+        if images.device == "gpu":
+            numbers, *others = [each.gpu() for each in (numbers, *others)]
+        return numbers * 2 + 1, *others, fn.random.coin_flip(seed=5), images
 
     expected, copied, upload = run(describe, device_id=None), [], copy_to_device.upload
     monkeypatch.setattr(copy_to_device, "upload", lambda *a: (copied.append(a[1].layout()), upload(*a))[1])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._audio import mel, silence
+from pipeline._audio import mel, silence, spectrum
 from pipeline._imaging import blobs, rows
 from pipeline._imaging.native import compiled
 from pipeline._imaging.points import map_points
@@ -126,6 +126,36 @@ def test_sound_equals_that_of_numpy(special: float, reference: float | None, mon
         found = [silence.nonsilent_region(signal, 5, -3.0, reference) for signal in signals]
         monkeypatch.setattr(silence, "compiled", None)
         assert found == [silence.nonsilent_region(signal, 5, -3.0, reference) for signal in signals]
+
+
+@pytest.mark.parametrize("size", [4, 5, 40, 130])
+@pytest.mark.parametrize("length", [1, 3, 900])
+@pytest.mark.parametrize("options", [(True, True, 1), (True, False, 2), (False, False, 2)])
+def test_spectrograms_equal_those_of_numpy(
+    size: int, length: int, options: tuple[bool, bool, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal, window = normal(2 * length)[::2], normal(min(size, 33))
+    monkeypatch.setattr(spectrum, "_BLOCK", 64 * size)
+    centered, reflected, power = options
+
+    def compute(by_bin: bool) -> Any:
+        return spectrum.spectrogram(
+            signal, window, 7, size, power, centered=centered, reflected=reflected, by_bin=by_bin
+        )
+
+    found = compute(True), compute(False)
+    monkeypatch.setattr(spectrum, "compiled", None)
+    np.testing.assert_array_equal(found[0], compute(True))
+    np.testing.assert_array_equal(found[1], compute(False))
+
+
+def test_arguments_of_spectrograms_that_do_not_fit_are_errors() -> None:
+    assert compiled is not None
+    with pytest.raises(ValueError, match="doesn't fit"):
+        compiled.wave_powers(normal(3, 8), normal(3, 4), False)
+    for signal, factors in ((normal(0), normal(2)), (normal(9), normal(5))):
+        with pytest.raises(ValueError, match="don't fit"):
+            compiled.take_windows(signal, factors, 0, 1, True, normal(3, 4))
 
 
 def test_mel_filters_equal_products_of_matrices() -> None:

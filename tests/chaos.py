@@ -146,6 +146,7 @@ class Loop:
         self.iterator: Any = None
         self.allowed: tuple[type[BaseException], ...] = ()
         self._begun = False
+        self._lost_worker = False  # whether a persistent worker was killed, which the next epoch may report
         self._expected: list[list[Outcome]] = []  # for each possible order
         self._at = 0  # position in the epoch
         self._yielded = 0  # position after the last batch, which a state contains
@@ -166,7 +167,7 @@ class Loop:
         self.iterator = None
         other = Loop(server, self.options, workers, persistent)
         other.loader.load_state_dict(state)
-        self.loader, self.persistent = other.loader, other.persistent
+        self.loader, self.persistent, self._lost_worker = other.loader, other.persistent, False
         self._at = self._yielded
         self._iterate()
 
@@ -174,8 +175,14 @@ class Loop:
         self._begun = True
         # A server that isn't started again may end at this moment.
         self.allowed = LOST if self.loader.dali_server.restart == "never" else ()
-        with contextlib.suppress(*self.allowed):
+        lost, self._lost_worker = (WorkerDiedError,) * self._lost_worker, False
+        with contextlib.suppress(*self.allowed, *lost):
             self.iterator = iter(self.loader)
+
+    def lose_worker(self) -> None:
+        """Record that a worker is killed."""
+        self.allowed += (WorkerDiedError,)
+        self._lost_worker = self.persistent
 
     def step(self) -> str:
         """Take the next batch and compare it with the model. Return what came."""
@@ -371,7 +378,7 @@ class Training(RuleBasedStateMachine):
     @event(number=st.integers(0, 5))
     def kill_worker(self, number: int) -> None:
         loop, pid = self._worker(number)
-        loop.allowed += (WorkerDiedError,)
+        loop.lose_worker()
         self._send(pid, signal.SIGKILL)
 
     @property

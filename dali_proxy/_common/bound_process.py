@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.interrupts import blocked_interrupts
 
 __all__ = ["with_bound_workers"]
 
@@ -44,10 +45,12 @@ def _bound(process: Any) -> Any:
             # The system reports the end of the thread that starts a process. Only the main thread lives long enough.
             in_main_thread = threading.get_native_id() == os.getpid()
             self._parent = os.getpid(), in_main_thread and process._start_method != "forkserver"
-            super().start()
+            with blocked_interrupts() as self._blocked:
+                super().start()
 
         def run(self) -> None:
             _end_with(*self._parent)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._blocked)
             super().run()
 
         def __reduce__(self) -> tuple[Any, ...]:

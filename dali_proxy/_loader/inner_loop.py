@@ -115,16 +115,21 @@ class InnerLoop:
         generator = self._loader.generator
         if not start.seeded and start.kind != "datapipe":
             self._loader.generator = copy_of(generator)  # a new iterator draws a seed, which isn't part of the order
-        # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
-        # start: a worker that another thread forks at that moment would wait for it forever.
-        with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
-            batches = self._begin_batches()
-            self._loader.generator = generator
-            if self._items is not None:
-                self._items.begin()  # draws random numbers now instead of at the first `next`
-        if start.kind == "datapipe":  # pipes can't seek: start over and skip
-            with deferred_signals:
-                _with_handlers(_skip, batches, start.batches)
+        batches: Any = None
+        try:
+            # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
+            # start: a worker that another thread forks at that moment would wait for it forever.
+            with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
+                batches = self._begin_batches()
+                self._loader.generator = generator
+                if self._items is not None:
+                    self._items.begin()  # draws random numbers now instead of at the first `next`
+            if start.kind == "datapipe":  # pipes can't seek: start over and skip
+                with deferred_signals:
+                    _with_handlers(_skip, batches, start.batches)
+        except BaseException:
+            batches = None  # a notebook keeps the exception and this frame, which would keep the workers
+            raise
         pinned = getattr(batches, "_data_queue", None)  # torch has no public name for it
         if isinstance(pinned, queue.Queue) and "get" not in vars(pinned):
             get_in_turns(pinned)

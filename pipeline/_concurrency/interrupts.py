@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take fifty times as long
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from opcode import opmap
 from types import CodeType
 from typing import Any
 
-__all__ = ["is_interrupt", "register_handlers"]
+__all__ = ["blocked_interrupts", "is_interrupt", "register_handlers"]
 
 _RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 _registered: list[Callable[[], Iterable[Any]]] = []
+
+
+@contextmanager
+def blocked_interrupts() -> Iterator[set[int]]:
+    """Block SIGINT in this thread and in processes that it starts. Yield what a process has to unblock.
+
+    Ctrl-C interrupts all processes of a terminal or a notebook. A forked child that raised KeyboardInterrupt before it
+    reaches its own code would continue the parent's program.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield {signal.SIGINT} - before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def register_handlers(handlers: Callable[[], Iterable[Any]]) -> None:

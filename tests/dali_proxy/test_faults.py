@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,35 @@ def test_persistent_worker_that_is_killed_between_epochs(mode: str) -> None:
         assert run_to_the_end(loader) == list(range(40))
 
     in_a_child(body, mode)
+
+
+def test_workers_that_are_interrupted_as_they_start_run_their_own_program(tmp_path: Path) -> None:
+    def body(server: DALIServer) -> None:
+        training = os.getpid()
+        send_signal = ctypes.CDLL(None)["raise"]  # Python calls its handler after the hook
+        os.register_at_fork(after_in_child=partial(send_signal, signal.SIGINT))
+        try:
+            list(DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=2))
+        except BaseException:  # noqa: BLE001  # the training's own names its worker
+            (tmp_path / ("the training" if os.getpid() == training else "a worker")).touch()
+            if os.getpid() != training:
+                os._exit(0)
+
+    in_a_child(body, "thread")
+    assert [path.name for path in tmp_path.iterdir()] == ["the training"]
+
+
+def test_interrupt_while_workers_start_leaves_none() -> None:
+    def body(server: DALIServer) -> None:
+        loader = DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=2)
+        before = psutil.Process().children()
+        os.register_at_fork(after_in_parent=partial(ctypes.CDLL(None)["raise"], signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook does
+            iter(loader)
+        assert psutil.Process().children() == before
+        del kept
+
+    in_a_child(body, "thread")
 
 
 class HangingDataset(IndexDataset):

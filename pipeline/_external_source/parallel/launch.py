@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 from pipeline._concurrency.forking import no_forks
+from pipeline._concurrency.interrupts import blocked_interrupts
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Specs, Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
@@ -87,7 +88,7 @@ def fork_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:
     _flush_output()  # else the child would write buffered output again
     with no_forks:  # another child would keep the worker's end open and hide its death
         ours, theirs = Channel.pair(CODEC)
-        with theirs:
+        with theirs, blocked_interrupts():
             try:
                 pid = os.fork()
             except OSError as error:

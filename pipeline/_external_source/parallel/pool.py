@@ -31,6 +31,7 @@ from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.signals import deferred_signals
 from pipeline._kernels.views import Lease, lent_array
 from pipeline._user_functions.seeding import Seeds
 from pipeline.errors import WorkerError
@@ -210,8 +211,9 @@ class WorkerPool:
         self._start = partial(fork_worker if start_method == "fork" else spawn_worker, specs, max_batch_size)
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            for number in range(num_workers):
-                self._members.append(_Member(number, self._start(), deque(), title))
+            with deferred_signals:
+                for number in range(num_workers):
+                    self._members.append(_Member(number, self._start(), deque(), title))
         except BaseException:
             self._end_workers(0)
             self._arena.close()

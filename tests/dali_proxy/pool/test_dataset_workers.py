@@ -6,6 +6,7 @@ import os
 import signal
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from dali_proxy import DALIServer, DataLoader, WorkerDiedError
-from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, noisy
 from tests.waiting import PATIENCE_S, wait_until
 
 PIPE = 1 << 16  # bytes that a pipe contains
@@ -40,6 +41,37 @@ class HangingDataset(IndexDataset):
             signal.pause()
 
 
+class MortalDataset(IndexDataset):
+    """Kills its process at every ninth sample, once; files in a folder record this."""
+
+    def __init__(self, length: int, transform: Any, folder: Path) -> None:
+        super().__init__(length, transform)
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> Any:
+        if index % 9 == 8:
+            with suppress(FileExistsError):
+                (self.folder / str(index)).touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.faults
+def test_deaths_of_the_server_and_its_dataset_workers_cost_no_batch(tmp_path: Path) -> None:
+    with DALIServer(noisy(), mode="thread") as server:
+        expected = [batch.tolist() for batch, _ in DataLoader(server, IndexDataset(64, server.proxy), batch_size=4)]
+    with DALIServer(noisy(), num_workers=2, restart="on-failure") as server:
+        found = []
+        for batch, _ in DataLoader(server, MortalDataset(64, server.proxy, tmp_path), batch_size=4):
+            found.append(batch.tolist())
+            if len(found) == 5:
+                assert server.pid is not None
+                os.kill(server.pid, signal.SIGKILL)
+        assert found == expected
+        assert server.losses.restarts == 1
+    assert len(list(tmp_path.iterdir())) == 7
+
+
 def test_output_of_a_dataset_appears_and_blocks_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with DALIServer(affine(), mode="thread", num_workers=1) as server:
         batches = list(DataLoader(server, PrintingDataset(32, server.proxy), batch_size=4, timeout=PATIENCE_S))
@@ -63,23 +95,22 @@ def test_epochs_that_are_left_keep_no_descriptors() -> None:
         wait_until(lambda: len(os.listdir("/proc/self/fd")) <= max(counts), "closing descriptors")
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_options_for_workers_refer_to_those_of_the_server(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_for_workers_refer_to_those_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with DALIServer(affine(), mode="thread", num_workers=1) as server:
         pickles: list[bytes] = []
         put = server.pool.put
         monkeypatch.setattr(server.pool, "put", lambda data: pickles.append(data) or put(data))
         dataset = IndexDataset(40, server.proxy)
-        for prefetch_factor, expected in ((None, 3), (5, 5)):
-            options: Any = {"num_workers": num_workers, "prefetch_factor": prefetch_factor, "persistent_workers": True}
-            loader = DataLoader(server, dataset, batch_size=4, **options)
+        for num_workers, prefetch_factor, expected in ((0, None, 3), (0, 5, 5), (2, None, 3)):
+            options: Any = {"num_workers": num_workers, "prefetch_factor": prefetch_factor}
+            loader = DataLoader(server, dataset, batch_size=4, persistent_workers=True, **options)
             for epoch in range(2):
                 dataset.width = 3 + epoch  # the workers keep the dataset as it was when the loader began
                 batches = list(loader)
                 assert [batch[0].shape for batch in batches] == [(4, 3)] * 10
                 assert server.stats().in_flight["loader"].batches == expected
             dataset.width = 3
-        assert len(pickles) == 2
+        assert len(pickles) == 3
         with pytest.raises(ValueError, match="prefetch_factor must be 1 or more, or None, not -1"):
             DataLoader(server, dataset, prefetch_factor=-1)
         with pytest.raises(ValueError, match="num_workers > 0"):

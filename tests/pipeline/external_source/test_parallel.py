@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import importlib
 import multiprocessing
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +359,26 @@ def succeeds(pipe: Pipeline) -> bool:
     except errors.WorkerError:
         return False
     return True
+
+
+def test_workers_that_are_interrupted_as_they_start_run_their_own_program(tmp_path: Path) -> None:
+    def train() -> None:
+        training = os.getpid()
+        send_signal = ctypes.CDLL(None)["raise"]  # Python calls its handler after the hook
+        os.register_at_fork(after_in_child=partial(send_signal, signal.SIGINT))
+        try:
+            with contextlib.closing(pipe_of(numbered, batch=False, parallel=True, pipeline=FORK)) as pipe:
+                assert run(pipe, 1) == [[[0, 1, 2]]]
+        finally:
+            (tmp_path / ("the training" if os.getpid() == training else "a worker")).touch()
+            if os.getpid() != training:
+                os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=train)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0, "its traceback is above"
+    assert [path.name for path in tmp_path.iterdir()] == ["the training"]
 
 
 def test_closing_ends_workers_during_a_sample(tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ def check_requirements() -> None:
         ImportError: Python or packages are too old; the message is one line.
     """
     if sys.version_info[:2] < (3, 10):  # noqa: UP036
-        raise ImportError(f"dali-proxy needs Python 3.10 or newer, not {'.'.join(map(str, sys.version_info[:3]))}")
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise ImportError(f"dali-proxy needs Python 3.10 or newer, not {found}", name=_DISTRIBUTION)
     old = [found for name in NEEDED if (found := too_old(name))]
     if old:
-        raise ImportError(f"dali-proxy needs {', '.join(old)}: pip install --upgrade dali-proxy")
+        raise ImportError(f"dali-proxy needs {', '.join(old)}: pip install --upgrade dali-proxy", name=_DISTRIBUTION)
 
 
 @cache

@@ -360,14 +360,28 @@ class Executor:
     def _run_waiting(self, merger: Merger, phase: Phase) -> None:
         """Run the batches that wait, as one if there are several."""
         waiting = merger.take()
+        if not waiting:
+            return
         try:
-            runs = [merger.merge(waiting)] if len(waiting) > 1 else waiting
-        except PipelineError:
-            runs = waiting
-        for run in runs:
-            if run.members:
-                self._constants.add_to(run.batch, on_gpu=False)
-            self._run_phase(run, phase)
+            run = merger.merge(waiting) if len(waiting) > 1 else waiting[0]
+        except PipelineError:  # they don't fit together
+            self._run_next(merger)
+            for run in waiting:
+                run.alone = True
+                self._run_phase(run, phase)
+            return
+        run.taken = True
+        if run.members:
+            self._constants.add_to(run.batch, on_gpu=False)
+        self._run_phase(run, phase)
+
+    def _run_next(self, merger: Merger) -> None:
+        """Let batches that wait take the place of what has ended."""
+        if merger.end():
+            phase = self._plan.phases[merger.phase]
+            work_queue = self._mixed_queue if phase.device == "mixed" else self._gpu_queue
+            assert work_queue is not None
+            work_queue.put(partial(self._run_waiting, merger, phase))
 
     def _run_alone(self, merged: RunningBatch) -> None:
         """Run batches one by one that failed together, so that the others succeed and the error has its context."""
@@ -459,6 +473,9 @@ class Executor:
         return self._buffers.array(shape, dtype), None
 
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
+        if run.taken and self._merger is not None:
+            run.taken = False
+            self._run_next(self._merger)
         event: Any = None
         if run.stream is not None:
             try:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from pipeline._compiler.plan import Plan
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._executor.running_batch import RunningBatch
 from pipeline._graph.graph import Edge
 from pipeline._operator_api.merged_batch import MergedBatch
@@ -18,6 +19,9 @@ __all__ = ["Merger", "make_merger"]
 #: Number of samples from which on larger batches aren't faster.
 MOST_SAMPLES = 256
 _MOST_BATCHES = 64
+# Number of small batches, or merged ones, in this and later phases: two that are decoded, and one behind them. Others
+# wait before this phase, where they can be merged, rather than between the phases.
+_MOST_ACTIVE = 3
 
 
 class Merger:
@@ -38,6 +42,8 @@ class Merger:
         #: Number of batches that may run as one.
         self.most = 1
         self._waiting: deque[RunningBatch] = deque()
+        self._active = 0
+        self._lock = new_lock(Level.LEAF, "merging batches")
 
     @staticmethod
     def batches(size: int) -> int:
@@ -45,24 +51,32 @@ class Merger:
         return min(2 * MOST_SAMPLES // size, _MOST_BATCHES)
 
     def put(self, run: RunningBatch) -> None:
-        """Add a batch that waits. `take` must be called once for each."""
-        self._waiting.append(run)
+        """Add a batch that waits. Call `take` afterwards."""
+        with self._lock:
+            self._waiting.append(run)
 
     def take(self) -> list[RunningBatch]:
-        """Return the batches to run next; none if earlier calls took them. Any thread may call this."""
+        """Return the batches to run next; none if none waits, or enough run. Any thread may call this."""
         taken: list[RunningBatch] = []
         samples = 0
-        while len(taken) < max(1, self.most):
-            try:
-                run = self._waiting.popleft()
-            except IndexError:
-                break
-            samples += run.batch.size
-            if taken and (samples > MOST_SAMPLES or run.batch.trace is not taken[0].batch.trace):
-                self._waiting.appendleft(run)
-                break
-            taken.append(run)
+        with self._lock:
+            is_small = self._waiting and self.most > 1 and 2 * self._waiting[0].batch.size <= MOST_SAMPLES
+            if is_small and self._active >= _MOST_ACTIVE:
+                return []
+            while self._waiting and len(taken) < max(1, self.most):
+                run = self._waiting[0]
+                samples += run.batch.size
+                if taken and (samples > MOST_SAMPLES or run.batch.trace is not taken[0].batch.trace):
+                    break
+                taken.append(self._waiting.popleft())
+            self._active += bool(taken)
         return taken
+
+    def end(self) -> bool:
+        """Record that what a call of `take` returned has ended. Return whether batches wait, so that it is called."""
+        with self._lock:
+            self._active -= 1
+            return bool(self._waiting)
 
     def merge(self, members: Sequence[RunningBatch]) -> RunningBatch:
         """Return batches as one.

@@ -95,23 +95,22 @@ def test_epochs_that_are_left_keep_no_descriptors() -> None:
         wait_until(lambda: len(os.listdir("/proc/self/fd")) <= max(counts), "closing descriptors")
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_options_for_workers_refer_to_those_of_the_server(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_for_workers_refer_to_those_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with DALIServer(affine(), mode="thread", num_workers=1) as server:
         pickles: list[bytes] = []
         put = server.pool.put
         monkeypatch.setattr(server.pool, "put", lambda data: pickles.append(data) or put(data))
         dataset = IndexDataset(40, server.proxy)
-        for prefetch_factor, expected in ((None, 3), (5, 5)):
-            options: Any = {"num_workers": num_workers, "prefetch_factor": prefetch_factor, "persistent_workers": True}
-            loader = DataLoader(server, dataset, batch_size=4, **options)
+        for num_workers, prefetch_factor, expected in ((0, None, 3), (0, 5, 5), (2, None, 3)):
+            options: Any = {"num_workers": num_workers, "prefetch_factor": prefetch_factor}
+            loader = DataLoader(server, dataset, batch_size=4, persistent_workers=True, **options)
             for epoch in range(2):
                 dataset.width = 3 + epoch  # the workers keep the dataset as it was when the loader began
                 batches = list(loader)
                 assert [batch[0].shape for batch in batches] == [(4, 3)] * 10
                 assert server.stats().in_flight["loader"].batches == expected
             dataset.width = 3
-        assert len(pickles) == 2
+        assert len(pickles) == 3
         with pytest.raises(ValueError, match="prefetch_factor must be 1 or more, or None, not -1"):
             DataLoader(server, dataset, prefetch_factor=-1)
         with pytest.raises(ValueError, match="num_workers > 0"):

@@ -30,8 +30,8 @@ class LockOrderError(RuntimeError):
 class _Thread(threading.local):
     """The locks that a thread has taken. Released ones are removed when the thread takes its next lock."""
 
-    # Not set in `__init__`: a finalizer that runs there takes locks, too. Each thread replaces this list before it adds.
-    taken: list[CheckedLock] = []  # noqa: RUF012
+    def __init__(self) -> None:
+        self.taken: list[CheckedLock] = []
 
 
 _thread = _Thread()

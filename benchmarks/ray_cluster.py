@@ -34,6 +34,7 @@ from pipeline import fn, pipeline_def, types
 
 BATCH = 64
 SIZE = 224
+JOBS = ("arrays", "images")
 WARM = 12  # batches before the measurement: queues fill
 ARRAYS: dict[str, Any] = {"tiny": {"size": 2}, "waits": {"wait": 0.004}}  # arguments of jobs for `benchmarks.scale`
 MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
@@ -161,11 +162,11 @@ def local_cluster(nodes: int) -> Iterator[None]:
         cluster.shutdown()
 
 
-def run(nodes: int, rounds: int, count: int, files: list[Path]) -> dict[str, Any]:
+def run(jobs: list[str], nodes: int, rounds: int, count: int, files: list[Path]) -> dict[str, Any]:
     """Return all measurements, by job and rival."""
     found: dict[str, Any] = {}
     with local_cluster(nodes):
-        for job in ("arrays", "images"):
+        for job in jobs:
             for _ in range(rounds):
                 for name, rival in (("dali-proxy", ours), ("ray-data", ray_data)):
                     times = measure(rival(job, count, nodes, files), count)
@@ -178,12 +179,13 @@ def main() -> None:
     """Measure, and print the result as JSON, and as a table of medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="folder of JPEG files")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=40)
     arguments = parser.parse_args()
     files = sorted(arguments.folder.rglob("*.jp*g"))
-    found = run(arguments.nodes, arguments.rounds, arguments.batches, files)
+    found = run(arguments.jobs, arguments.nodes, arguments.rounds, arguments.batches, files)
     print(json.dumps({"machine": describe_machine(), "versions": describe_versions(), "jobs": found}))
     for job, rivals in found.items():
         for name, rounds in rivals.items():

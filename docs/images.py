@@ -29,18 +29,39 @@ LABELS = np.array([1, 2], np.int32)
 
 #: Operators that take an image and return one.
 OF_IMAGES: dict[str, Graph] = {
+    "brightness": lambda x: fn.brightness(x, brightness=1.6),
+    "brightness_contrast": lambda x: fn.brightness_contrast(x, brightness=1.3, contrast=0.5),
     "clahe": lambda x: fn.clahe(x, tiles_x=4, tiles_y=4, clip_limit=4.0),
+    "color_space_conversion": lambda x: fn.color_space_conversion(x, image_type=types.RGB, output_type=types.YCbCr),
+    "color_twist": lambda x: fn.color_twist(x, hue=90, saturation=1.5, contrast=1.2),
+    "contrast": lambda x: fn.contrast(x, contrast=2.0),
+    "crop": lambda x: fn.crop(x, crop=(100, 100), crop_pos_x=0.8, crop_pos_y=0.2),
+    "crop_mirror_normalize": lambda x: fn.crop_mirror_normalize(
+        x, crop=(120, 160), mirror=1, mean=[124, 116, 104], std=[58, 57, 57], scale=50, shift=128,
+        dtype=types.UINT8, output_layout="HWC",
+    ),
     "debayer": lambda x: fn.debayer(x, blue_position=[0, 0]),
+    "equalize": lambda x: fn.equalize(x),
+    "erase": lambda x: fn.erase(x, anchor=[20, 20, 80, 110], shape=[50, 70, 60, 60], axis_names="HW", fill_value=90),
     "experimental.dilate": lambda x: fn.experimental.dilate(x, mask_size=[7, 7]),
-    "experimental.resize": lambda x: fn.experimental.resize(x, size=[75, 100], roi_start=[20, 40], roi_end=[120, 170]),
     "experimental.erode": lambda x: fn.experimental.erode(x, mask_size=[7, 7]),
     "experimental.median_blur": lambda x: fn.experimental.median_blur(x, window_size=[9, 9]),
+    "experimental.resize": lambda x: fn.experimental.resize(x, size=[75, 100], roi_start=[20, 40], roi_end=[120, 170]),
     "experimental.warp_perspective": lambda x: fn.experimental.warp_perspective(
         x, matrix=[1.2, 0.3, -30.0, 0.0, 1.3, -10.0, 0.0, 0.0025, 1.0]
     ),
+    "filter": lambda x: fn.filter(x, types.Constant(np.eye(15, dtype=np.float32) / 15)),
+    "flip": lambda x: fn.flip(x, horizontal=1),
+    "gaussian_blur": lambda x: fn.gaussian_blur(x, sigma=4.0),
     "grid_mask": lambda x: fn.grid_mask(x, tile=40, ratio=0.5, angle=0.4),
+    "hsv": lambda x: fn.hsv(x, hue=120, saturation=0.8, value=1.2),
+    "hue": lambda x: fn.hue(x, hue=120),
     "jitter": lambda x: fn.jitter(x, nDegree=9),
+    "jpeg_compression_distortion": lambda x: fn.jpeg_compression_distortion(x, quality=5),
     "laplacian": lambda x: fn.cast(128 + fn.laplacian(x, window_size=3, dtype=types.FLOAT), dtype=types.UINT8),
+    "lookup_table": lambda x: fn.lookup_table(
+        x, keys=list(range(256)), values=[min(each, 255 - each) for each in range(256)], dtype=types.UINT8
+    ),
     "multi_paste": lambda x: fn.multi_paste(
         x,
         in_ids=[0, 0, 0],
@@ -49,12 +70,24 @@ OF_IMAGES: dict[str, Graph] = {
         out_anchors=types.Constant(np.array([[0, 0], [10, 95], [70, 40]], np.int32)),
         output_size=list(SIZE),
     ),
+    "noise.gaussian": lambda x: fn.noise.gaussian(x, stddev=40.0),
+    "noise.salt_and_pepper": lambda x: fn.noise.salt_and_pepper(x, prob=0.1),
+    "noise.shot": lambda x: fn.noise.shot(x, factor=40.0),
+    "normalize": lambda x: fn.normalize(x, axes=[0, 1], scale=50.0, shift=128, dtype=types.UINT8),
+    "pad": lambda x: fn.pad(x, axes=[0, 1], shape=[170, 240], fill_value=90),
+    "paste": lambda x: fn.paste(x, ratio=1.5, fill_value=90, paste_x=0.2, paste_y=0.7),
+    "random_resized_crop": lambda x: fn.random_resized_crop(x, size=[150, 150], random_area=[0.1, 0.4]),
+    "resize": lambda x: fn.resize(x, size=[100, 100]),
     "roi_random_crop": lambda x: fn.slice(
         x, fn.roi_random_crop(x, roi_start=[20, 80, 0], roi_end=[140, 140, 3], crop_shape=[90, 120, 3]), [90, 120, 3],
         axes=[0, 1, 2],
     ),
+    "rotate": lambda x: fn.rotate(x, angle=20.0, fill_value=90),
+    "saturation": lambda x: fn.saturation(x, saturation=0.2),
+    "slice": lambda x: fn.slice(x, rel_start=[0.1, 0.3], rel_shape=[0.6, 0.5], axis_names="HW"),
     "sphere": lambda x: fn.sphere(x, interp_type=types.INTERP_LINEAR),
     "tensor_resize": lambda x: fn.tensor_resize(x, sizes=[150, 90], axes=[0, 1]),
+    "warp_affine": lambda x: fn.warp_affine(x, matrix=[1.0, 0.4, -30.0, 0.1, 1.0, -10.0], fill_value=90),
     "water": lambda x: fn.water(x, ampl_x=6.0, ampl_y=6.0, freq_x=0.1, freq_y=0.1, interp_type=types.INTERP_LINEAR),
 }  # fmt: skip
 
@@ -65,6 +98,7 @@ OF_BOXES: dict[str, Graph] = {
         fn.bbox_paste(boxes, ratio=1.6, ltrb=True, paste_x=0.8, paste_y=0.3),
         labels,
     ),
+    "bb_flip": lambda x, boxes, labels: (fn.flip(x, horizontal=1), fn.bb_flip(boxes, horizontal=1, ltrb=True), labels),
     "bbox_rotate": lambda x, boxes, labels: (
         fn.rotate(x, angle=25.0, keep_size=True, fill_value=90),
         *fn.bbox_rotate(boxes, labels, angle=25.0, keep_size=True, input_shape=list(SIZE)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from importlib import metadata
 
@@ -19,14 +20,17 @@ _BOUND = re.compile(r"^Requires-Dist: ([\w.-]+)(?:\[.*?\])? ?>=([\d.]+)", re.MUL
 
 @cache
 def check_requirements() -> None:
-    """Check the packages that this project always needs.
+    """Check Python, which pip doesn't check in a checkout on the path, and the packages that this project always needs.
 
     Raises:
-        ImportError: packages are too old; the message is one line.
+        ImportError: Python or packages are too old; the message is one line.
     """
+    if sys.version_info[:2] < (3, 10):  # noqa: UP036
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise ImportError(f"dali-proxy needs Python 3.10 or newer, not {found}", name=_DISTRIBUTION)
     old = [found for name in NEEDED if (found := too_old(name))]
     if old:
-        raise ImportError(f"dali-proxy needs {', '.join(old)}: pip install --upgrade dali-proxy")
+        raise ImportError(f"dali-proxy needs {', '.join(old)}: pip install --upgrade dali-proxy", name=_DISTRIBUTION)
 
 
 @cache

@@ -8,7 +8,7 @@ random numbers: as easy as 1, 2, 3", SC11).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "MOST_NUMBERS",
     "NUMBERS_PER_COUNT",
     "BatchKey",
+    "Distribution",
     "RandomState",
     "batch_counter",
     "batch_generator",
@@ -73,6 +74,32 @@ class RandomState(NamedTuple):
 NUMBERS_PER_COUNT = 4
 #: Numbers that are reserved for each sample if samples need different counts.
 MOST_NUMBERS = 1 << 40
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A distribution whose numbers are computed from uniform ones, each from one.
+
+    Parameters have one row for all samples, or one per sample.
+
+    Attributes:
+        kind: `UNIFORM` for the numbers of a range, `LISTED` for the values of a list, `COIN` for 1 with a probability
+            and else 0, or `NORMAL`.
+        low: lower end of the range, probability, or mean, (1,) or (N,).
+        range: length of the range, or standard deviation, (1,) or (N,).
+        limit: largest number of the range, (1,) or (N,).
+        lists: lists of values, (1, longest) or (N, longest); shorter lists are repeated.
+        lengths: number of values in each list.
+    """
+
+    UNIFORM, LISTED, COIN, NORMAL = range(4)  # as in _draws.h and draws.cu
+
+    kind: int
+    low: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    range: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    limit: npt.NDArray[np.float64] = field(default_factory=lambda: np.full(1, np.inf))
+    lists: npt.NDArray[np.float64] = field(default_factory=lambda: np.array([[0.0, 1.0]]))
+    lengths: npt.NDArray[np.int64] = field(default_factory=lambda: np.array([2]))
 
 
 def fresh_seed() -> int:

@@ -26,8 +26,8 @@ KILL_S = 30.0
 
 POLL_S = 0.01
 SHARED_MEMORY = "/dev/shm"
-LIBRARY_THREADS = {"TMonitor"}
-"""Classes of threads that a library keeps until the interpreter ends: tqdm's monitor."""
+LIBRARY_THREADS = {"TMonitor", "Timer"}
+"""Classes of threads that libraries end on their own: tqdm's monitor, and the timers of pytest-timeout."""
 
 
 class ProcessKey(NamedTuple):

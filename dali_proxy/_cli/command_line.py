@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.ArgumentTypeError | errors.ArgumentValueError) else 1
     except ImportError as error:
-        if error.name != "pipeline":
+        if error.name not in ("pipeline", "dali-proxy"):
             raise
-        print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package
+        print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
         return 1
 
 

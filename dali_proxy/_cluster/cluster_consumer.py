@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
-import torch
-
 from dali_proxy._cluster.batch_pickle import FetchedTicket
+from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._consumer.pending_requests import fresh
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
+from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._ipc.signals import deferred_signals
 from pipeline._operator_api.trace import Trace
 
 __all__ = ["ClusterConsumer"]
@@ -21,22 +23,25 @@ _MEANS = frozenset({"seconds", "depth"})  # of the servers; other numbers are su
 
 
 class ClusterConsumer:
-    """Has the interface of `ConsumerClient` for the servers in a cluster.
+    """Has the interface of `ConsumerClient` for the servers in a cluster. Thread-safe.
 
     Args:
         pool: the servers.
-        devices: for each output of the pipeline, the GPU to copy it to, or None for the CPU.
+        on_gpu: for each output of the pipeline, whether to copy it to the GPU.
+        copies: copies to the GPU; None without outputs on it.
 
     Attributes:
         pool: the servers.
     """
 
-    def __init__(self, pool: ServerPool, devices: tuple[int | None, ...]) -> None:
+    def __init__(self, pool: ServerPool, on_gpu: Sequence[bool], copies: DeviceCopies | None = None) -> None:
         self.pool = pool
         self.waited = 0.0
         self.variant = 0
         self.refused: dict[int, str] = {}
-        self._devices = devices
+        self._on_gpu = on_gpu
+        self._copies = copies
+        self._taking = new_rlock(Level.CLUSTER_DELIVERY, "cluster delivery")
 
     @property
     def ended(self) -> bool:
@@ -52,6 +57,7 @@ class ClusterConsumer:
         if self.ended:
             raise ServerClosedError("the server is closed: its servers in the cluster were stopped")
 
+    @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Return the outputs of a batch: the same objects in every call. `patience` isn't used.
 
@@ -61,12 +67,14 @@ class ClusterConsumer:
         """
         if ticket.error is not None:
             raise fresh(ticket.error)
-        if ticket.outputs is None:
-            if not isinstance(ticket, FetchedTicket) or ticket.arrived is None:
-                raise StaleReferenceError("the batch belongs to another server, or to an earlier start of the server")
-            ticket.outputs = tuple(map(_on_device, ticket.arrived, self._devices))
-            ticket.arrived = None
-        return ticket.outputs
+        with self._taking:  # threads that request the same batch get the same tensors
+            if ticket.outputs is None:
+                if not isinstance(ticket, FetchedTicket) or ticket.arrived is None:
+                    raise StaleReferenceError(
+                        "the batch belongs to another server, or to an earlier start of the server"
+                    )
+                ticket.outputs, ticket.arrived = self._delivered(ticket.arrived), None
+            return ticket.outputs
 
     def open_session(self, session: int) -> None:
         """Do nothing: a server opens a session with its first batch."""
@@ -106,16 +114,16 @@ class ClusterConsumer:
         """Do nothing: a trace isn't recorded."""
 
     def close(self) -> None:
-        """Do nothing: the pool has the connections."""
+        """Wait for copies to the GPU. The pool has the connections."""
+        if self._copies is not None:
+            with self._taking:
+                self._copies.close()
 
-
-def _on_device(value: Any, device: int | None) -> Any:
-    if device is None:
-        return value
-    if isinstance(value, list):
-        return [_on_device(sample, device) for sample in value]
-    # The copy to pinned memory lets the GPU read it later, so that this thread continues.
-    return value.pin_memory().to(torch.device("cuda", device), non_blocking=True)
+    def _delivered(self, arrived: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._copies is None:
+            return arrived
+        copies = iter(self._copies.copy(list(compress(arrived, self._on_gpu))))
+        return tuple(next(copies) if on_gpu else value for value, on_gpu in zip(arrived, self._on_gpu, strict=True))
 
 
 def _merged(reports: list[dict[str, Any]]) -> dict[str, Any]:

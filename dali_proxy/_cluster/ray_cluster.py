@@ -22,7 +22,7 @@ class RayCluster:
     Args:
         address: address of the cluster, as for `ray.init`. It is used only if this process isn't connected to Ray yet.
         servers: number of servers. None starts as many as the idle resources of the cluster allow, and more as soon as
-            other nodes join.
+            other nodes join; the ranks of a distributed run divide them evenly.
         num_cpus: CPUs of each server, and number of threads of its pipeline; by default the pipeline's `num_threads`. A
             server reads its samples on one more thread, so datasets that spend much time in Python need more servers
             with fewer CPUs.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-import selectors
 import socket
 import struct
 import threading
@@ -104,17 +103,18 @@ class ResultSender:
 
 
 class ResultReceiver:
-    """The side of the training process: one thread receives from all servers."""
+    """The side of the training process: one thread for each server.
 
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._pool = BufferPool()
-        self._doorbell, ring = socket.socketpair()
-        self._ring = ring
-        self._selector.register(self._doorbell, selectors.EVENT_READ, None)
+    A thread needs the GIL once for a whole buffer, so a training loop that holds the GIL hardly delays the results.
+
+    Args:
+        pin_for: GPU that large buffers are copied to, which are pinned for it; or None.
+    """
+
+    def __init__(self, pin_for: int | None = None) -> None:
+        self._pool = BufferPool(pin_for=pin_for)
+        self._connections: list[tuple[socket.socket, threading.Thread]] = []
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}cluster-results", daemon=True)
-        self._thread.start()
 
     def connect(self, address: Address, receive: Callable[[int, list[Any]], None], end: Callable[[], None]) -> bool:
         """Connect to a server. Return False if that is impossible.
@@ -122,96 +122,51 @@ class ResultReceiver:
         Args:
             address: address of the server.
             receive: called on another thread with the number of a request and its buffers.
-            end: called on another thread when the connection has ended.
+            end: called on another thread when the connection has ended, unless `close` ends it.
         """
         try:
             connection = socket.create_connection((address.host, address.port), _CONNECTING)
+            connection.sendall(address.key)
         except OSError:
             return False
-        connection.sendall(address.key)
-        connection.setblocking(False)
-        self._selector.register(connection, selectors.EVENT_READ, _Incoming(connection, self._pool, receive, end))
-        self._ring.send(b"x")
+        connection.settimeout(None)
+        thread = threading.Thread(
+            target=self._run, args=(connection, receive, end), name=f"{THREAD_PREFIX}cluster-results", daemon=True
+        )
+        self._connections = [each for each in self._connections if each[1].is_alive()]
+        self._connections.append((connection, thread))
+        thread.start()
         return True
 
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        self._ring.send(b"x")
-        self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-        self._ring.close()
-        self._selector.close()
+        for connection, _ in self._connections:
+            with suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
+        for _, thread in self._connections:
+            thread.join()
 
-    def _run(self) -> None:
-        while not self._closed:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._doorbell.recv(64)
-                elif not key.data.read():
-                    self._selector.unregister(key.fileobj)
-                    key.data.close()
-
-
-class _Incoming:
-    """What arrives from one server: counts, sizes and buffers, again and again."""
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        pool: BufferPool,
-        receive: Callable[[int, list[Any]], None],
-        end: Callable[[], None],
+    def _run(
+        self, connection: socket.socket, receive: Callable[[int, list[Any]], None], end: Callable[[], None]
     ) -> None:
-        self._connection = connection
-        self._pool = pool
-        self._receive = receive
-        self._end = end
-        self._number = 0
-        self._left: list[Any] = []  # buffers to fill
-        self._filled: list[Any] = []
-        self._target = self._rest = memoryview(bytearray(_COUNTS.size))
-        self._then = self._counts  # called when `_rest`, the end of `_target`, is full
-
-    def read(self) -> bool:
-        """Read what has arrived. Return False if the connection has ended."""
         try:
-            while self._rest:
-                size = self._connection.recv_into(self._rest)
-                if not size:
-                    return False
-                self._rest = self._rest[size:]
-                if not self._rest:
-                    self._then()
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
+            with connection, suppress(OSError, EOFError):
+                while True:
+                    number, count = _COUNTS.unpack(_read(connection, bytearray(_COUNTS.size)))
+                    sizes = _SIZE.iter_unpack(_read(connection, bytearray(count * _SIZE.size)))
+                    receive(number, [_read(connection, self._pool.memory(size)[0]) for (size,) in sizes])
+        finally:
+            if not self._closed:
+                end()
 
-    def close(self) -> None:
-        """Close the connection, and notify the pool."""
-        self._connection.close()
-        self._end()
 
-    def _begin(self, target: Any, then: Callable[[], None]) -> None:
-        self._target = self._rest = memoryview(target)
-        self._then = then
-
-    def _counts(self) -> None:
-        self._number, count = _COUNTS.unpack(self._target)
-        self._begin(bytearray(count * _SIZE.size), self._sizes)
-
-    def _sizes(self) -> None:
-        self._left = [self._pool.memory(size)[0] for (size,) in _SIZE.iter_unpack(self._target)]
-        self._begin(self._left[0], self._buffer)
-
-    def _buffer(self) -> None:
-        self._filled.append(self._left.pop(0))
-        if self._left:
-            self._begin(self._left[0], self._buffer)
-            return
-        self._receive(self._number, self._filled)
-        self._filled = []
-        self._begin(bytearray(_COUNTS.size), self._counts)
+def _read(connection: socket.socket, target: Any) -> Any:
+    """Fill `target`, and return it."""
+    rest = memoryview(target)
+    while rest:
+        size = connection.recv_into(rest, 0, socket.MSG_WAITALL)
+        if not size:
+            raise EOFError
+        rest = rest[size:]
+    return target

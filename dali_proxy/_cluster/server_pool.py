@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -25,6 +25,7 @@ from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._listing import listed
 from pipeline._optional import optional_package
+from pipeline._ranks import current_ranks
 
 __all__ = ["PendingBatch", "ServerPool"]
 
@@ -113,6 +114,7 @@ class ServerPool:
         cluster: description of the servers.
         num_cpus: CPUs of each server.
         host: pipeline and settings of each server.
+        pin_for: GPU that results are copied to, or None.
 
     Raises:
         ServerDiedError: no server could be started within `start_timeout`.
@@ -128,7 +130,7 @@ class ServerPool:
     pid = None
     name, member = "the servers in the cluster are", "server"
 
-    def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost) -> None:
+    def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost, pin_for: int | None = None) -> None:
         self.lost = 0
         self.in_flight_bytes = cluster.in_flight_bytes or in_flight_bytes()
         self._cluster = cluster
@@ -150,7 +152,7 @@ class ServerPool:
             self._ray.init(address=cluster.address)
         home = self._ray.get_runtime_context().get_node_id()
         self._host = self._ray.put(host._replace(home=home))
-        self._receiver = ResultReceiver()
+        self._receiver = ResultReceiver(pin_for)
         self._connects = True  # no direct connection has failed
         self._watcher: threading.Thread | None = None
         try:
@@ -420,9 +422,16 @@ class ServerPool:
             )
 
     def _room(self) -> int:
-        """Return for how many further servers the cluster has idle resources."""
-        idle = self._ray.available_resources()
-        return int(min(idle.get(name, 0.0) // each for name, each in self._needs.items() if each))
+        """Return for how many further servers the cluster has idle resources. The ranks of a run divide them."""
+        idle, ranks = self._fitting(self._ray.available_resources()), current_ranks().world_size
+        if ranks == 1:
+            return idle
+        # A rank that took everything would leave nothing for those that start later.
+        share = max(self._fitting(self._ray.cluster_resources()) // ranks, 1)
+        return max(min(idle, max(idle // ranks, 1), share - len(self._servers)), 0)
+
+    def _fitting(self, resources: Mapping[str, float]) -> int:
+        return int(min(resources.get(name, 0.0) // each for name, each in self._needs.items() if each))
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy._consumer.copy_sources import CopySources
 from dali_proxy._consumer.side_stream import Event, SideStream, Stream
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
@@ -75,8 +75,7 @@ class Launcher:
     def __init__(self, device_id: int | None, open_stream: Callable[[int], Stream] = SideStream) -> None:
         self._stream = None if device_id is None else open_stream(device_id)
         self._lock = new_rlock(Level.LAUNCHER, "launcher")  # a signal handler that closes may interrupt its holder
-        self._copying: deque[tuple[Event, Any]] = deque()  # slots and bounce buffers that the GPU reads
-        self._unmarked: list[Any] = []  # the same, where recording the event failed
+        self._sources = CopySources()  # slots and bounce buffers
         self.batches = 0
         self.cost = Cost()
 
@@ -99,23 +98,20 @@ class Launcher:
         """Release the memory that the GPU has read. A thread that is issuing a batch does this itself."""
         if self._lock.acquire(blocking=False):
             try:
-                self._release_finished()
+                self._sources.release_finished()
             finally:
                 self._lock.release()
 
     def close(self) -> None:
         """Wait for all issued copies and release their memory."""
         with self._lock:
-            while self._copying:
-                with suppress(Exception):  # the GPU is in an error state: it has stopped reading
-                    self._copying[0][0].synchronize()
-                self._copying.popleft()
+            self._sources.wait()
             if self._stream is not None:
                 self._stream.close()
 
     def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> IssuedOutputs:
         begin = spent()
-        self._release_finished()
+        self._sources.release_finished()
         on_cpu = prepared.outputs.count(None)
         blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
         launched: list[Any] = []
@@ -123,8 +119,7 @@ class Launcher:
         event = None
         if len(blocks) == 1 and self._stream is not None and isinstance(blocks[0], np.ndarray):
             with self._stream.active():
-                launched, memories = self._issue_block(self._stream, prepared, blocks[0], pinned)
-                event = self._copying[-1][0]
+                launched, memories, event = self._issue_block(self._stream, prepared, blocks[0], pinned)
         elif blocks or on_cpu != len(prepared.outputs):
             raise ProtocolError(
                 "a prepared batch has no block, or more than one, or needs a GPU that the pipeline doesn't have"
@@ -135,14 +130,9 @@ class Launcher:
         self.cost = self.cost.plus(spent().minus(begin))
         return IssuedOutputs(outputs, memories, event, self._stream)
 
-    def _release_finished(self) -> None:
-        copying = self._copying
-        while copying and _is_done(copying[0][0]):
-            copying.popleft()
-
     def _issue_block(
         self, stream: Stream, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool
-    ) -> tuple[list[Any], list[torch.Tensor]]:
+    ) -> tuple[list[Any], list[torch.Tensor], Event]:
         import torch
 
         outputs = [output for output in prepared.outputs if output is not None]
@@ -172,18 +162,10 @@ class Launcher:
                 stream.launch(defines, copied.data_ptr() + launch.images, (launch.blocks, launch.count))
         except BaseException:
             with suppress(Exception):  # the first error says more
-                self._hold(stream, held)
+                self._sources.hold(stream, held)
             raise
-        self._hold(stream, held)
-        return [each.tensors for each in shaped], [each.memory for each in shaped]
-
-    def _hold(self, stream: Stream, held: Any) -> None:
-        """Keep memory until the GPU has read it: copies that were issued before an error continue."""
-        try:
-            self._copying.append((stream.record_event(), held))
-        except BaseException:
-            self._unmarked.append(held)
-            raise
+        event = self._sources.hold(stream, held)
+        return [each.tensors for each in shaped], [each.memory for each in shaped], event
 
 
 class _Shaped:
@@ -241,10 +223,3 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
 
 def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])  # `array.ctypes` takes ten times as long
-
-
-def _is_done(event: Event) -> bool:
-    try:
-        return event.query()
-    except Exception:  # noqa: BLE001  # the GPU is in an error state: it has stopped reading
-        return True

@@ -19,8 +19,10 @@ _CODEC = (0, 9)  # oldest nvImageCodec
 
 
 def check_gpu() -> Iterator[Check]:
-    """Check the driver, CUDA, nvImageCodec, the GPU and its video decoder."""
+    """Check the driver and, if torch is installed, CUDA, nvImageCodec, the GPU and its video decoder."""
     yield driver(_driver_version(), _driver_cuda(), _NODE.exists())
+    if not _findable("torch"):
+        return
     yield cuda(_torch_cuda(), _driver_cuda(), _majors("cupy-cuda"))
     yield _image_codec()
     problem = gpu_problem()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 __all__ = ["Depth"]
 
-_MOST = 16
 _NBYTES = 256 << 20  # inputs and results of all batches in the executor, if these are more than the least number
 _WINDOW = 0.1  # seconds of a measurement, at least
 _BATCHES = 8  # finished batches of a measurement, at least
@@ -24,6 +23,7 @@ class Depth:
 
     Args:
         least: number of batches that the executor can always use, from `prefetch_queue_depth`.
+        most: number of batches from which on more would hardly help.
         changed: called with the new depth.
         clock: returns the time in seconds.
 
@@ -32,10 +32,12 @@ class Depth:
         reason: reason for it, as text for users.
     """
 
-    def __init__(self, least: int, changed: Callable[[int], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, least: int, most: int, changed: Callable[[int], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.value = least
         self.reason = "prefetch_queue_depth"
-        self._least = least
+        self._least, self._most = least, most
         self._changed = changed
         self._clock = clock
         self._begin = 0.0  # of a measurement; 0 for none
@@ -52,7 +54,7 @@ class Depth:
             limits: whether the executor limits the speed: other requests wait for it, and consumers wait for results.
             nbytes: size of its inputs and results.
         """
-        most = max(self._least, min(_MOST, _NBYTES // max(nbytes, 1)))
+        most = max(self._least, min(self._most, _NBYTES // max(nbytes, 1)))
         if self.value > most:
             self._set(most, "memory")
             self._base, self._begin = None, 0.0

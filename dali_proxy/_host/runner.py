@@ -79,12 +79,13 @@ class Runner:
         self._call_soon = call_soon
         self._on_lost_gpu = on_lost_gpu
         self._scheduler = Scheduler(variant.executor.concurrency)
-        self._depth = Depth(self._scheduler.depth, self._set_depth)
+        self._depth = Depth(self._scheduler.depth, variant.executor.most_concurrent, self._set_depth)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
         self._refused: dict[int, str] = {}  # why connections of workers were ended, by client: the last ones
         self._bytes_out = _OWN_BYTES  # size of the last result
+        self._copying = 0  # results that wait for the GPU
 
     # Submission -------------------------------------------------------------------------------------------------
 
@@ -173,18 +174,23 @@ class Runner:
             staged.wait()
         except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
             error = failed
-        self._call_soon(partial(self._finish_safely, request, staged, error))
+        self._call_soon(partial(self._finish_copy, request, staged, error))
+
+    def _finish_copy(self, request: Request, staged: StagedResult, error: Exception | None) -> None:
+        self._copying -= 1
+        self._finish_safely(request, staged, error)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
-        unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued
+        unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued - self._copying
         if self.trace is not None:
             self.trace.ended(request, "in the executor")
         self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         if staged is not None and staged.on_gpu:
-            return  # `_inputs_read` finishes it
+            self._copying += 1
+            return  # `_finish_copy` finishes it
         self._finish_safely(request, staged, error)
 
     def _finish_safely(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:

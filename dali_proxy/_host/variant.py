@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Variant"]
 
+_TIMES = "0,000.00 s · 100 % · gpu"  # the longest text in a box of the page
+
 
 class Variant:
     """A built pipeline, and what the host must know about it.
@@ -98,9 +100,17 @@ class Variant:
         return [*self.executor.statistics.operators(), *(self._planning.times() if self._planning else ())]
 
     def describe(self) -> dict[str, Any]:
-        """Return the operators of the graph, and those that each of them reads."""
+        """Return the operators of the graph, and a layout of them, for a page in a browser."""
+        from pipeline._graph.diagram import Arrow, Box, Diagram  # most servers draw nothing
+
         graph, labels = self.executor.graph, self.executor.statistics.labels
-        shown = {node.index for node in graph.nodes if node.operator != "constant_value"}
+        shown = [node for node in graph.nodes if node.operator != "constant_value"]
+        positions = {node.index: position for position, node in enumerate(shown)}
+        read = [sorted({edge.node for edge in _read(node)} & positions.keys()) for node in shown]
+        diagram = Diagram(
+            [Box(node.display, _TIMES) for node in shown],
+            [Arrow(positions[source], target) for target, sources in enumerate(read) for source in sources],
+        )
         nodes = [
             {
                 "id": node.index,
@@ -108,12 +118,20 @@ class Variant:
                 "label": labels[node.index],
                 "device": node.device,
                 "line": str(node.location) if node.location.line else "",
-                "inputs": sorted({edge.node for edge in _read(node)} & shown),
+                "x": x,
+                "y": y,
+                "width": box.width,
             }
-            for node in graph.nodes
-            if node.index in shown
+            for node, box, (x, y) in zip(shown, diagram.boxes, diagram.layout.boxes, strict=True)
         ]
-        return {"nodes": nodes, "outputs": [edge.node for edge in graph.outputs], "host_stage_only": self.sends_origin}
+        return {
+            "nodes": nodes,
+            "outputs": [edge.node for edge in graph.outputs],
+            "arrows": diagram.paths,
+            "width": diagram.layout.width,
+            "height": diagram.layout.height,
+            "host_stage_only": self.sends_origin,
+        }
 
     def close(self) -> None:
         """Finish all batches that were started, and free all resources."""

@@ -60,11 +60,11 @@ def inner_loader(
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn, own),
         "generator": loader.generator,
-        "persistent_workers": loader.persistent_workers,
         "in_order": loader.in_order,
+        "prefetch_factor": loader.prefetch_factor,
+        "persistent_workers": loader.persistent_workers,
     }
     if loader.num_workers > 0:
-        options["prefetch_factor"] = loader.prefetch_factor
         options["multiprocessing_context"] = with_bound_workers(with_direct_queues(loader.multiprocessing_context))
     if loader.pin_memory_device:
         options["pin_memory_device"] = loader.pin_memory_device

@@ -47,7 +47,7 @@ from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedErro
 from pipeline._graph.location import user_traceback
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._ranks import current_ranks
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, PipelineError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
@@ -91,11 +91,13 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             `load_state_dict`.
         **kwargs: as for `torch.utils.data.DataLoader`. In a distributed run (torchrun, SLURM, torch.distributed),
             `num_workers` is by default the rank's share of the cores; see `distributed.environment`. It is 0 for
-            iterable datasets. If the server has dataset workers, it has no meaning for other datasets.
+            iterable datasets. If the server has dataset workers, or servers in a cluster, it has no meaning for other
+            datasets, and `prefetch_factor` is the number of batches in flight of each of these.
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
         ArgumentTypeError: the first argument isn't a server, or its servers in a cluster can't read the dataset.
+        ArgumentValueError: the server reads the dataset, and `prefetch_factor` is less than 1.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
@@ -143,7 +145,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         elif self.last_batch_padded:
             raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
         self.dali_server = dali_server
+        for_pool = _pool_options(dali_server, options)
         super().__init__(**options)
+        vars(self).update(for_pool)  # torch forbids changes of some attributes
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
@@ -160,7 +164,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         else:
             between = replace(between, seeded=True)  # it starts new workers
             iterator = LoaderIterator(self, start or between, resumes=start is not None)
-            if self.persistent_workers and self.num_workers > 0:
+            if self.persistent_workers:
                 self._lasting = iterator
         self._start = None
         self._epoch += 1
@@ -245,6 +249,20 @@ def _starts_workers(server: DALIServer) -> bool:
     return launched and not server.reads_datasets and not multiprocessing.current_process().daemon
 
 
+def _pool_options(server: DALIServer, options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options for a server that reads the dataset, and return them: torch allows them only with workers.
+
+    Raises:
+        ArgumentValueError: `prefetch_factor` is less than 1.
+    """
+    if not server.reads_datasets or kind_of(options["dataset"]) != "map":
+        return {}
+    prefetch_factor = options.pop("prefetch_factor", None)
+    if prefetch_factor is not None and prefetch_factor < 1:
+        raise ArgumentValueError(f"DataLoader: prefetch_factor must be 1 or more, or None, not {prefetch_factor!r}")
+    return {"prefetch_factor": prefetch_factor, "persistent_workers": options.pop("persistent_workers", False)}
+
+
 _OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform")
 
 
@@ -279,7 +297,7 @@ class LoaderIterator(Iterator[Any]):
         self._first_session = secrets.randbits(63)
         self._session = 0
         self._has_workers = loader.num_workers > 0
-        self._persistent = loader.persistent_workers and loader.num_workers > 0
+        self._persistent = loader.persistent_workers
         self._pin = loader.pin_memory and torch.accelerator.is_available()
         # Keep no reference to the loader, which may refer to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"

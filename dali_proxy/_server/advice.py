@@ -40,7 +40,9 @@ def overload(load: float) -> str:
 
 
 def _busy(stats: ServerStats) -> float:
-    return min(1.0, stats.busy / max(stats.seconds, 1e-9))
+    """Return the share of the loops' time for which the pipeline is busy. A server may be idle before and after."""
+    loops = stats.training + stats.worker_wait + stats.result_wait
+    return min(1.0, stats.busy / max(min(loops, stats.seconds), 1e-9))
 
 
 def _training(stats: ServerStats) -> str:

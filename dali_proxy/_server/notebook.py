@@ -16,7 +16,7 @@ _OPERATORS = 12  # rows of the table
 
 
 def as_html(stats: ServerStats) -> str:
-    """Return the limit of the speed, a bar of the loops' time, the most expensive operators, and the whole report."""
+    """Return the limit of the speed, advice, a bar of the loops' time, the most expensive operators, and the report."""
     parts = dict(zip(_COLORS, (stats.training, stats.worker_wait, stats.result_wait), strict=True))
     total = sum(parts.values()) or 1.0
     bar = "".join(
@@ -39,6 +39,7 @@ def as_html(stats: ServerStats) -> str:
     limit = stats.limited_by or "nothing yet"
     return (
         f"<p><b>limited by: {limit}</b>, {stats.samples:,} samples, {rate:,.0f} samples/s</p>"
+        f"<p>{escape(stats.advice)}</p>"
         f'<div style="width:30em;white-space:nowrap">{bar}</div><p>{legend}</p>{table}'
         f"<details><summary>report</summary><pre>{escape(str(stats))}</pre></details>"
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._server.placement import depends_on_order
 from pipeline._definition.serializing import on_cpu, serialize_for_host, with_graph
+from pipeline._kernels.errors import require_device
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class RemotePipeline:
         self._num_cpus = cluster.num_cpus or float(pipeline.num_threads)
         internals = pipeline._internals
         device_id = None if internals.on_cpu else internals.arguments.device_id
-        self._devices = tuple(device_id if device == "gpu" else None for device in internals.graph.output_devices)
+        self._on_gpu = tuple(device_id is not None and device == "gpu" for device in internals.graph.output_devices)
+        self._device_id = device_id if any(self._on_gpu) else None
         if device_id is not None and not cluster.num_gpus:
             pipeline, device_id = on_cpu(pipeline), None
         threads = max(math.ceil(self._num_cpus), 1)
@@ -57,15 +59,23 @@ class RemotePipeline:
         self._pipeline = with_graph(pipeline, pipeline._internals.graph, num_threads=threads, **on_node)
 
     def start(self, mode: str, endpoint: Endpoint, options: HostOptions) -> ServerPool:
-        """Start the servers, and wait until one is ready; see `ServerPool`."""
+        """Start the servers, and wait until one is ready; see `ServerPool`.
+
+        Raises:
+            DeviceError: this process can't receive the outputs on the GPU.
+        """
         from dali_proxy._cluster.node_server import RemoteHost  # torch and Ray are needed only with a cluster
         from dali_proxy._cluster.server_pool import ServerPool
 
+        if self._device_id is not None:
+            require_device(self._device_id)
         host = RemoteHost(serialize_for_host(self._pipeline), mode, endpoint, options, home="")
-        return ServerPool(self._cluster, self._num_cpus, host)
+        return ServerPool(self._cluster, self._num_cpus, host, self._device_id)
 
     def consumer(self, pool: ServerPool) -> ClusterConsumer:
         """Return the fetching side for the servers."""
         from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+        from dali_proxy._cluster.device_copies import DeviceCopies
 
-        return ClusterConsumer(pool, self._devices)
+        copies = None if self._device_id is None else DeviceCopies(self._device_id)
+        return ClusterConsumer(pool, self._on_gpu, copies)

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
 __all__ = ["hann_window", "power_spectrum", "spectrogram", "window_count"]
@@ -38,26 +39,30 @@ def power_spectrum(signal: Array, size: int, power: int, axis: int = -1) -> Arra
     used = min(size, moved.shape[-1])
     rows = np.zeros((*moved.shape[:-1], size), np.float32)
     rows[..., :used] = moved[..., :used]
-    powers = _powers(rows.reshape(-1, size), power).reshape(*moved.shape[:-1], size // 2 + 1)
+    powers = np.empty((*moved.shape[:-1], size // 2 + 1), np.float32)
+    _powers(rows.reshape(-1, size), power, powers.reshape(-1, powers.shape[-1]))
     return np.moveaxis(powers, -1, axis)
 
 
-def _powers(rows: Array, power: int) -> Array:
-    """Return the magnitudes, or their squares, of the frequencies of each row, float32 of shape (rows, size)."""
+def _powers(rows: Array, power: int, result: Array) -> None:
+    """Write the magnitudes, or their squares, of the frequencies of each row, float32 of shape (rows, size)."""
     count, size = rows.shape
-    result = np.empty((count, size // 2 + 1), np.float32)
     if not count:
-        return result
+        return
     if size < _LEAST:
         np.square(np.abs(np.fft.rfft(rows)), out=result)
     else:
         # Each row has the real part of frequency 0, real and imaginary parts in turn, and the last real part if any.
         waves = cv2.dft(rows, scratch("waves", rows.shape, np.float32), flags=cv2.DFT_ROWS)
+        if compiled is not None:
+            compiled.wave_powers(waves, result, power == 1)
+            return
         np.square(waves, out=waves)
         pairs = (size - 1) // 2
         result[:, 0], result[:, -1] = waves[:, 0], waves[:, -1]
         np.add(waves[:, 1 : 2 * pairs : 2], waves[:, 2 : 2 * pairs + 1 : 2], out=result[:, 1 : pairs + 1])
-    return np.sqrt(result, out=result) if power == 1 else result
+    if power == 1:
+        np.sqrt(result, out=result)
 
 
 def window_count(length: int, window: int, step: int, *, centered: bool) -> int:
@@ -66,9 +71,9 @@ def window_count(length: int, window: int, step: int, *, centered: bool) -> int:
 
 
 def spectrogram(
-    signal: Array, window: Array, step: int, size: int, power: int, *, centered: bool, reflected: bool
+    signal: Array, window: Array, step: int, size: int, power: int, *, centered: bool, reflected: bool, by_bin: bool
 ) -> Array:
-    """Return the spectra of the windows of a signal, float32 of shape (windows, size // 2 + 1).
+    """Return the spectra of the windows of a signal, float32 of shape (windows, size // 2 + 1), or transposed.
 
     Args:
         signal: float32 array of shape (length,), not empty.
@@ -78,21 +83,43 @@ def spectrogram(
         power: 1 for magnitudes, 2 for squares.
         centered: whether window i is centered at ``i * step``, instead of starting there.
         reflected: whether centered windows mirror the signal at its ends, instead of padding it with zeros.
+        by_bin: whether the result is transposed: a row for each frequency.
 
     Example:
-        >>> spectrogram(np.ones(8, np.float32), hann_window(4), 4, 4, 2, centered=False, reflected=True).shape
+        >>> signal, options = np.ones(8, np.float32), {"centered": False, "reflected": True, "by_bin": False}
+        >>> spectrogram(signal, hann_window(4), 4, 4, 2, **options).shape
         (2, 3)
     """
-    length = len(window)
+    length, bins = len(window), size // 2 + 1
     count = window_count(len(signal), length, step, centered=centered)
-    if centered:
-        signal = np.pad(signal, (length // 2, length - length // 2), mode="reflect" if reflected else "constant")
-    windows = np.lib.stride_tricks.sliding_window_view(signal, length)[::step][:count]
-    result = np.empty((count, size // 2 + 1), np.float32)
+    result = np.empty((bins, count) if by_bin else (count, bins), np.float32)
+    powers = result.T if by_bin else result
     rows = scratch("windows", (min(count, max(1, _BLOCK // size)), size), np.float32)
-    rows[:, length:] = 0
     for start in range(0, count, len(rows) or 1):
-        part = windows[start : start + len(rows)]
-        np.multiply(part, window, out=rows[: len(part), :length])
-        result[start : start + len(part)] = _powers(rows[: len(part)], power)
+        part = rows[: min(len(rows), count - start)]
+        _take_windows(signal, window, start * step - centered * (length // 2), step, reflected, part)
+        _powers(part, power, powers[start : start + len(part)])
     return result
+
+
+def _take_windows(signal: Array, window: Array, first: int, step: int, reflected: bool, rows: Array) -> None:
+    """Write the product of each window of a signal and the factors, and then zeros, to a row.
+
+    Args:
+        signal: float32 array of shape (length,).
+        window: the factors.
+        first: begin of the first window; windows may exceed the signal.
+        step: distance between windows.
+        reflected: whether the signal is mirrored at its ends, instead of padded with zeros.
+        rows: float32 array of shape (windows, size).
+    """
+    if compiled is not None:
+        compiled.take_windows(np.ascontiguousarray(signal), window, first, step, reflected, rows)
+        return
+    length = len(window)
+    end = first + (len(rows) - 1) * step + length
+    before, after = max(0, -first), max(0, end - len(signal))
+    padded = np.pad(signal, (before, after), mode="reflect" if reflected else "constant")
+    windows = np.lib.stride_tricks.sliding_window_view(padded[before + first :], length)[::step][: len(rows)]
+    np.multiply(windows, window, out=rows[:, :length])
+    rows[:, length:] = 0

@@ -117,31 +117,51 @@ static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *c
     return offset;
 }
 
-/* The shared state of threads that read files: each takes the next file until none is left. The times are those of the
-   started threads, without the calling one, in nanoseconds. */
+/* The shared state of threads that read files, or ranges of open files if `files` isn't NULL: each takes the next one
+   until none is left. The times are those of the started threads, without the calling one, in nanoseconds. */
 typedef struct {
     const char *folder, *scheme;
     Py_ssize_t folder_length, scheme_length;
     Py_buffer buffer;
-    const int64_t *pointers, *lengths;
+    const int64_t *files, *pointers, *lengths;
     int64_t *offsets, *sizes, *cursor;
     Py_ssize_t next, end;
     int64_t processor, elapsed;
 } Reading;
 
+static void read_whole(Reading *reading, Py_ssize_t i) {
+    char path[LONGEST_PATH];
+    const char *from = (const char *)(intptr_t)reading->pointers[i];
+    reading->offsets[i] = -1;
+    reading->sizes[i] = 0;
+    if (complete_path(from, reading->lengths[i], reading->folder, reading->folder_length, reading->scheme,
+                      reading->scheme_length, path))
+        reading->offsets[i] =
+            read_one(path, reading->buffer.buf, reading->buffer.len, reading->cursor, &reading->sizes[i]);
+}
+
+static void read_range(Reading *reading, Py_ssize_t i) {
+    int64_t done = 0;
+    while (done < reading->lengths[i]) {
+        ssize_t count = pread((int)reading->files[i], (char *)reading->buffer.buf + reading->offsets[i] + done,
+                              (size_t)(reading->lengths[i] - done), reading->pointers[i] + done);
+        if (count > 0)
+            done += count;
+        else if (count == 0 || errno != EINTR)
+            break;
+    }
+    reading->sizes[i] = done;
+}
+
 static void *read_all(void *argument) {
     Reading *reading = argument;
-    char path[LONGEST_PATH];
     for (;;) {
         Py_ssize_t i = __atomic_fetch_add(&reading->next, 1, __ATOMIC_RELAXED);
         if (i >= reading->end) return NULL;
-        const char *from = (const char *)(intptr_t)reading->pointers[i];
-        reading->offsets[i] = -1;
-        reading->sizes[i] = 0;
-        if (complete_path(from, reading->lengths[i], reading->folder, reading->folder_length, reading->scheme,
-                          reading->scheme_length, path))
-            reading->offsets[i] =
-                read_one(path, reading->buffer.buf, reading->buffer.len, reading->cursor, &reading->sizes[i]);
+        if (reading->files)
+            read_range(reading, i);
+        else
+            read_whole(reading, i);
     }
 }
 
@@ -183,7 +203,7 @@ PyDoc_STRVAR(read_files_doc,
              "the GIL, and returns their processor time and elapsed time in nanoseconds.");
 
 static PyObject *read_files(PyObject *module, PyObject *arguments) {
-    Reading reading;
+    Reading reading = {0};
     int threads;
     PyObject *given[4], *cursor_array, *result = NULL;
     Column columns[4], cursor;
@@ -203,7 +223,6 @@ static PyObject *read_files(PyObject *module, PyObject *arguments) {
     reading.lengths = columns[1].values;
     reading.offsets = columns[2].values;
     reading.sizes = columns[3].values;
-    reading.processor = reading.elapsed = 0;
     Py_BEGIN_ALLOW_THREADS
     read_with(&reading, threads);
     Py_END_ALLOW_THREADS
@@ -212,6 +231,43 @@ release_columns:
     release_all(columns, 4);
 release_cursor:
     PyBuffer_Release(&cursor.view);
+release_buffer:
+    PyBuffer_Release(&reading.buffer);
+    return result;
+}
+
+PyDoc_STRVAR(read_ranges_doc,
+             "read_ranges(threads, buffer, files, positions, lengths, offsets, sizes)\n--\n\n"
+             "Reads `lengths` bytes at `positions` of open files to their offsets in the buffer. Writes the numbers of\n"
+             "bytes that were read, fewer after an error. Threads and the result are those of read_files.");
+
+static PyObject *read_ranges(PyObject *module, PyObject *arguments) {
+    Reading reading = {0};
+    int threads, fits = 1;
+    PyObject *given[5], *result = NULL;
+    Column columns[5];
+    if (!PyArg_ParseTuple(arguments, "iw*OOOOO", &threads, &reading.buffer, &given[0], &given[1], &given[2], &given[3],
+                          &given[4]))
+        return NULL;
+    if (borrow_all(given, columns, 5, 1) < 0) goto release_buffer;
+    reading.files = columns[0].values;
+    reading.pointers = columns[1].values;
+    reading.lengths = columns[2].values;
+    reading.offsets = columns[3].values;
+    reading.sizes = columns[4].values;
+    reading.end = columns[0].count;
+    for (Py_ssize_t i = 0; fits && i < reading.end; i++)
+        fits = reading.lengths[i] >= 0 && reading.offsets[i] >= 0 && reading.offsets[i] <= reading.buffer.len &&
+               reading.lengths[i] <= reading.buffer.len - reading.offsets[i];
+    if (!fits || threads < 1 || threads > MOST_THREADS) {
+        PyErr_SetString(PyExc_ValueError, "a range doesn't fit into the buffer, or there aren't 1 to 64 threads");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        read_with(&reading, threads);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("LL", (long long)reading.processor, (long long)reading.elapsed);
+    }
+    release_all(columns, 5);
 release_buffer:
     PyBuffer_Release(&reading.buffer);
     return result;
@@ -255,6 +311,7 @@ release_buffer:
 
 static PyMethodDef functions[] = {
     {"read_files", read_files, METH_VARARGS, read_files_doc},
+    {"read_ranges", read_ranges, METH_VARARGS, read_ranges_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -10,4 +10,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_bulk")
-"""The module `_native`: `read_files` and `gather`; None if it wasn't built."""
+"""The module `_native`: `read_files`, `read_ranges` and `gather`; None if it wasn't built."""

@@ -140,7 +140,7 @@ def make_plan(graph: Graph) -> Plan:
         nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
-            steps = _cpu_steps(nodes, graph) if device == "cpu" else (BatchStep(tuple(nodes)),)
+            steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes)
             phases.append(Phase(device, steps, _results(nodes, graph)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
@@ -192,6 +192,12 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
         pending -= {node.index for node in chosen}
         waiting = [node for node in waiting if node.index in pending]
     return tuple(steps)
+
+
+def _gpu_steps(nodes: Iterable[GraphNode]) -> tuple[Step, ...]:
+    """Return the inputs that are fed, then everything else, which can be recorded without them."""
+    fed, others = (tuple(node for node in nodes if node.schema.fed is wanted) for wanted in (True, False))
+    return tuple(BatchStep(part) for part in (fed, others) if part)
 
 
 def _chain(waiting: Iterable[GraphNode], pending: set[int], graph: Graph) -> list[GraphNode]:

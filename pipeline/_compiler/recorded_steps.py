@@ -36,11 +36,13 @@ class _Input(NamedTuple):
         kind: dtype, layout and shape, and the order of the samples in memory.
         address: address of its first byte.
         size: number of bytes from there to its last byte.
+        memory: object that owns this memory, if the batch is dense.
     """
 
     kind: Hashable
     address: int
     size: int
+    memory: Any = None
 
     @classmethod
     def from_batch(cls, value: TensorList) -> _Input | None:
@@ -53,14 +55,16 @@ class _Input(NamedTuple):
             return None if placement is None else cls((value.layout(), placement[2]), *placement[:2])
         last = sum([(count - 1) * step for count, step in zip(array.shape, array.strides, strict=True)])
         kind = (value.layout(), array.dtype, array.shape, array.strides)
-        return cls(kind, int(array.data.ptr), last + array.itemsize) if min(array.strides) >= 0 else None
+        if min(array.strides) < 0:
+            return None
+        return cls(kind, int(array.data.ptr), last + array.itemsize, array.data.mem)
 
 
 class _Output(NamedTuple):
-    """An output of a step: a dense batch in memory that the step allocated.
+    """An output of a step: a dense batch in memory that the step allocated, or in an input.
 
     Attributes:
-        block: index of the allocation.
+        block: index of the allocation; those of the inputs follow.
         offset: offset of the batch in it, in bytes.
         shape, dtype, layout: those of the batch.
     """
@@ -72,13 +76,13 @@ class _Output(NamedTuple):
     layout: str
 
     @classmethod
-    def from_batch(cls, value: Any, allocated: Sequence[_Block]) -> _Output | None:
+    def from_batch(cls, value: Any, blocks: Sequence[_Block]) -> _Output | None:
         """Describe a batch; return None if it is anything else."""
         array = value.dense if isinstance(value, TensorListGPU) else None
         if array is None or not array.flags.c_contiguous:
             return None
         address = int(array.data.ptr)
-        for block, (begin, size) in enumerate(allocated):
+        for block, (begin, size) in enumerate(blocks):
             if begin <= address < begin + size:
                 return cls(block, address - begin, tuple(array.shape), array.dtype, value.layout())
         return None
@@ -105,7 +109,8 @@ class _Recording:
     def words(self) -> _Words:
         """Return the tables of all launches, one after another."""
         tables = [np.ascontiguousarray(table) for each in self.launches for table in each.tables]
-        return np.concatenate([table.view(np.uint8).reshape(-1) for table in tables]).view(np.uint64)
+        parts = [table.view(np.uint8).reshape(-1) for table in tables]
+        return np.concatenate(parts).view(np.uint64) if parts else np.empty(0, np.uint64)
 
     def blocks(self) -> list[_Block]:
         """Return addresses and sizes of the allocated memory, then of the inputs."""
@@ -158,11 +163,12 @@ class _Program:
 
         memory = [cupy.cuda.alloc(size) for size in self._sizes]
         addresses = [int(each.ptr) for each in memory] + [each.address for each in inputs]
-        for launch in self.launches(addresses, drawn):
-            kernels.run(launch, stream)
+        if self._launches:
+            for launch in self.launches(addresses, drawn):
+                kernels.run(launch, stream)
         outputs = []
         for block, offset, shape, dtype, layout in self._outputs:
-            owner = memory[block].mem
+            owner = memory[block].mem if block < len(memory) else inputs[block - len(memory)].memory
             pointer = cupy.cuda.MemoryPointer(owner, addresses[block] - int(owner.ptr) + offset)
             outputs.append(TensorListGPU.from_dense(cupy.ndarray(shape, dtype, pointer), layout))
         return outputs
@@ -300,21 +306,25 @@ class RecordedStep:
             run_operators: runs the operators of the step.
         """
         queue, held = self._kernels.queue, len(batch.keep_alive)
-        is_first = queue is not None and queue.state == (0, 0, 0)
-        spare = _occupy(queue, occupied) if queue is not None and is_first else None
+        flushes, *used = (0, 0, 0) if queue is None else queue.state
+        spare = None if queue is None or any(used) else _occupy(queue, occupied)
         run_operators()
         batch.outputs.compute(self._results)
-        if queue is None or spare is None or queue.state[0] or len(batch.keep_alive) > held:
+        if queue is None or spare is None or queue.state[0] > flushes:
             return None
+        if not all(isinstance(each, TensorListGPU) for each in batch.keep_alive[held:]):
+            return None  # data of the CPU, which was copied
         launches = queue.waiting
-        if not launches or any(table.nbytes % 8 for each in launches for table in each.tables):
+        if any(table.nbytes % 8 for each in launches for table in each.tables):
             return None
         allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept]
-        outputs = [_Output.from_batch(batch.outputs[edge], allocated) for edge in self._results]
+        blocks = [*allocated, *((each.address, each.size if each.memory else 0) for each in inputs)]
+        outputs = [_Output.from_batch(batch.outputs[edge], blocks) for edge in self._results]
         found = [output for output in outputs if output is not None]
         if len(found) < len(outputs):
             return None
-        return _Recording(launches, allocated, inputs, found, self._drawn(batch))
+        described = [each._replace(memory=None) for each in inputs]  # don't keep the memory
+        return _Recording(launches, allocated, described, found, self._drawn(batch))
 
     def _drawn(self, batch: Batch) -> list[_Scalars]:
         return [operator.seed_scalars(batch) for operator in self._random]

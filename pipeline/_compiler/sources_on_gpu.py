@@ -10,6 +10,7 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 __all__ = ["sources_on_gpu"]
 
 _COPY = "copy_to_gpu"
+_DRAWN_ON_GPU = {"random.coin_flip", "random.normal", "random.uniform"}
 
 
 def sources_on_gpu(graph: Graph) -> Graph:
@@ -46,5 +47,4 @@ def _has_the_same_bits(node: GraphNode) -> bool:
     """Return whether an operator computes the same on the GPU as on the CPU, and needs no data from the CPU there."""
     if node.device != "cpu" or node.sources:
         return False
-    shaped = node.operator == "random.uniform" and "shape" in node.arguments and "values" not in node.arguments
-    return shaped or node.operator == "constant_value"
+    return node.operator == "constant_value" or (node.operator in _DRAWN_ON_GPU and "shape" in node.arguments)

@@ -31,6 +31,7 @@ class Level(IntEnum):
     PICKLING = auto()
     SUBMISSION = auto()
     DELIVERY = auto()
+    CLUSTER_DELIVERY = auto()
     PENDING_REQUESTS = auto()
     RESULT_OPENER = auto()
     LAUNCHER = auto()

@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 _CHANNELS = (1, 3, 4)
 _LABEL = 8  # largest number of elements of a label
 _DRAWS = 4
+_LEGIBLE = 26  # characters of a caption
 _PASSED = frozenset({"cast", "copy", "transpose"})  # operators between a normalization and an output
 
 
@@ -74,13 +75,19 @@ def draw_preview(
                     outputs = copy.run(**{name: [sample] * draws for name, sample in samples.items()})
                 except OperatorError as error:
                     raise PipelineError(f"{file}: {error}") from error
-                tiles.add(outputs, file.name)
+                tiles.add(outputs, _caption(file))
         else:
             for _ in range(images):
                 tiles.add(copy.run(), "")
     finally:
         copy.close()
     return tiles.sheet(draws, size, path)
+
+
+def _caption(file: Path) -> str:
+    """Return the name of a file with that of its folder, or without it if both are too long to be legible."""
+    both = str(Path(file.parent.name, file.name))
+    return both if len(both) <= _LEGIBLE else file.name
 
 
 class _Tiles:

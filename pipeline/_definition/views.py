@@ -39,8 +39,7 @@ class PipelineViews(PipelineProperties):
     def show(self, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = True) -> Drawing:
         """Return a drawing of the graph, which notebooks display; its `save` writes it to a file.
 
-        A notebook displays a table if the program ``dot`` of Graphviz is missing. The arguments are those of
-        `save_graph_to_dot_file`.
+        The arguments are those of `save_graph_to_dot_file`.
         """
         return draw(self._internals.graph, show_tensors, show_ids, use_colors)
 

@@ -15,11 +15,12 @@ from pipeline._dynamic.creation import as_tensor
 from pipeline._dynamic.devices import as_device, current_choice
 from pipeline._dynamic.dtypes import DType, type_id
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng
+from pipeline._dynamic.repeated_calls import repeat
 from pipeline._dynamic.values import Value, finish, trace_error, tracing
 from pipeline._graph.constants import is_constant
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation
-from pipeline._graph.nodes import check_call, constant_node
+from pipeline._graph.nodes import OperatorCall, check_call, constant_node
 from pipeline._rng import RandomState
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIDataType, ScalarConstant
@@ -92,18 +93,26 @@ def _run(
         chosen = current_choice()
         if chosen is not None and chosen in schema.devices:
             prepared["device"] = chosen
-    checked = check_call(schema, nodes, prepared)
-    if state is not None:
-        checked = replace(checked, random_state=state)
-    device = schema.output_device or ("cpu" if checked.device == "cpu" else "gpu")
-    count = schema.output_count(checked.arguments, len(checked.inputs))
-    outputs = tuple(Value(device, None, checked, index, 1 if size is None else size) for index in range(count))
+
+    def prepare() -> tuple[OperatorCall, tuple[Value, ...]]:
+        checked = check_call(schema, nodes, prepared)
+        if state is not None:
+            checked = replace(checked, random_state=state)
+        device = schema.output_device or ("cpu" if checked.device == "cpu" else "gpu")
+        count = schema.output_count(checked.arguments, len(checked.inputs))
+        return checked, tuple(
+            Value(device, None, checked, index, 1 if size is None else size) for index in range(count)
+        )
+
+    done = repeat(schema, nodes, prepared, size, state, prepare)
+    outputs = prepare()[1] if done is None else done
     kind = Tensor if size is None else Batch
     results = tuple(kind.from_value(value) for value in outputs)
     if not outputs:
         return None
-    finish(outputs)
-    return results[0] if count == 1 else results
+    if done is None:
+        finish(tuple(outputs))
+    return results[0] if len(results) == 1 else results
 
 
 def _sample_of_batch(

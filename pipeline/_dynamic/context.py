@@ -262,7 +262,7 @@ class EvalContext:
         Raises:
             PipelineError: an operator failed.
         """
-        executor = self._executor(subgraph, outputs, size)
+        executor = self.executor(subgraph, outputs, size)
         names = map(Subgraph.input_name, range(len(data)))
         request = BatchRequest(size, dict(zip(names, data, strict=True)), random_states=states)
         try:
@@ -291,10 +291,26 @@ class EvalContext:
         if self not in _LOCAL.contexts:
             self._active = None
 
-    def _executor(self, subgraph: Subgraph, outputs: Sequence[Edge], size: int) -> Executor:
+    def repeated_calls(self, uses_gpu: bool) -> dict[Any, Any]:
+        """Return what is known of repeated calls, for the current threads and stream.
+
+        Args:
+            uses_gpu: whether the calls use the GPU.
+        """
+        return self._executors(uses_gpu).repeated_calls
+
+    def executor(self, subgraph: Subgraph, outputs: Sequence[Edge], size: int) -> Executor:
         """Return an executor for a subgraph, which later subgraphs of the same structure use again."""
-        pool = self.thread_pool.threads
         uses_gpu = any(call.device != "cpu" for call in subgraph.calls)
+        executors = self._executors(uses_gpu)
+        most = max(64, 1 << (size - 1).bit_length())
+        number = self.thread_pool.threads.num_threads
+        config = ExecutorConfig(most, number, self.device_id if uses_gpu else None, 0, 1, 1, 1)
+        return executors.get((most, tuple(outputs), subgraph.key), subgraph, outputs, config)
+
+    def _executors(self, uses_gpu: bool) -> _Executors:
+        """Return the executors for the current threads and stream."""
+        pool = self.thread_pool.threads
         chosen = self.cuda_stream if uses_gpu else None
         if pool is not self._used[0] or (uses_gpu and chosen is not self._used[1]):
             self._state.close()
@@ -302,9 +318,7 @@ class EvalContext:
             self._state = _Executors(SharedResources(pool.num_threads, pool, None if chosen is None else chosen.stream))
             self._finalizer.cancel()
             self._finalizer = Finalizer(self, self._state.close)
-        most = max(64, 1 << (size - 1).bit_length())
-        config = ExecutorConfig(most, pool.num_threads, self.device_id if uses_gpu else None, 0, 1, 1, 1)
-        return self._state.get((most, tuple(outputs), subgraph.key), subgraph, outputs, config)
+        return self._state
 
 
 class _Executors:
@@ -313,6 +327,8 @@ class _Executors:
     def __init__(self, shared: SharedResources | None = None) -> None:
         self._shared = shared
         self._executors: OrderedDict[Any, Executor] = OrderedDict()
+        #: By kind of call: how to run it.
+        self.repeated_calls: dict[Any, Any] = {}
 
     def get(self, key: Any, subgraph: Subgraph, outputs: Sequence[Edge], config: ExecutorConfig) -> Executor:
         found = self._executors.get(key)
@@ -321,6 +337,7 @@ class _Executors:
             return found
         found = self._executors[key] = Executor(subgraph.graph(outputs), config, self._shared)
         if len(self._executors) > _EXECUTORS:
+            self.repeated_calls.clear()  # some use the executor that is closed
             self._executors.popitem(last=False)[1].close()
         return found
 

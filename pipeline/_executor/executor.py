@@ -6,8 +6,8 @@ import itertools
 import math
 import queue
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,38 +16,29 @@ import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import gathered
-from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.folded_tables import folded_tables
-from pipeline._compiler.fused_steps import fused_steps
-from pipeline._compiler.joint_draws import joint_draws
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import BatchStep, Phase, SampleStep, Step, make_plan
-from pipeline._compiler.recorded_steps import recorded_steps
+from pipeline._compiler.plan import Phase, make_plan
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
+from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
-from pipeline._executor.chain import ChainRunner
 from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
+from pipeline._executor.merging import Merger, make_merger
 from pipeline._executor.readers import ReaderGroup
-from pipeline._executor.results import check_batches
 from pipeline._executor.running_batch import OnDone, RunningBatch
 from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
+from pipeline._executor.steps import Steps
 from pipeline._graph.graph import Edge, Graph, GraphNode
-from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import branch_batch
-from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
-from pipeline._operator_api.operator import BatchOperator, FunctionProcesses, SampleOperator, Setup
-from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operator_api.operator import FunctionProcesses, Setup
 from pipeline._operator_api.request import (
     BatchRequest,
     BatchResult,
@@ -56,7 +47,6 @@ from pipeline._operator_api.request import (
     TensorList,
     as_batch_error,
 )
-from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline._user_functions.seeding import in_user_function
@@ -69,6 +59,7 @@ __all__ = ["Executor"]
 # Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
 _CHEAP = 1_000_000
 _CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
+_MOST_CONCURRENT = 16
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
@@ -117,7 +108,6 @@ class Executor:
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph)
         #: Whether chains of operators run as one.
-        self._fuses = fuse
         self._closed = False
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
@@ -150,22 +140,11 @@ class Executor:
         graph = self.graph
         #: The readers of data sets.
         self.readers = ReaderGroup(graph, self._operators)
-        steps = [step for phase in self._plan.phases for step in phase.steps]
-        self._chains = {
-            id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
-            for step in steps
-            if isinstance(step, SampleStep)
-        }
-        self._fused = fused_steps(steps, self._operators) if fuse else {}
-        self._recorded = recorded_steps(self._plan, self._operators, getattr(self._device, "kernels", None), fuse)
-        batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
-        #: Groups of equal operators on the GPU, by the index of the first one.
-        self._equal = equal_operators(batch_steps, self._operators)
-        #: Random numbers that are drawn together, by the `id` of the step.
-        self._draws = joint_draws(batch_steps, self._operators, self.config.seed)
+        kernels = getattr(self._device, "kernels", None)
+        self._steps = Steps(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
         self._constants = Constants(self._plan.constants, self._operators)
-        #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
+        can_merge = fuse and self._shared is None
+        self._merger = make_merger(self._plan, self._operators, graph.outputs) if can_merge else None
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -199,7 +178,7 @@ class Executor:
         self._cpu_queue = self._gpu_queue = self._mixed_queue = None
         if self._shared is not None:
             self._pool = self._shared.pool
-            self.concurrency = 1
+            self.concurrency = self.most_concurrent = 1
             return
         self._pool = ThreadPool(
             config.num_threads,
@@ -208,6 +187,8 @@ class Executor:
         )
         self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         mixed_threads = self._mixed_threads()
+        #: Number of batches from which on more would hardly make it faster.
+        self.most_concurrent = max(_MOST_CONCURRENT, self._merger.batches(config.max_batch_size) if self._merger else 0)
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
         self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
@@ -220,13 +201,10 @@ class Executor:
         """
         if self._cpu_queue is not None:
             self._cpu_queue.widen(min(concurrency - 1, _MOST_STAGES))
-        if self._mixed_queue is not None and self._mixed_threads() > 1:
+        if self._merger is not None:
+            self._merger.most = concurrency
+        elif self._mixed_queue is not None and self._mixed_threads() > 1:
             self._mixed_queue.widen(min(concurrency - 1, _MOST_MIXED))
-
-    def _sample_operator(self, index: int) -> SampleOperator[Any]:
-        operator = self._operators[index]
-        assert isinstance(operator, SampleOperator)
-        return operator
 
     def submit(self, request: BatchRequest, on_done: OnDone, *, on_caller: bool = False) -> None:
         """Start a batch and return at once. Readers advance by one batch, even when this raises.
@@ -373,7 +351,46 @@ class Executor:
         if work_queue is None:
             self._run_phase(run, phase)
             return
+        if self._merger is not None and run.phase == self._merger.phase and not run.alone:
+            self._merger.put(run)
+            work_queue.put(partial(self._run_waiting, self._merger, phase))
+            return
         work_queue.put(lambda: self._run_phase(run, phase))
+
+    def _run_waiting(self, merger: Merger, phase: Phase) -> None:
+        """Run the batches that wait, as one if there are several."""
+        waiting = merger.take()
+        if not waiting:
+            return
+        try:
+            run = merger.merge(waiting) if len(waiting) > 1 else waiting[0]
+        except PipelineError:  # they don't fit together
+            self._run_next(merger)
+            for run in waiting:
+                run.alone = True
+                self._run_phase(run, phase)
+            return
+        run.taken = True
+        if run.members:
+            self._constants.add_to(run.batch, on_gpu=False)
+        self._run_phase(run, phase)
+
+    def _run_next(self, merger: Merger) -> None:
+        """Let batches that wait take the place of what has ended."""
+        if merger.end():
+            phase = self._plan.phases[merger.phase]
+            work_queue = self._mixed_queue if phase.device == "mixed" else self._gpu_queue
+            assert work_queue is not None
+            work_queue.put(partial(self._run_waiting, merger, phase))
+
+    def _run_alone(self, merged: RunningBatch) -> None:
+        """Run batches one by one that failed together, so that the others succeed and the error has its context."""
+        with suppress(Exception):  # CUDA is in an error state, as they will say
+            if merged.stream is not None:
+                merged.stream.stream.synchronize()  # it may still read their inputs
+        for run in merged.members:
+            run.alone = True
+            self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
         try:
@@ -425,10 +442,10 @@ class Executor:
         for number, step in enumerate(phase.steps):
             batch.costs = self.statistics.begin(step.nodes)
             if batch.trace is None:
-                self._run_step(batch, step)
+                self._steps.run(batch, step)
             else:
                 with batch.trace.range(step.name, batch.number, batch.request.key):
-                    self._run_step(batch, step)
+                    self._steps.run(batch, step)
             cost = _UNMEASURED
             if weight:
                 now = spent()
@@ -439,110 +456,6 @@ class Executor:
         if weight and run.phase in self._costs:
             processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
             self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
-
-    def _run_step(self, batch: Batch, step: Step) -> None:
-        recorded = None if batch.costs is not None else self._recorded.get(id(step))
-        if recorded is not None and recorded.run(batch, partial(self._run_apart, batch, step)):
-            return
-        if not self._run_fused(batch, step):
-            self._run_apart(batch, step)
-
-    def _run_fused(self, batch: Batch, step: Step) -> bool:
-        """Run the operators of a step as one; return False if nothing was done."""
-        fused = self._fused.get(id(step))
-        return fused is not None and (batch.costs is None or fused.measures_each) and fused.run(batch)
-
-    def _run_apart(self, batch: Batch, step: Step) -> None:
-        if isinstance(step, SampleStep):
-            self._chains[id(step)].run(batch)
-            return
-        draws = self._draws.get(id(step)) if batch.costs is None else None
-        done = set() if draws is None else set(draws.run(batch))
-        for node in step.nodes:
-            group = self._equal.get(node.index)
-            if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
-                done.update(each.index for each in group)
-            if node.index not in done:
-                self._run_operator(batch, node)
-
-    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        if node.index in self._fed:
-            with charged(batch.costs, node.index):
-                batch.keep(Edge(node.index), batch.request.inputs[node.name])
-            return
-        operator: BatchOperator = self._operators[node.index]
-        branch = self._in_branch(batch, node)
-        if branch is None:
-            return
-        on_gpu = node.device != "cpu"
-        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
-            return
-        if not node.schema.merges:
-            batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._device is not None and on_gpu and not operator.only_launches
-        with error_context(node, branch):
-            values = branch.values
-            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
-            if direct or batch.costs is not None:
-                queueing = self._device.kernels.unqueued() if direct and self._device else nullcontext()
-                with queueing, charged(batch.costs, node.index):
-                    returned = operator.run(branch, inputs)
-            else:
-                returned = operator.run(branch, inputs)
-            outputs = check_batches(node, returned, branch.size)
-        for index, value in enumerate(outputs):
-            batch.keep(Edge(node.index, index), value)
-
-    @staticmethod
-    def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
-        """Return the batch that a node processes; None if no sample takes its branch."""
-        if not node.branch:
-            return batch
-        with error_context(node, batch):
-            return branch_batch(batch, node.branch)
-
-    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
-        """Add the output of an operator as an expression; return False if the operator must run instead."""
-        node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
-        with error_context(node, branch), charged(batch.costs, node.index):
-            result = None if pixels is None else operator.express(branch, pixels)
-        if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
-            return False
-        self._defer(batch, operator, [(node, branch)], result)
-        return True
-
-    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
-        """Add the outputs of equal operators as one expression; return False if they must run one by one."""
-        operator: PixelOperator = self._operators[nodes[0].index]
-        try:
-            members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
-            if len(members) < 2:
-                return False
-            stacked = StackedBatch(members)
-            pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
-            result = None if pixels is None else operator.express(stacked, pixels)
-        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
-            return False
-        if result is None or result is pixels:
-            return False
-        self._defer(batch, operator, members, result)
-        return True
-
-    def _defer(
-        self, batch: Batch, operator: PixelOperator, members: Sequence[tuple[GraphNode, Batch]], pixels: PixelExpression
-    ) -> None:
-        """Add the outputs of operators as one expression, which is computed when one of them is read."""
-        node, branch = members[0]
-
-        def compute(pixels: PixelExpression) -> TensorListGPU:
-            with error_context(node, branch):
-                return evaluate(pixels, operator.kernels, batch.stream)
-
-        edges = [Edge(member.index) for member, _ in members]
-        batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
-        if pixels.reads > 1 and any(self._plan.readers[edge] > 1 for edge in edges):
-            batch.outputs.compute(edges)  # once for all readers
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""
@@ -560,14 +473,29 @@ class Executor:
         return self._buffers.array(shape, dtype), None
 
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
-        batch = run.batch
-        outputs: tuple[TensorList, ...] = ()
+        if run.taken and self._merger is not None:
+            run.taken = False
+            self._run_next(self._merger)
         event: Any = None
         if run.stream is not None:
             try:
                 event = run.stream.record()
             except Exception as failure:  # noqa: BLE001 - CUDA is in an error state: deliver it as a result
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
+        if not run.members:
+            self._deliver(run, event, error)
+            return
+        if error is None:
+            assert self._merger is not None
+            self._merger.share_out(run)
+            for member in run.members:
+                self._deliver(member, event, None)
+        else:
+            self._run_alone(run)
+
+    def _deliver(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
+        batch = run.batch
+        outputs: tuple[TensorList, ...] = ()
         if error is None:
             try:
                 outputs = self._outputs(batch)
@@ -575,10 +503,10 @@ class Executor:
                 error = as_batch_error(failure, "a batch ended")
         batch.outputs.clear()
         batch.branch_batches.clear()
-        seconds = time.perf_counter() - run.started
+        result = BatchResult(outputs, error, time.perf_counter() - run.started)
         self.statistics.batch(failed=error is not None)
         if run.stream is None:
-            call_back(run.on_done, BatchResult(outputs, error, seconds))
+            call_back(run.on_done, result)
             if batch.request.on_inputs_read is not None:
                 call_back(batch.request.on_inputs_read)
         else:
@@ -588,7 +516,7 @@ class Executor:
             with (
                 nullcontext() if event is None else run.stream.stream
             ):  # work that the callback issues follows the batch
-                call_back(run.on_done, BatchResult(outputs, error, seconds))
+                call_back(run.on_done, result)
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:

@@ -23,4 +23,7 @@ class RunningBatch:
         self.phase = 0
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
+        self.members: tuple[RunningBatch, ...] = ()  # the batches that run as this one, if it isn't a batch of the user
+        self.taken = False  # whether the merger must learn when it ends
+        self.alone = False  # whether it must not run together with others
         self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it

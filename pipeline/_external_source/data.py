@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,6 @@ from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
 __all__ = ["check_batch", "declares_data", "own_copy", "to_batch", "to_sample"]
-
-_DTYPE = operator.attrgetter("dtype")
 
 
 def to_sample(value: Any, what: str) -> Array:
@@ -71,8 +68,10 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
             return TensorListGPU([_device_array(item, what) for item in value], layout or "")
         try:
             first = to_sample(value[0], what)
-            if first is value[0] and set(map(type, value)) == {np.ndarray} and set(map(_DTYPE, value)) == {first.dtype}:
-                return TensorListCPU(value, layout or "")  # the others need no check
+            if first is value[0] and set(map(type, value)) == {np.ndarray}:
+                alike = TensorListCPU.from_arrays(list(value), layout or "")  # the others need no check
+                if alike is not None:
+                    return alike
             return TensorListCPU([first, *(to_sample(item, what) for item in value[1:])], layout or "")
         except InputError as error:
             raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None

@@ -1,73 +1,50 @@
-"""Drawings of graphs, in the languages of Graphviz and Mermaid, and as text."""
+"""Drawings of graphs: as SVG, in the languages of Graphviz and Mermaid, and as text."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
+from pipeline._graph.diagram import Arrow, Box, Diagram
 from pipeline._graph.graph import Edge, Graph, GraphNode
-from pipeline.errors import PipelineError
 
 __all__ = ["Drawing", "draw"]
 
 _COLORS = {"cpu": "blue", "mixed": "cyan", "gpu": "#76b900"}
-_TIMEOUT = 30.0  # seconds for Graphviz to lay out a graph
+_PLAIN = "#4b5563"  # of outlines without a meaning
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing of a graph. Notebooks display it, as text if Graphviz is missing.
+    """A drawing of a graph. Notebooks display it.
 
     Attributes:
         dot: the drawing in the language of Graphviz.
         mermaid: the drawing in the language of Mermaid, which Markdown on GitHub and MkDocs display.
         text: a table with a line for each operator.
+        diagram: the boxes and arrows of the SVG.
     """
 
     dot: str
     mermaid: str
     text: str
+    diagram: Diagram
 
     def save(self, filename: str | Path) -> None:
-        """Write the drawing to a file: as SVG, Mermaid or text if its name ends in ".svg", ".mmd" or ".txt", else DOT.
-
-        Raises:
-            PipelineError: the file is SVG, and Graphviz is missing.
-        """
+        """Write the drawing to a file: as SVG (".svg"), Mermaid (".mmd"), text (".txt"), or else DOT."""
         path = Path(filename)
         texts = {".mmd": self.mermaid, ".txt": self.text}
         content = self.svg() if path.suffix == ".svg" else texts.get(path.suffix, self.dot)
         path.write_text(content, encoding="utf-8")
 
     def svg(self) -> str:
-        """Return the drawing as SVG.
-
-        Raises:
-            PipelineError: Graphviz is missing.
-        """
-        program = shutil.which("dot")
-        if program is None:
-            raise PipelineError(
-                "SVG needs the program `dot` of Graphviz: install it (apt install graphviz, brew install graphviz, or "
-                "see graphviz.org), or use Mermaid"
-            )
-        finished = subprocess.run(
-            [program, "-Tsvg"], input=self.dot, capture_output=True, encoding="utf-8", timeout=_TIMEOUT, check=False
-        )
-        if finished.returncode:
-            raise PipelineError(f"Graphviz couldn't draw the graph: {finished.stderr.strip()}")
-        return finished.stdout
+        """Return the drawing as SVG."""
+        return self.diagram.svg()
 
     def _repr_html_(self) -> str:
-        if shutil.which("dot") is None:
-            return f"<pre>{escape(self.text)}</pre>"
-        return re.sub(r"^.*?(?=<svg)", "", self.svg(), flags=re.DOTALL)  # without the declarations of XML
+        return f'<div style="overflow-x: auto">{self.svg()}</div>'
 
     def __str__(self) -> str:
         return self.dot
@@ -80,7 +57,7 @@ def draw(
     use_colors: bool = False,
     times: Mapping[int, float] | None = None,
 ) -> Drawing:
-    """Draw a graph: an ellipse for each operator, an arrow for each batch between two of them.
+    """Draw a graph: a shape for each operator, an arrow for each batch between two of them.
 
     Args:
         graph: the graph.
@@ -108,7 +85,39 @@ def draw(
         mermaid += [f"  n{source.node} -. {name} .-> n{node.index}" for name, source in node.argument_inputs.items()]
     for number, edge in enumerate(graph.outputs):
         mermaid.append(f"  n{edge.node} --> output{number}[output {number}]")
-    return Drawing("\n".join([*dot, "}", ""]), "\n".join([*mermaid, ""]), _table(graph, times, shares))
+    return Drawing(
+        "\n".join([*dot, "}", ""]),
+        "\n".join([*mermaid, ""]),
+        _table(graph, times, shares),
+        _diagram(graph, [_node_label(node, show_ids, times) for node in graph.nodes], shares, show_tensors, use_colors),
+    )
+
+
+def _diagram(
+    graph: Graph, labels: list[list[str]], shares: Mapping[int, float], show_tensors: bool, use_colors: bool
+) -> Diagram:
+    boxes: list[Box] = []
+    arrows: list[Arrow] = []
+    ends: dict[Edge, int] = {}  # the box from which arrows of a batch begin
+    for node, label in zip(graph.nodes, labels, strict=True):
+        arrows += [Arrow(ends[source], len(boxes)) for source in node.inputs]
+        arrows += [Arrow(ends[source], len(boxes), name) for name, source in node.argument_inputs.items()]
+        tooltip = f"{node.display} on {node.device}" + (f"\n{node.location}" if node.location.line else "")
+        outline = _COLORS[node.device] if use_colors else _PLAIN
+        fill = _heat(shares[node.index]) if node.index in shares else "#ffffff"
+        operator = len(boxes)
+        boxes.append(Box(label[0], " · ".join(label[1:]), tooltip, outline, fill))
+        for edge in (Edge(node.index, output) for output in range(node.output_count)):
+            ends[edge] = operator
+            if show_tensors:
+                arrows.append(Arrow(operator, len(boxes)))
+                ends[edge] = len(boxes)
+                outline = _COLORS[graph.device_of(edge)] if use_colors else _PLAIN
+                boxes.append(Box(f"{node.name}[{edge.output}]", outline=outline, radius=0.0))
+    for number, edge in enumerate(graph.outputs):
+        arrows.append(Arrow(ends[edge], len(boxes)))
+        boxes.append(Box(f"output {number}", fill="none"))
+    return Diagram(tuple(boxes), tuple(arrows))
 
 
 def _table(graph: Graph, times: Mapping[int, float] | None, shares: Mapping[int, float]) -> str:

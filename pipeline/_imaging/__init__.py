@@ -10,6 +10,7 @@ from pipeline._imaging.decode import decode, is_palette_png
 from pipeline._imaging.info import ImageInfo, peek
 from pipeline._imaging.noise import gaussian_noise, salt_and_pepper, shot_noise
 from pipeline._imaging.normalize import crop_mirror_normalize
+from pipeline._imaging.quantiles import normal_quantiles
 from pipeline._imaging.resample import resize
 from pipeline._imaging.window import extract
 
@@ -26,6 +27,7 @@ __all__ = [
     "gaussian_noise",
     "gaussian_window",
     "is_palette_png",
+    "normal_quantiles",
     "peek",
     "resize",
     "salt_and_pepper",

@@ -1,4 +1,4 @@
-/* Loops over bytes: tables, linear maps, histograms, weighted sums of channels, and selections of pixels. */
+/* Loops over bytes: tables, linear maps, histograms, and selections of pixels. */
 
 #define VALUES 256 /* of a byte */
 
@@ -44,14 +44,6 @@ ALWAYS_INLINE void count_bytes(const uint8_t *from, Py_ssize_t n, int channels, 
     for (int k = 0; k < groups * channels; k++)
         for (int value = 0; value < VALUES; value++)
             counts[k % channels * VALUES + value] += work[k * VALUES + value];
-}
-
-/* Compute one byte from the three bytes of each pixel. */
-FOR_EACH_CPU
-static void weigh_pixels(const uint8_t *restrict from, Py_ssize_t n, const float *weights, uint8_t *restrict to) {
-    const float a = weights[0], b = weights[1], c = weights[2], offset = weights[3];
-    for (Py_ssize_t i = 0; i < n; i++)
-        to[i] = rounded_byte(from[3 * i] * a + from[3 * i + 1] * b + from[3 * i + 2] * c + offset);
 }
 
 /* Copy the pixels of a row at given columns. */
@@ -119,29 +111,6 @@ static PyObject *count_bytes_call(PyObject *module, PyObject *arguments) {
     }
     PyBuffer_Release(&source);
     PyBuffer_Release(&counts);
-    return result;
-}
-
-PyDoc_STRVAR(weigh_pixels_doc,
-             "weigh_pixels(source, target, weights)\n--\n\n"
-             "Compute a byte from each pixel of three contiguous bytes: their sum with three weights, plus a fourth,\n"
-             "rounded and clamped.");
-
-static PyObject *weigh_pixels_call(PyObject *module, PyObject *arguments) {
-    Py_buffer source, target, weights;
-    if (!PyArg_ParseTuple(arguments, "y*w*y*", &source, &target, &weights)) return NULL;
-    PyObject *result = NULL;
-    if (source.len != 3 * target.len || weights.len != 4 * sizeof(float)) {
-        PyErr_SetString(PyExc_ValueError, "the weights or the result don't fit the pixels");
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        weigh_pixels(source.buf, target.len, weights.buf, target.buf);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&target);
-    PyBuffer_Release(&weights);
     return result;
 }
 

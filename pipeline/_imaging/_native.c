@@ -336,6 +336,7 @@ release_values:
 #include "_polygons.h"
 #include "_signals.h"
 #include "_sums.h"
+#include "_warps.h"
 #include "_windows.h"
 
 static PyMethodDef functions[] = {
@@ -345,12 +346,14 @@ static PyMethodDef functions[] = {
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
-    {"weigh_pixels", weigh_pixels_call, METH_VARARGS, weigh_pixels_doc},
     {"take", take_call, METH_VARARGS, take_doc},
+    {"warp_nearest", warp_nearest_call, METH_VARARGS, warp_nearest_doc},
     {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},
     {"standardize", standardize_call, METH_VARARGS, standardize_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},
     {"find_sound", find_sound_call, METH_VARARGS, find_sound_doc},
+    {"take_windows", take_windows_call, METH_VARARGS, take_windows_doc},
+    {"wave_powers", wave_powers_call, METH_VARARGS, wave_powers_doc},
     {"weigh_bins", weigh_bins_call, METH_VARARGS, weigh_bins_doc},
     {"blob_boxes", blob_boxes_call, METH_O, blob_boxes_doc},
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
@@ -358,6 +361,7 @@ static PyMethodDef functions[] = {
     {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
     {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
+    {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
+from pipeline._imaging.native import compiled
 from pipeline._imaging.sampling import LARGEST, linear_at, nearest_at, outside, prepare_fill
 from pipeline._imaging.scratch import scratch
 
@@ -98,6 +99,11 @@ def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
 
 
 def _nearest(image: Array, matrix: Array, size: Sequence[int], fill: float | None, out: Array) -> Array:
+    if compiled is not None and image.ndim == 3 and image.dtype == out.dtype and out.flags.c_contiguous:
+        value = b"" if fill is None else np.full(image.shape[-1], fill, out.dtype).tobytes()
+        source = np.ascontiguousarray(image).view(np.uint8)
+        compiled.warp_nearest(source, out.view(np.uint8), np.array(matrix, np.float64), value)
+        return out
     positions = _positions(matrix, size)
     if fill is None or image.dtype == out.dtype:
         return convert(nearest_at(image, positions, fill), out.dtype, out)

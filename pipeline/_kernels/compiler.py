@@ -11,10 +11,10 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
 from pipeline._kernels.kernel_cache import keep_kernels_in_memory
 
-__all__ = ["OPTIONS", "Kernel", "get_kernel", "macro_options", "read_source"]
+__all__ = ["Kernel", "compile_options", "get_kernel", "read_source"]
 
-#: Options of every compilation; CuPy adds the architecture and -ftz=true.
-OPTIONS = ("-std=c++17",)
+# Files whose multiplications and additions aren't fused, so that they round like those of the CPU.
+_UNFUSED = {"draws.cu"}
 
 
 class Kernel(NamedTuple):
@@ -77,16 +77,22 @@ def _compile(file: str, kernel: str, defines: tuple[tuple[str, str], ...], devic
     call = f"compiling {kernel} of {file} with {_spelled(defines)}"
     try:
         with cuda_call(call), cupy.cuda.Device(device_id):
-            module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
+            module = cupy.RawModule(code=read_source(file), options=compile_options(file, defines))
             function = module.get_function(kernel)
             return Kernel(function, int(getattr(getattr(function, "kernel", None), "ptr", 0)))
     except cupy.cuda.compiler.CompileException as error:
         raise KernelCompileError(call, str(error)) from error
 
 
-def macro_options(defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the compiler options that define macros."""
-    return tuple(f"-D{name}={value}" for name, value in defines)
+def compile_options(file: str, defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the options of a compilation; CuPy adds the architecture and -ftz=true.
+
+    Args:
+        file: .cu file in the folder `cuda`.
+        defines: macros as (name, value).
+    """
+    unfused = ("-fmad=false",) if file in _UNFUSED else ()
+    return ("-std=c++17", *unfused, *(f"-D{name}={value}" for name, value in defines))
 
 
 def _spelled(defines: tuple[tuple[str, str], ...]) -> str:

@@ -26,7 +26,8 @@ def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDAr
     """Return the C-contiguous strides, in bytes, of an (N, ndim) table of shapes."""
     strides = np.empty(shapes.shape, np.int64)
     strides[:] = itemsize
-    if shapes.shape[1] < 2:
+    if shapes.shape[1] <= 2:
+        strides[:, :-1] *= shapes[:, 1:]
         return strides
     strides[:, :-1] *= np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
     return strides

@@ -28,6 +28,8 @@ class GpuOperator(BatchOperator):
         setup: sizes and devices.
     """
 
+    repeatable = True
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._kernels = setup.kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,11 @@ import numpy as np
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
-from pipeline._rng import batch_counter, generator_key
+from pipeline._rng import Distribution, batch_counter, generator_key
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["COIN", "LISTED", "UNIFORM", "JointDraws", "NumberDraw"]
+__all__ = ["JointDraws", "NumberDraw"]
 
-#: Kinds of draws in _draws.h.
-UNIFORM, LISTED, COIN = range(3)
 #: struct Draw of _draws.h.
 _DRAW = np.dtype(
     [
@@ -33,21 +31,15 @@ class NumberDraw:
     """The numbers that an operator with constant arguments draws.
 
     Attributes:
-        kind: `UNIFORM` for uniform float32, `LISTED` for the values of a list, or `COIN` for the second one of two
-            values with a probability.
+        distribution: distribution of all numbers.
         shape: shape of each sample.
-        low: lower end of the range, or the probability.
-        range: length of the range.
-        limit: largest number.
-        values: the list, of a dtype with 4 bytes.
+        values: values of a list, or of the two sides of a coin. Its dtype, of 4 bytes, is that of the numbers; float32
+            for other distributions.
     """
 
-    kind: int
+    distribution: Distribution
     shape: tuple[int, ...]
-    low: float = 0.0
-    range: float = 0.0
-    limit: float = 0.0
-    values: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    values: Array
 
     @property
     def count(self) -> int:
@@ -72,8 +64,9 @@ class JointDraws:
         begin = listed = 0
         for row, (node, draw) in zip(self._rows, draws, strict=True):
             row["key"] = generator_key(*_seed_and_stream(node, seed))
-            row["low"], row["range"], row["limit"], row["count"] = draw.low, draw.range, draw.limit, draw.count
-            row["kind"], row["first"], row["values"] = draw.kind, listed, len(draw.values)
+            own = draw.distribution
+            (row["low"],), (row["range"],), (row["limit"],) = own.low, own.range, own.limit
+            row["count"], row["kind"], row["first"], row["values"] = draw.count, own.kind, listed, len(draw.values)
             self._outputs.append((Edge(node.index), begin, begin + draw.count, draw.shape, draw.values.dtype))
             begin, listed = begin + draw.count, listed + len(draw.values)
         self._table = np.concatenate([draw.values.view(np.uint32) for _, draw in draws])

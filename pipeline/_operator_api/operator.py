@@ -178,6 +178,9 @@ class BatchOperator(ABC):
     #: Whether an operator with constant arguments launches the same for all batches of one size and inputs of one
     #: shape. Random numbers may differ if they depend only on scalars of its launch, which `seed_scalars` returns.
     repeatable: ClassVar[bool] = False
+    #: Whether the result for a sample depends only on this sample, its arguments, and random numbers from `uniform`,
+    #: `sample_seeds` or `sample_generators`. Several batches may then run as one.
+    per_sample: ClassVar[bool] = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

@@ -28,7 +28,7 @@ class PixelOperator(GpuOperator):
     them, and evaluates the resulting expression when an operator of another kind reads it, or at the end of the graph.
     """
 
-    repeatable = True
+    per_sample = True
 
     #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
     gathers: ClassVar[bool] = False

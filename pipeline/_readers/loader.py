@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pipeline._bulk.files import FileBuffers
 from pipeline._bulk.paths import PathTable
+from pipeline._bulk.ranges import FileRanges
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -53,6 +54,10 @@ class Loader(ABC):
 
     #: Whether entries are read one by one from URLs, so that more threads should read; `open` sets it.
     remote: bool = False
+
+    #: For outputs that are ranges of open local files: these ranges, which are then read a batch at a time; `open` may
+    #: set it. The outputs' dtypes are known.
+    ranges: FileRanges | None = None
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pipeline._bulk.files import BatchOfFiles
 from pipeline._bulk.paths import PathTable
+from pipeline._bulk.ranges import FileRanges, Ranges
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._readers.loader import Column, FilesLoader, Loader
 from pipeline._readers.order import Order
 from pipeline._readers.sharding import Cursor, Sharding
 from pipeline.errors import OperatorError, SampleFailure
 
-__all__ = ["FilesReading", "ReadAhead", "Reading", "Sources"]
+__all__ = ["FilesReading", "RangesReading", "ReadAhead", "Reading", "Sources"]
 
 
 class Sources(Sequence[str]):
@@ -71,10 +74,13 @@ class Reading:
         Raises:
             OperatorError: samples can't be read; `failures` lists them.
         """
-        errors = self._job.wait()
+        return self._collect(self._job.wait())
+
+    def _collect(self, errors: Sequence[tuple[int, BaseException]]) -> Sequence[Column]:
         if errors:
             raise OperatorError.from_failures([SampleFailure(sample, error) for sample, error in errors])
-        return list(zip(*self._samples, strict=True))
+        samples, self._samples = self._samples, []  # the job, which refers to this object, mustn't keep them
+        return list(zip(*samples, strict=True))
 
 
 class FilesReading(Reading):
@@ -105,6 +111,37 @@ class FilesReading(Reading):
         if self._files.failures:
             raise OperatorError.from_failures(self._files.failures)
         return self._files_loader.parse(self._files.batch(), self.entries)
+
+
+class RangesReading(Reading):
+    """A batch of ranges of open files that is being read in one task.
+
+    If a range can't be read, the loader reads the samples one by one, and reports the error.
+
+    Args:
+        entries: entries of the dataset, one per sample.
+        loader: loader that opened the files.
+        ranges: ranges of all entries.
+        pool: pool whose threads read.
+    """
+
+    def __init__(self, entries: Sequence[int], loader: Loader, ranges: FileRanges, pool: ThreadPool) -> None:
+        self._ranges = Ranges(ranges, entries)
+        super().__init__(entries, loader, pool)
+
+    def _start(self, pool: ThreadPool) -> Job:
+        return self._ranges.start(pool)
+
+    def drop(self) -> None:
+        self._ranges.drop()
+
+    def wait(self) -> Sequence[Column]:
+        errors = self._job.wait()
+        if errors:  # not an error of a single sample: out of memory, for example
+            raise errors[0][1]
+        if not self._ranges.complete:
+            return self._collect(ThreadPool.run_here(self._read_sample, len(self.entries)))
+        return [self._ranges.output(number, np.dtype(spec.dtype)) for number, spec in enumerate(self._loader.outputs)]
 
 
 @dataclass(frozen=True)
@@ -184,6 +221,8 @@ class ReadAhead:
         loader = self._loader
         if isinstance(loader, FilesLoader) and loader.paths is not None:
             return _Planned(FilesReading(entries, loader, loader.paths, self._pool), end)
+        if loader.ranges is not None:
+            return _Planned(RangesReading(entries, loader, loader.ranges, self._pool), end)
         return _Planned(Reading(entries, loader, self._pool), end)
 
     def _forget(self) -> None:

@@ -10,6 +10,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._bulk.native import compiled
+from pipeline._bulk.ranges import FileRanges
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._listing import listed
@@ -26,6 +29,7 @@ from pipeline.types import DALIDataType, to_numpy_type
 
 __all__ = ["WebdatasetLoader"]
 
+_LARGEST = (1 << 63) - 1  # offset or size
 _VERSION = re.compile(r"v1\.[0-9]+")
 
 
@@ -113,6 +117,8 @@ class WebdatasetLoader(Loader):
                 self._add(number, sample)
         if not self._entries:
             raise BuildError(f"no samples in {listed([*map(repr, self._paths)])}")
+        if not self.remote and compiled is not None:
+            self.ranges = self._find_ranges()
         return len(self._entries)
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -141,6 +147,14 @@ class WebdatasetLoader(Loader):
         while self._files:
             self._files.pop().close()
 
+    def _find_ranges(self) -> FileRanges:
+        rows = [[_range_of(archive, member) for member in members] for archive, members in self._entries]
+        archives, offsets, sizes = np.moveaxis(np.array(rows, np.int64), -1, 0)
+        ends = np.array([file.size for file in self._files])[archives]
+        sizes[(offsets > ends) | (sizes > ends - offsets)] = -1
+        descriptors = np.array([file.descriptor for file in self._files], np.int64)
+        return FileRanges(descriptors[archives], offsets, sizes, BufferPool(pin_for=self.setup.reading_gpu))
+
     def _add(self, archive: int, sample: _Sample) -> None:
         members = tuple(self._choose(sample, extensions) for extensions in self._extensions)
         if None in members:
@@ -167,6 +181,10 @@ def _dtypes(argument: Any, count: int) -> tuple[np.dtype[Any], ...]:
     if len(chosen) != count:
         raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
     return tuple(to_numpy_type(DALIDataType(each)) for each in chosen)
+
+
+def _range_of(archive: int, member: _Member | None) -> tuple[int, int, int]:
+    return (archive, 0, 0) if member is None else (archive, min(member.offset, _LARGEST), min(member.size, _LARGEST))
 
 
 def _adjacent(pread: Callable[[int, int], bytes], members: Sequence[_Member | None]) -> Callable[[int, int], bytes]:

@@ -86,9 +86,9 @@ class DiskCache:
                     total = self._total()
                     if total + size > self.limit:
                         total = self._evict(int(self.limit * _KEPT) - size)
+                    self._set_total(total + size)  # first: a process that is killed here must not lower the sum
                     stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
                     os.truncate(stream.fileno(), size)  # counts for other processes from now on
-                    self._set_total(total + size)
                 stream.write(_HEAD.pack(_MARK, len(content)))
                 left = memoryview(content)
                 while left:

@@ -90,6 +90,7 @@ class DataFile:
         path: path of the file.
         size: its size in bytes.
         remote: whether it is behind a URL.
+        descriptor: file descriptor of a local file, until it is closed.
         pread: function that returns a number of bytes (the first argument) from a position on (the second one), or
             fewer if the file ends before.
 
@@ -105,19 +106,19 @@ class DataFile:
     def __init__(self, path: str, blocks: Blocks | None = None) -> None:
         self.path = path
         self.remote = is_url(path)
-        self._descriptor: int | None = None
+        self.descriptor: int | None = None
         if self.remote:
             self.size = size_of_url(path)
             self.pread = self._exactly if blocks is None else partial(_swapped, blocks.read, path, self.size)
         else:
-            self._descriptor = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            self.size = os.fstat(self._descriptor).st_size
-            self.pread = partial(os.pread, self._descriptor)
+            self.descriptor = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self.size = os.fstat(self.descriptor).st_size
+            self.pread = partial(os.pread, self.descriptor)
 
     def pread_into(self, target: memoryview, offset: int) -> int:
         """Read into memory from a position on. Return the number of bytes, which may be smaller."""
-        if self._descriptor is not None:
-            return os.preadv(self._descriptor, [target], offset)
+        if self.descriptor is not None:
+            return os.preadv(self.descriptor, [target], offset)
         content = self.pread(len(target), offset)
         target[: len(content)] = content
         return len(content)
@@ -133,7 +134,7 @@ class DataFile:
 
     def close(self) -> None:
         """Close the file."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 

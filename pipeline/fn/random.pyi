@@ -75,7 +75,7 @@ def normal(
     device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
     preserve: _bool = False, seed: Int = -1,
 ) -> Nodes:
-    """Draws numbers from a normal distribution. With `shape_like`, they are those that `noise.gaussian` adds to that input with the same seed; the GPU then draws other numbers than the CPU.
+    """Draws numbers from a normal distribution. With `shape_like` and the dtype FLOAT, they are those that `noise.gaussian` adds to that input with the same seed; the GPU then draws other numbers than the CPU.
 
     The GPU version returns the same numbers.
 

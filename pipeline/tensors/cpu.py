@@ -28,6 +28,7 @@ from pipeline.types import to_dali_type
 _SMALL = 1 << 20
 
 _SHAPE = operator.attrgetter("shape")
+_KIND = operator.attrgetter("dtype", "ndim")
 _NBYTES = operator.attrgetter("nbytes")
 _PLAIN = {np.ndarray}
 
@@ -122,7 +123,7 @@ class TensorListCPU(TensorListBase):
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = ("_blocks", "_homes", "owner", "pinned", "sources")
+    __slots__ = ("_blocks", "_homes", "_rows", "owner", "pinned", "sources")
 
     _dense: Array | None
     _samples: Sequence[Array] | None
@@ -143,6 +144,8 @@ class TensorListCPU(TensorListBase):
         self._dense = self._samples = self._table = None
         self._blocks: Sequence[Array] = ()
         self._homes: Array | None = None
+        #: Table, rows and counts of a batch from `from_rows`, as long as it has that table.
+        self._rows: tuple[Samples, Array, Array] | None = None
         self._contiguous, self._packed = contiguous, None
         if type(source) is not np.ndarray:
             source = opened(source)
@@ -202,11 +205,44 @@ class TensorListCPU(TensorListBase):
         return result
 
     @classmethod
+    def concatenate(cls, batches: Sequence[TensorListCPU]) -> TensorListCPU:
+        """Return the samples of several batches of one dtype and number of dimensions, one batch after another.
+
+        Small numbers are copied; other samples stay where they are, and the batches must keep them alive.
+
+        Raises:
+            InputTypeError: the batches differ in dtype or number of dimensions.
+        """
+        arrays = [batch.small_array() for batch in batches]
+        layout = batches[0].layout()
+        found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
+        if len(found) == len(arrays) and len({(array.dtype, array.shape[1:]) for array in found}) == 1:
+            return cls.from_dense(np.concatenate(found), layout)
+        result = cls([sample for batch in batches for sample in batch.samples], layout)
+        result.pinned = all(batch.pinned for batch in batches)
+        return result
+
+    @classmethod
+    def from_arrays(cls, arrays: list[Array], layout: str = "") -> TensorListCPU | None:
+        """Return a batch over NumPy arrays; None if they differ in dtype or number of dimensions.
+
+        Args:
+            arrays: at least one array, of a dtype that batches support.
+            layout: names of the dimensions of a sample.
+        """
+        if len(set(map(_KIND, arrays))) > 1:
+            return None
+        first = arrays[0]
+        result = cls._bare(first.dtype, first.ndim, check_layout(layout, first.ndim, "TensorListCPU"))
+        result._samples = arrays
+        return result
+
+    @classmethod
     def _bare(cls, dtype: np.dtype[Any], ndim: int, layout: str) -> TensorListCPU:
         """Return a batch without data."""
         result = cls.__new__(cls)
         result.owner, result.sources, result.pinned = None, (), False
-        result._dense = result._samples = result._table = result._packed = result._homes = None
+        result._dense = result._samples = result._table = result._packed = result._homes = result._rows = None
         result._blocks, result._contiguous = (), True
         result._dtype, result._ndim, result._layout = to_dali_type(dtype), ndim, layout
         return result
@@ -226,12 +262,15 @@ class TensorListCPU(TensorListBase):
             [[[0, 1]], [[2, 3], [4, 5]]]
         """
         if len(counts) and (counts == counts[0]).all():
-            return cls(rows.reshape(len(counts), counts[0], *rows.shape[1:]), layout)
+            dense = rows.reshape(len(counts), counts[0], *rows.shape[1:])
+            return cls.from_dense(dense, check_layout(layout, rows.ndim, "TensorListCPU"))
         shapes = np.empty((len(counts), rows.ndim), np.int64)
         shapes[:, 0], shapes[:, 1:] = counts, rows.shape[1:]
         starts = rows.ctypes.data + (np.cumsum(counts) - counts) * rows.strides[0]
         table = Samples.contiguous(starts, shapes, rows.dtype)
-        return cls.from_table(table, [rows.reshape(-1).view(np.uint8)], layout=layout)
+        result = cls.from_table(table, [rows.reshape(-1).view(np.uint8)], layout=layout)
+        result._rows = table, rows, counts
+        return result
 
     def interiors(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> TensorListCPU:
         """Return arrays of one shape that begin at an offset, in bytes, in each sample of a batch from `from_table`."""
@@ -252,6 +291,8 @@ class TensorListCPU(TensorListBase):
             count, each, *rest = self._dense.shape
             return self._dense.reshape(count * each, *rest), np.full(count, each)
         table = self._table
+        if self._rows is not None and self._rows[0] is table:
+            return self._rows[1:]
         if table is not None and len(self._blocks) == 1 and not (table.shapes[:, 1:] != table.shapes[0, 1:]).any():
             ends, block = table.pointers + table.sizes, self._blocks[0]
             if (table.pointers[1:] == ends[:-1]).all():

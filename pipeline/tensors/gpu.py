@@ -377,6 +377,19 @@ class TensorListGPU(TensorListBase):
         source = self.sources[index] if self.sources else ""
         return self._part(self.samples[index], self._layout, source)
 
+    def part(self, samples: slice) -> TensorListGPU:
+        """Return some of the samples as a batch over the same memory."""
+        if self._dense is not None:
+            result = TensorListGPU.from_dense(self._dense[samples], self._layout)
+        elif self._memory is not None:
+            table = self.table()
+            columns = (column[samples] for column in (table.pointers, table.shapes, table.strides))
+            result = self.from_table(Samples(*columns, table.dtype), self._memory, self._device_id, self._layout)
+        else:
+            result = TensorListGPU(self.samples[samples], self._layout, contiguous=False)
+        result.owner = self.owner
+        return result
+
     def _part(self, array: Any, layout: str, source_info: str = "") -> TensorGPU:
         tensor = TensorGPU(array, layout, ready=self.ready, source_info=source_info)
         tensor.owner, tensor.stream, tensor.lenders = self.owner, self.stream, self.lenders

@@ -67,18 +67,33 @@ def test_optional_package_that_is_too_old_is_an_error(site: Path) -> None:
         optional_package("lmdb", "reading LMDB", "lmdb")
 
 
-@pytest.mark.parametrize("program", ["import dali_proxy; dali_proxy.DALIServer", "from pipeline import fn"])
-def test_import_with_old_packages_is_one_line(program: str, site: Path) -> None:
+def test_old_python_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
+    with pytest.raises(ImportError, match=r"^dali-proxy needs Python 3\.10 or newer, not 3\.9\.18$"):
+        _requirements.check_requirements.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prefix"),
+    [
+        (["-c", "import dali_proxy; dali_proxy.DALIServer"], "ImportError: "),
+        (["-c", "from pipeline import fn"], "ImportError: "),
+        (["-m", "dali_proxy", "demo"], "dali-proxy: "),
+    ],
+)
+def test_old_packages_are_one_line(arguments: list[str], prefix: str, site: Path) -> None:
     install(site, "torch", "2.5.1+cu124")
     install(site, "numpy", "1.26.4")
     run = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": f"{site}:{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert run.stderr.splitlines()[-1] == (
-        "ImportError: dali-proxy needs torch 2.6 or newer, not 2.5.1+cu124, numpy 2.0 or newer, not 1.26.4: "
+    *others, last = run.stderr.splitlines()
+    assert last == (
+        f"{prefix}dali-proxy needs torch 2.6 or newer, not 2.5.1+cu124, numpy 2.0 or newer, not 1.26.4: "
         "pip install --upgrade dali-proxy"
     )
+    assert prefix == "ImportError: " or not others

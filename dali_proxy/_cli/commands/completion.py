@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
 from dali_proxy._cli.command import Command, CommandError
@@ -33,7 +34,10 @@ def _execute(options: argparse.Namespace) -> int:
     except ImportError:
         raise CommandError("needs the package shtab: pip install 'dali-proxy[completion]'") from None
 
-    top = parser(find_commands())
+    commands = find_commands()
+    for command, each in commands.items():  # shells show a line for each command
+        commands[command] = dataclasses.replace(each, description=f"{each.purpose[0].upper()}{each.purpose[1:]}.")
+    top = parser(commands)
     _mark_paths(top, shtab)
     print(shtab.complete(top, options.shell))
     return 0

@@ -24,7 +24,7 @@ _DESCRIPTION = """\
 Show the graph of a pipeline, and how the compiler runs it.
 
 With a folder of images, or with --times for a pipeline that reads files itself, ten batches run, and each operator
-gets its processor time. SVG needs Graphviz."""
+gets its processor time."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

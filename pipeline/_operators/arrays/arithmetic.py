@@ -143,6 +143,7 @@ class _Arithmetic(BatchOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._operation = OPERATIONS[node.argument("operation")]
+        self._types: dict[tuple[_Dtype, ...], _Dtype] = {}  # results of `_compute_type`
 
     def _compute_type(self, dtypes: Sequence[_Dtype]) -> _Dtype:
         common = dtypes[0]
@@ -159,7 +160,10 @@ class _Arithmetic(BatchOperator):
 
     def _calculate(self, xp: Any, operands: Sequence[Any]) -> Any:
         if self._operation.types != "compare":  # NumPy compares numbers of different dtypes exactly
-            dtype = self._compute_type([operand.dtype for operand in operands])
+            dtypes = tuple([operand.dtype for operand in operands])
+            dtype = self._types.get(dtypes)
+            if dtype is None:
+                dtype = self._types[dtypes] = self._compute_type(dtypes)
             operands = [operand.astype(dtype, copy=False) for operand in operands]
         with np.errstate(all="ignore"):  # IEEE results as on the GPU: inf and nan, not warnings
             return self._operation.compute(xp, *operands)
@@ -173,7 +177,11 @@ class _Arithmetic(BatchOperator):
         return self._calculate(xp, aligned)
 
     def _check_shapes(self, inputs: Sequence[Any]) -> None:
-        combinations = list(zip(*(data.shape() for data in inputs), strict=True))
+        dense = [data.dense for data in inputs]
+        if any(array is None for array in dense):
+            combinations = list(zip(*(data.shape() for data in inputs), strict=True))
+        else:
+            combinations = [tuple(array.shape[1:] for array in dense)]
         for shapes in dict.fromkeys(combinations):
             if len({shape for shape in shapes if shape}) < 2:
                 continue  # scalars, and samples of one shape

@@ -184,7 +184,7 @@ class JoinGpu(GpuOperator):
         shapes[:, axis] = sum(source.shapes[:, axis] for source in sources)
         output, target = allocate(shapes, first.dtype, _result_layout(self.node, layout, first.ndim))
         join_samples(self.kernels, batch.stream, sources, target, axis)
-        batch.keep_alive.append(contiguous)
+        batch.keep_alive.extend(contiguous)
         return [output]
 
 

@@ -48,6 +48,7 @@ class CopyGpu(GpuOperator):
     """Copies a batch with one launch."""
 
     only_launches = True
+    per_sample = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -39,6 +39,7 @@ class CopyToGpu(BatchOperator):
     """Copies a batch from pinned memory, asynchronously."""
 
     any_thread = True
+    per_sample = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

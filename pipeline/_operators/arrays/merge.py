@@ -109,6 +109,7 @@ class MergeCpu(SampleOperator[_State]):
 class MergeGpu(GpuOperator):
     """Passes samples on without a copy. Branches that are expressions are computed into one batch."""
 
+    repeatable = False
     only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -88,6 +88,7 @@ class PermuteBatchGpu(PixelOperator):
 
     elementwise = True
     mixes_samples = True
+    per_sample = False
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:

@@ -118,7 +118,7 @@ class Spectrogram(SampleOperator[None]):
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         signal, windows = as_signal(as_floats(inputs[0])), self._windows
         windows.count(len(signal))
-        result = spectrogram(
+        return spectrogram(
             signal,
             windows.factors,
             windows.step,
@@ -126,8 +126,8 @@ class Spectrogram(SampleOperator[None]):
             windows.power,
             centered=windows.centered,
             reflected=windows.reflected,
+            by_bin=windows.layout == "ft",
         )
-        return np.ascontiguousarray(result.T) if windows.layout == "ft" else result
 
 
 @implements(SPECTROGRAM, "gpu")

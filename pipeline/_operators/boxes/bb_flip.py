@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
 from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
 
 __all__ = ["BB_FLIP"]
 
@@ -30,6 +32,22 @@ BB_FLIP = register(
 )
 
 
+@cache
+def _all_flips(ltrb: bool) -> tuple[Array, Array]:
+    """Return the matrices and offsets of no flip, a horizontal one, a vertical one, and both."""
+    matrices, offsets = np.tile(np.eye(4, dtype=np.float32), (4, 1, 1)), np.zeros((4, 4), np.float32)
+    for axis, flips in enumerate(([1, 3], [2, 3])):
+        low, high = axis, axis + 2
+        offsets[flips, low] = 1
+        matrices[flips, low, high] = -1
+        matrices[flips, low, low] = -1
+        if ltrb:
+            matrices[flips, low, low] = matrices[flips, high, high] = 0
+            matrices[flips, high, low] = -1
+            offsets[flips, high] = 1
+    return matrices, offsets
+
+
 class _BoxFlips(LinearMaps):
     """Maps of boxes as points of four coordinates."""
 
@@ -37,19 +55,9 @@ class _BoxFlips(LinearMaps):
 
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
-        flips = [self._scalars(name) != 0 for name in ("horizontal", "vertical")]
-        self._matrices = np.tile(np.eye(4, dtype=np.float32), (batch.size, 1, 1))
-        self._offsets = np.zeros((batch.size, 4), np.float32)
-        for axis, flip in enumerate(flips):
-            low, high = axis, axis + 2
-            self._offsets[flip, low] = 1
-            self._matrices[flip, low, high] = -1
-            if node.argument("ltrb"):
-                self._matrices[flip, low, low] = self._matrices[flip, high, high] = 0
-                self._matrices[flip, high, low] = -1
-                self._offsets[flip, high] = 1
-            else:
-                self._matrices[flip, low, low] = -1
+        matrices, offsets = _all_flips(bool(node.argument("ltrb")))
+        flips = (self._scalars("horizontal") != 0) + 2 * (self._scalars("vertical") != 0)
+        self._matrices, self._offsets = matrices[flips], offsets[flips]
 
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         count = math.prod(shape)

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline._imaging.native import compiled
 from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BoxWindows", "Windows", "check_ratios"]
 
@@ -24,8 +24,8 @@ _DRAWS, _MORE_DRAWS = 16, 128
 _BLOCK = 4
 # A sample's numbers are drawn separately if the batch has at least as many samples for each that still needs a window.
 _FEW = 8
-# Status of a sample in the compiled loop: none of the drawn shapes fits.
-_NARROW = 2
+# Steps of one call of the compiled loop. A signal can interrupt the calls if no window ever fits.
+_STEPS = 1024
 
 
 def check_ratios(ratios: Sequence[float], axes: int) -> Array:
@@ -64,6 +64,38 @@ class Windows:
     shapes: Array
     kept: Array
     fits: Array
+
+    @property
+    def counts(self) -> Array:
+        """Number of boxes that each window keeps, (N,)."""
+        counts: Array = np.count_nonzero(self.kept, axis=1)
+        return counts
+
+    def move(self, boxes: Array) -> Array:
+        """Return the boxes that are kept, relative to their windows and cut off at the edges, (sum of counts, 2 D).
+
+        Args:
+            boxes: argument of `BoxWindows.draw`.
+        """
+        corners = (np.concatenate([each] * 2, axis=1) for each in (self.anchors, self.shapes))
+        origin, extent = (np.repeat(each, self.counts, axis=0) for each in corners)
+        moved: Array = boxes[self.kept]
+        moved -= origin
+        moved /= extent
+        return moved.clip(0, 1, out=moved)
+
+    def select(self, labels: TensorListCPU, present: Array) -> TensorListCPU:
+        """Return the labels of the boxes that are kept.
+
+        Args:
+            labels: labels of all boxes.
+            present: argument of `BoxWindows.draw`.
+        """
+        packed = labels.rows()
+        if packed is None:
+            return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, self.kept, strict=True)])
+        mask = self.kept.reshape(-1) if self.kept.size == len(packed[0]) else self.kept[present]
+        return TensorListCPU.from_rows(packed[0][mask], self.counts)
 
 
 @dataclass(frozen=True)
@@ -116,13 +148,13 @@ class BoxWindows:
         key = generator.integers(0, 1 << 64, 2, dtype=np.uint64)
         result = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
         state = _State(boxes, present, extents, crop, result, np.full(count, -1.0), np.zeros(count, np.int64))
+        if compiled is not None:
+            self._fit(state, key)
+            return result
         left, begin, size = np.arange(count), 0, _FIRST_COUNT
         for step in itertools.count():
             size = min(size, self.total - begin) if self.total > 0 else size
-            numbers = _Numbers(key, step, count, size)
-            rest = left if compiled is None or crop is not None else self._fit(state, left, numbers, begin)
-            if len(rest):
-                self._try(state, rest, numbers, begin)
+            self._try(state, left, _Numbers(key, step, count, size), begin)
             left, begin = left[~result.fits[left]], begin + size
             if not len(left) or begin == self.total:
                 return result
@@ -133,22 +165,23 @@ class BoxWindows:
     def _draws(self) -> int:
         return _DRAWS if self.redraw else 1
 
-    def _fit(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> Array:
-        """Do the same as `_try` in the compiled loop, except for some samples; return these."""
+    def _fit(self, state: _State, key: Array) -> None:
+        """Do the same as all calls of `_try`, in the compiled loop. It computes only those numbers that it uses."""
         assert compiled is not None
-        result, axes = state.result, state.extents.shape[1]
-        status = np.empty(len(left), np.uint8)
-        boxes, extents = (np.ascontiguousarray(each, np.float64) for each in (state.boxes, state.extents))
-        counts, thresholds = np.count_nonzero(state.present, axis=1), np.append(self.thresholds, 0.0)
-        compiled.fit_windows(
+        result, crop = state.result, state.crop
+        constants = (
             (*self.scaling, np.nan if self.prune is None else self.prune),
-            (self._draws, self.attempts, begin, self.whole, self.iou, self.every, self.redraw),
-            *(boxes, counts, extents, thresholds, self.ratios, left),
-            numbers.draw(0, left, 1 + axes * (1 + self._draws)),
-            *(state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best, status),
+            (self._draws, self.attempts, self.total, self.whole, self.iou, self.every, self.redraw),
         )
-        narrow: Array = left[status == _NARROW]
-        return narrow
+        arrays = (
+            *(key, np.ascontiguousarray(state.boxes, np.float64), state.present),
+            *(np.ascontiguousarray(state.extents, np.float64), b"" if crop is None else crop.astype(np.float64)),
+            *(np.array(self.thresholds, np.float64), self.ratios),
+            *(state.choice, result.anchors, result.shapes, result.kept, result.fits, state.best),
+        )
+        first = 0
+        while compiled.fit_windows(*constants, (first, first + _STEPS), *arrays):
+            first += _STEPS
 
     def _try(self, state: _State, left: Array, numbers: _Numbers, begin: int) -> None:
         """Draw windows for samples, and keep the first one of each that fits, or the best one.

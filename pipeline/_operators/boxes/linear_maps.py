@@ -129,10 +129,13 @@ def _apply_to_all(maps: LinearMaps, data: TensorListCPU, dtype: np.dtype[Any]) -
 def _map_of_all(maps: LinearMaps, data: TensorList) -> tuple[list[tuple[int, ...]], LinearMap] | None:
     """Return the shape of samples of one shape as points, and the maps; None if these must be found for each sample."""
     shapes = set(data.shape())
-    if len(shapes) > 1:
-        return None
+    return None if len(shapes) > 1 else _map_of_shape(maps, shapes.pop())
+
+
+def _map_of_shape(maps: LinearMaps, shape: tuple[int, ...]) -> tuple[list[tuple[int, ...]], LinearMap] | None:
+    """Do the same as `_map_of_all`, for samples of this shape."""
     try:
-        rows = maps.points(shapes.pop())
+        rows = maps.points(shape)
         linear = maps.for_samples(slice(None), rows)
     except PipelineError:
         return None
@@ -148,7 +151,13 @@ def _apply_to_ragged(maps: LinearMaps, rows: Array, counts: Array, dtype: np.dty
         counts: number of points of each sample.
         dtype: dtype of the result.
     """
-    present = np.arange(counts.max()) < counts[:, None]
+    longest = int(counts.max())
+    found = _map_of_shape(maps, (longest, rows.shape[1]))
+    if found is not None and found[0] == [(longest, rows.shape[1])] and dtype == np.float32:
+        mapped = map_points(rows, counts, found[1].matrix, found[1].offset)
+        if mapped is not None:
+            return mapped
+    present = np.arange(longest) < counts[:, None]
     if present.size > _PADDING * len(rows):
         return None
     padded = np.zeros((*present.shape, rows.shape[1]), rows.dtype)

@@ -127,12 +127,13 @@ class RandomBBoxCropCpu(BatchOperator):
             for name in ("scaling", "aspect_ratio"):
                 if name in names:
                     raise ArgumentValueError(f"arguments 'crop_shape' and {name!r} can't be used together")
+        self._known: dict[int, tuple[_BoxLayout, BoxWindows]] = {}  # by the number of axes
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         arguments, generator = batch.arguments(self.node), batch.generator(self.node)
+        if _are_alike(inputs):
+            return self._crop(arguments, generator, range(batch.size), inputs)
         groups = _by_axes(inputs)
-        if len(groups) == 1:
-            return self._crop(arguments, generator, groups[0], inputs)
         results: dict[int, list[Any]] = {}
         for samples in groups:
             parts = [TensorListCPU([data.samples[sample] for sample in samples]) for data in inputs]
@@ -146,7 +147,7 @@ class RandomBBoxCropCpu(BatchOperator):
         self,
         arguments: Arguments,
         generator: np.random.Generator,
-        samples: list[int],
+        samples: Sequence[int],
         inputs: Sequence[TensorListCPU],
     ) -> list[TensorListCPU]:
         """Return the outputs for samples whose boxes have the same number of axes.
@@ -161,39 +162,39 @@ class RandomBBoxCropCpu(BatchOperator):
         assert packed is not None  # all have the same number of coordinates
         rows, counts = packed
         axes = rows.shape[1] // 2
-        layout = self._layout(axes)
+        if axes not in self._known:
+            self._known[axes] = self._layout(axes), self._windows(axes)
+        layout, drawing = self._known[axes]
         present = np.arange(counts.max()) < counts[:, None]
         corners = layout.read(rows.astype(np.float64))
-        if present.all():
+        if present.size == len(corners):
             boxes = corners.reshape(*present.shape, 2 * axes)
         else:
             boxes = np.zeros((*present.shape, 2 * axes))
             boxes[present] = corners
-        outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
-        message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
-        fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
+        if corners.size and not (corners.min() >= -_SLACK and corners.max() <= 1 + _SLACK):
+            outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
+            message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
+            fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
 
         extents, crop = (self._extents(arguments, name, axes, samples) for name in ("input_shape", "crop_shape"))
         pixels = np.ones((len(samples), axes)) if extents is None else extents
-        windows = self._windows(axes).draw(generator, boxes, present, pixels, crop)
+        windows = drawing.draw(generator, boxes, present, pixels, crop)
         if not (windows.fits.all() or self.node.argument("quiet")):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
             )
-        sample, position = np.nonzero(windows.kept)
-        origin, extent = (np.concatenate([each] * 2, axis=1)[sample] for each in (windows.anchors, windows.shapes))
-        moved = np.clip((boxes[sample, position] - origin) / extent, 0, 1)
-        kept = layout.write(moved).astype(np.float32)
-        kept_counts = windows.kept.sum(axis=1)
-        anchors, shapes = windows.anchors, windows.shapes
+        anchors, shapes, counts = windows.anchors, windows.shapes, windows.counts
+        kept = layout.write(windows.move(boxes)).astype(np.float32)
         if crop is not None:
             anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
         outputs = [TensorListCPU(anchors.astype(np.float32)), TensorListCPU(shapes.astype(np.float32))]
-        outputs.append(TensorListCPU.from_rows(kept, kept_counts))
+        outputs.append(TensorListCPU.from_rows(kept, counts))
         if len(inputs) > 1:
-            outputs.append(_selected(inputs[1], windows.kept, present))
+            outputs.append(windows.select(inputs[1], present))
         if self.node.argument("output_bbox_indices"):
-            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), kept_counts))
+            position = np.nonzero(windows.kept)[1]
+            outputs.append(TensorListCPU.from_rows(position.astype(np.int32), counts))
         return outputs
 
     def _windows(self, axes: int) -> BoxWindows:
@@ -217,7 +218,7 @@ class RandomBBoxCropCpu(BatchOperator):
         )
         return _BoxLayout(self.node.argument("bbox_layout") or default, axes)
 
-    def _extents(self, arguments: Arguments, name: str, axes: int, samples: list[int]) -> Array | None:
+    def _extents(self, arguments: Arguments, name: str, axes: int, samples: Sequence[int]) -> Array | None:
         """Return one vector for each of these samples, in the order of the axes."""
         rows = arguments.rows(name)
         if rows is None:
@@ -231,6 +232,15 @@ class RandomBBoxCropCpu(BatchOperator):
         )
         order = [layout.index(letter) for letter in "WHD"[:axes]]
         return np.array([rows[each][order] for each in samples])
+
+
+def _are_alike(inputs: Sequence[TensorListCPU]) -> bool:
+    """Return whether `_by_axes` would return a single group, as far as this can be known without a loop."""
+    packed = [data.rows() for data in inputs]
+    if any(each is None for each in packed):
+        return False
+    (boxes, counts), *labels = [each for each in packed if each is not None]
+    return boxes.ndim == 2 and boxes.shape[1] in (4, 6) and all(np.array_equal(own, counts) for _, own in labels)
 
 
 def _by_axes(inputs: Sequence[TensorListCPU]) -> list[list[int]]:
@@ -256,14 +266,6 @@ def _by_axes(inputs: Sequence[TensorListCPU]) -> list[list[int]]:
     return [samples for samples in groups if samples]
 
 
-def _selected(labels: TensorListCPU, kept: Array, present: Array) -> TensorListCPU:
-    """Return the labels of the boxes that are kept, given masks (N, M) of these and of all boxes."""
-    packed = labels.rows()
-    if packed is None:
-        return TensorListCPU([own[mask[: len(own)]] for own, mask in zip(labels.samples, kept, strict=True)])
-    return TensorListCPU.from_rows(packed[0][kept[present]], kept.sum(axis=1))
-
-
 class _BoxLayout:
     """Order of the coordinates of boxes, which end with the far corner or with extents."""
 
@@ -285,12 +287,11 @@ class _BoxLayout:
         return corners
 
     def write(self, boxes: Array) -> Array:
-        """Return boxes, given as low corners before high corners, in this layout."""
-        ordered: Array = boxes.copy()
+        """Return boxes, given as low corners before high corners, in this layout; they may be overwritten."""
         if self._extents:
-            ordered[:, self._axes :] -= ordered[:, : self._axes]
+            boxes[:, self._axes :] -= boxes[:, : self._axes]
         if self._ordered:
-            return ordered
-        result: Array = np.empty_like(ordered)
-        result[:, self._order] = ordered
+            return boxes
+        result: Array = np.empty_like(boxes)
+        result[:, self._order] = boxes
         return result

@@ -14,7 +14,8 @@ from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operators.boxes.bbox_windows import BoxWindows, check_ratios
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.types import to_numpy_type
 
 __all__ = ["SSD_RANDOM_CROP"]
 
@@ -48,19 +49,17 @@ class SSDRandomCrop(BatchOperator):
     """Draws the windows of all samples together. The cropped images are views."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        samples = [[np.asarray(array) for array in data.samples] for data in inputs]
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (image, boxes, labels) in enumerate(zip(*samples, strict=True)):
-            try:
-                _check(image, boxes, labels)
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-        images, all_boxes, all_labels = samples
-        counts = [len(boxes) for boxes in all_boxes]
-        present = np.arange(max(counts)) < np.array(counts)[:, None]
+        shapes = list(zip(*(data.shape() for data in inputs), strict=True))
+        dtypes = [to_numpy_type(data.dtype) for data in inputs[1:]]
+        errors = {each: _misfit(*each, *dtypes) for each in set(shapes)}
+        fail([(sample, error) for sample, each in enumerate(shapes) if (error := errors[each]) is not None])
+        packed = inputs[1].rows()
+        assert packed is not None  # all have four columns
+        rows, counts = packed
+        present = np.arange(counts.max()) < counts[:, None]
         padded = np.zeros((*present.shape, 4))
-        padded[present] = np.concatenate(all_boxes)
+        padded[present] = rows
+        images = inputs[0].samples
         extents = np.ones((batch.size, 2))
         windows = BoxWindows(
             thresholds=_THRESHOLDS,
@@ -74,25 +73,31 @@ class SSDRandomCrop(BatchOperator):
             total=-1,
             redraw=False,
         ).draw(batch.generator(self.node), padded, present, extents, None)
-        outputs: list[tuple[Array, Array, Array]] = []
-        for sample, image in enumerate(images):
-            size = np.array([image.shape[1], image.shape[0]])
-            anchor, shape = windows.anchors[sample], windows.shapes[sample]
-            (left, top), (right, bottom) = (anchor * size).astype(int), np.rint((anchor + shape) * size).astype(int)
-            kept = windows.kept[sample, : counts[sample]]
-            moved = (all_boxes[sample][kept] - np.tile(anchor, 2)) / np.tile(shape, 2)
-            cropped = image[top : max(bottom, top + 1), left : max(right, left + 1)]
-            outputs.append((cropped, np.clip(moved, 0, 1).astype(np.float32), all_labels[sample][kept]))
-        cropped_images, boxes, labels = (list(column) for column in zip(*outputs, strict=True))
-        return [TensorListCPU(cropped_images, inputs[0].layout() or "HWC"), TensorListCPU(boxes), TensorListCPU(labels)]
+        sizes = np.array([image.shape[1::-1] for image in images])
+        first = (windows.anchors * sizes).astype(int).tolist()
+        last = np.rint((windows.anchors + windows.shapes) * sizes).astype(int).tolist()
+        cropped = [
+            image[top : max(bottom, top + 1), left : max(right, left + 1)]
+            for image, (left, top), (right, bottom) in zip(images, first, last, strict=True)
+        ]
+        boxes = TensorListCPU.from_rows(windows.move(padded).astype(np.float32), windows.counts)
+        return [TensorListCPU(cropped, inputs[0].layout() or "HWC"), boxes, windows.select(inputs[2], present)]
 
 
-def _check(image: Array, boxes: Array, labels: Array) -> None:
-    if image.ndim != 3 or not image.size:
-        raise ArgumentValueError(f"images must be HWC and not empty, but the shape is {image.shape}")
-    if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype != np.float32:
-        raise ArgumentValueError(f"boxes must be FLOAT of shape (M, 4), not {boxes.dtype} of shape {boxes.shape}")
-    if labels.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"labels must be integers, not {labels.dtype}")
-    if len(labels) != len(boxes):
-        raise ArgumentValueError(f"there are {len(labels)} labels for {len(boxes)} boxes")
+def _misfit(
+    image: tuple[int, ...],
+    boxes: tuple[int, ...],
+    labels: tuple[int, ...],
+    boxes_dtype: np.dtype[Any],
+    labels_dtype: np.dtype[Any],
+) -> PipelineError | None:
+    """Return the error of a sample with these shapes and dtypes; None if they fit."""
+    if len(image) != 3 or not all(image):
+        return ArgumentValueError(f"images must be HWC and not empty, but the shape is {image}")
+    if len(boxes) != 2 or boxes[1] != 4 or boxes_dtype != np.float32:
+        return ArgumentValueError(f"boxes must be FLOAT of shape (M, 4), not {boxes_dtype} of shape {boxes}")
+    if labels_dtype.kind not in "iu":
+        return ArgumentTypeError(f"labels must be integers, not {labels_dtype}")
+    if labels[:1] != boxes[:1]:
+        return ArgumentValueError(f"there are {labels[0] if labels else 0} labels for {boxes[0]} boxes")
+    return None

@@ -75,8 +75,8 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
         (data,) = inputs
         check_samples(data.dtype, (UINT8,))
         _check_channels(data.shape[-1], self._source)
-        converted = convert_color(data, self._source, self._target)
-        if out is None:
+        converted = convert_color(data, self._source, self._target, out)
+        if out is None or converted is out:
             return converted
         np.copyto(out, converted)
         return out

@@ -81,6 +81,7 @@ class DumpImageGpu(GpuOperator):
     """Waits for the images, and writes them one after the other."""
 
     waits = True
+    repeatable = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -159,6 +159,7 @@ class MixedImageDecoder(GpuOperator):
     """
 
     any_thread = True
+    per_sample = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

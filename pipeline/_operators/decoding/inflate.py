@@ -198,6 +198,7 @@ class InflateGpu(GpuOperator):
     """Decompresses a block with each warp, and waits to learn whether all blocks are valid."""
 
     only_launches = True
+    repeatable = False
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -19,6 +19,7 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operators.geometry.rotate import rotated_sizes
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["BBOX_ROTATE"]
 
@@ -109,11 +110,11 @@ class BBoxRotateCpu(BatchOperator):
         shapes = list(zip(*(data.shape() for data in inputs), strict=True))
         errors = {each: _misfit(*each) for each in set(shapes)}
         fail([(sample, ArgumentValueError(errors[each])) for sample, each in enumerate(shapes) if errors[each]])
-        if boxes.samples[0].dtype != np.float32:
-            raise ArgumentValueError(f"boxes must be FLOAT, not {boxes.samples[0].dtype}")
-        for own in labels:
-            if own.samples[0].dtype.kind not in "iu":
-                raise ArgumentTypeError(f"labels must be integers, not {own.samples[0].dtype}")
+        if boxes.dtype != FLOAT:
+            raise ArgumentValueError(f"boxes must be FLOAT, not {to_numpy_type(boxes.dtype)}")
+        for dtype in (to_numpy_type(own.dtype) for own in labels):
+            if dtype.kind not in "iu":
+                raise ArgumentTypeError(f"labels must be integers, not {dtype}")
         (rows, counts), *others = (data.rows() for data in inputs)
         rotated, kept = self._rotate(rows, canvases, counts)
         left = np.bincount(np.arange(len(counts)).repeat(counts)[kept], minlength=len(counts))

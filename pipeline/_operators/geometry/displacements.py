@@ -205,6 +205,7 @@ class JitterCpu(_Displacement):
 class _DisplacementGpu(PixelOperator):
     """Computes the positions in the kernel that reads the pixels."""
 
+    per_sample = False  # `jitter` draws for the batch
     only_launches = True
     planewise = True
     gathers = True

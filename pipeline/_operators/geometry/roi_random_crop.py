@@ -75,10 +75,10 @@ class RoiRandomCrop(BatchOperator):
         limits = self._limits(arguments, inputs, axes)
         failures: list[tuple[int, PipelineError]] = []
         if limits is not None:
-            for sample, (own, window, first, last) in enumerate(zip(limits, crop, start, end, strict=True)):
-                error = _misfit(own.tolist(), window.tolist(), first.tolist(), last.tolist())
-                if error:
-                    failures.append((sample, ArgumentValueError(error)))
+            wrong = ((limits < 0) | (crop > limits) | (start < 0) | (end > limits)).any(axis=1)
+            for sample in np.flatnonzero(wrong).tolist():
+                error = _misfit(*(each[sample].tolist() for each in (limits, crop, start, end)))
+                failures.append((sample, ArgumentValueError(error)))
             low, high = np.maximum(low, 0), np.minimum(high, limits - crop)
         negative = np.flatnonzero((crop < 0).any(axis=1)).tolist()
         message = "Crop shape can't be negative: {}"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
-from pipeline._imaging import convert
 from pipeline._operator_api.arguments import Arguments
-from pipeline._operator_api.joint_draws import COIN, NumberDraw
-from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
+from pipeline._operators.random.distribution import TransformedCpu, TransformedGpu, declare, rows_of
+from pipeline._rng import Distribution
 from pipeline.errors import ArgumentValueError
-from pipeline.tensors.cpu import Array
 from pipeline.types import DALIDataType
 
 __all__ = ["COIN_FLIP"]
@@ -28,30 +25,18 @@ COIN_FLIP = declare(
 
 
 @implements(COIN_FLIP, "cpu")
-class CoinFlipCpu(DistributionCpu):
+class CoinFlipCpu(TransformedCpu):
     """Compares uniform numbers with the probability."""
 
     default_dtype = DALIDataType.INT32
 
-    def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
-        probability = arguments.scalars("probability")
-        assert probability is not None
+    def distribution(self, arguments: Arguments, dtype: np.dtype[Any]) -> Distribution:
+        probability = rows_of(arguments, "probability")[:, 0]
         if np.isnan(probability).any():
             raise ArgumentValueError("argument 'probability' isn't a number")
-
-        def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
-            flipped: Array = generator.random(shape) < column(probability[samples], len(shape))
-            return flipped
-
-        return draw
-
-    def constant_draw(self, arguments: Arguments, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NumberDraw | None:
-        probability = float(arguments.constant("probability"))
-        if np.isnan(probability) or dtype.itemsize != 4:
-            return None
-        return NumberDraw(COIN, shape, probability, values=convert(np.array([False, True]), dtype))
+        return Distribution(Distribution.COIN, probability)
 
 
 @implements(COIN_FLIP, "gpu")
-class CoinFlipGpu(DistributionGpu, CoinFlipCpu):
-    """0 and 1, copied to the GPU."""
+class CoinFlipGpu(TransformedGpu, CoinFlipCpu):
+    """0 and 1, drawn on the GPU."""

@@ -11,18 +11,22 @@ import numpy as np
 from pipeline._declaration.registry import register
 from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import convert
+from pipeline._imaging import convert, normal_quantiles
+from pipeline._kernels.draws import draw_scalars, plan_draws
+from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.joint_draws import NumberDraw
 from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
+from pipeline._rng import Distribution
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = ["SHAPE", "SHAPE_LIKE", "DistributionCpu", "DistributionGpu", "column", "declare"]
+__all__ = ["SHAPE", "SHAPE_LIKE", "DistributionCpu", "TransformedCpu", "TransformedGpu", "column", "declare", "rows_of"]
 
 SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", per_sample=True)
 SHAPE_LIKE = Input(
@@ -78,22 +82,6 @@ class DistributionCpu(BatchOperator):
         ]
         return [TensorListCPU(samples if shape is None else np.stack(samples))]
 
-    def number_draw(self) -> NumberDraw | None:
-        """Return the numbers that `JointDraws` may draw; None if the operator must run alone."""
-        node = self.node
-        if node.inputs or node.argument_inputs or node.branch or RANDOM_STATE.name in node.arguments:
-            return None
-        arguments = Arguments(node, {}, 1)
-        try:
-            (shape,) = self._shapes(arguments, ()) or [()]
-            return self.constant_draw(arguments, shape, self.dtype(arguments, ()))
-        except PipelineError:  # `run` reports it
-            return None
-
-    def constant_draw(self, arguments: Arguments, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NumberDraw | None:
-        """Return what `number_draw` returns for constant arguments."""
-        return None
-
     def _has_shapes(self, inputs: Sequence[Any]) -> bool:
         """Return whether each sample has its own shape, and thus its own generator."""
         return len(inputs) > self.shape_like or "shape" in self.node.argument_inputs
@@ -136,14 +124,113 @@ class DistributionCpu(BatchOperator):
         return [tuple(row) for row in extents] * (len(rows) // len(extents))
 
 
-class DistributionGpu(DistributionCpu):
-    """Draws numbers on the CPU and copies them to the GPU."""
+class TransformedCpu(DistributionCpu):
+    """Computes each number from one uniform number, so that the CPU and the GPU can draw the same in any order."""
+
+    @abstractmethod
+    def distribution(self, arguments: Arguments, dtype: np.dtype[Any]) -> Distribution:
+        """Read the parameters of a batch.
+
+        Raises:
+            ArgumentValueError: an argument is out of range.
+        """
+
+    def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
+        distribution = self.distribution(arguments, dtype)
+
+        def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
+            return _transform(generator.random(shape), distribution, samples)
+
+        return draw
+
+    def number_draw(self) -> NumberDraw | None:
+        """Return the numbers that `JointDraws` may draw; None if the operator must run alone."""
+        node = self.node
+        if node.inputs or node.argument_inputs or node.branch or RANDOM_STATE.name in node.arguments:
+            return None
+        arguments = Arguments(node, {}, 1)
+        try:
+            (shape,) = self._shapes(arguments, ()) or [()]
+            dtype = self.dtype(arguments, ())
+            distribution = self.distribution(arguments, dtype)
+        except PipelineError:  # `run` reports it
+            return None
+        is_listed = distribution.kind in (Distribution.LISTED, Distribution.COIN)
+        values = distribution.lists[0] if is_listed else np.empty(0, np.float32)
+        fits = dtype.itemsize == 4 if is_listed else dtype == np.float32
+        return NumberDraw(distribution, shape, convert(values, dtype)) if fits else None
+
+
+class TransformedGpu(TransformedCpu, GpuOperator):
+    """Draws the same numbers on the GPU.
+
+    The CPU draws float16 numbers, because the GPU rounds them twice, and those of samples with different numbers of
+    dimensions.
+    """
+
+    only_launches = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._planned = ArgumentCache(node, lambda batch: self._plan(batch, ()))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (drawn,) = super().run(batch, inputs)
-        return [upload(batch, drawn)]
+        dtype, shapes, distribution = self._plan(batch, inputs) if inputs else self._planned.get(batch)
+        if shapes is None:
+            (drawn,) = super().run(batch, inputs)
+            return [upload(batch, drawn)]
+        output, target = allocate(shapes, dtype)
+        starts = batch.sample_starts(self.node) if self._has_shapes(inputs) else None
+        self.launch(plan_draws(target, batch.generator(self.node), distribution, starts), batch)
+        return [output]
+
+    def seed_scalars(self, batch: Batch) -> tuple[np.generic, ...]:
+        """Return the scalars of the launch, which determine the random numbers."""
+        return draw_scalars(batch.generator(self.node))
+
+    def _plan(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Distribution]:
+        """Return the dtype, the shapes (N, ndim), and the distribution; no shapes if the CPU must draw the numbers."""
+        arguments = batch.arguments(self.node)
+        dtype = self.dtype(arguments, inputs)
+        shapes = self._shapes(arguments, inputs) or [()] * batch.size
+        distribution = self.distribution(arguments, dtype)
+        if dtype == np.float16 or len(set(map(len, shapes))) > 1 or batch.size > MAX_SAMPLES:
+            return dtype, None, distribution
+        return dtype, np.array(shapes, np.int64).reshape(batch.size, -1), distribution
 
 
 def column(values: Array, ndim: int) -> Array:
     """Return values, one per sample, with trailing dimensions of extent 1 up to a number of dimensions."""
     return values.reshape(values.shape + (1,) * (ndim - 1))
+
+
+def rows_of(arguments: Arguments, name: str, length: int = 1) -> Array:
+    """Return the vectors of an argument with a default: one for all samples if it is constant, else one per sample."""
+    rows = arguments.vectors(name, length)
+    assert rows is not None
+    return rows if arguments.per_sample(name) else rows[:1]
+
+
+def _transform(numbers: Array, distribution: Distribution, samples: slice) -> Array:
+    """Return the numbers of a distribution for uniform ones, (samples, ...), which may be overwritten."""
+
+    def of_samples(values: Array) -> Array:
+        return column(values[samples] if len(values) > 1 else values, numbers.ndim)
+
+    kind, low, extent = distribution.kind, of_samples(distribution.low), of_samples(distribution.range)
+    if kind == Distribution.COIN:
+        flipped: Array = numbers < low
+        return flipped
+    if kind == Distribution.LISTED:
+        lists = distribution.lists
+        chosen = (numbers * of_samples(distribution.lengths)).astype(np.int64)
+        flat = chosen.reshape(len(chosen), -1)
+        drawn: Array = lists[0][flat] if len(lists) == 1 else np.take_along_axis(lists[samples], flat, axis=1)
+        return drawn.reshape(chosen.shape)
+    if kind == Distribution.NORMAL:
+        normal_quantiles(numbers)
+    numbers *= extent
+    numbers += low
+    if kind == Distribution.UNIFORM:
+        np.minimum(numbers, of_samples(distribution.limit), out=numbers)
+    return numbers

@@ -13,17 +13,18 @@ from pipeline._imaging import gaussian_noise
 from pipeline._kernels import Noise, add_noise
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, samples_of
+from pipeline._operator_api.gpu_operator import samples_of
 from pipeline._operator_api.upload import upload
-from pipeline._operators.random.distribution import DistributionCpu, DistributionGpu, column, declare
-from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline._operators.random.distribution import TransformedCpu, TransformedGpu, declare, rows_of
+from pipeline._rng import Distribution
+from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["NORMAL"]
 
 NORMAL = declare(
     "normal",
-    "Draws numbers from a normal distribution. With `shape_like`, they are those that `noise.gaussian` adds to that "
-    "input with the same seed; the GPU then draws other numbers than the CPU.",
+    "Draws numbers from a normal distribution. With `shape_like` and the dtype FLOAT, they are those that "
+    "`noise.gaussian` adds to that input with the same seed; the GPU then draws other numbers than the CPU.",
     Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
     Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
     dtypes="FLOAT, FLOAT64 or an integer",
@@ -31,7 +32,7 @@ NORMAL = declare(
 
 
 @implements(NORMAL, "cpu")
-class NormalCpu(DistributionCpu):
+class NormalCpu(TransformedCpu):
     """Scales numbers of the standard normal distribution."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -54,22 +55,13 @@ class NormalCpu(DistributionCpu):
         arguments = batch.arguments(self.node)
         return inputs[0].shape(), batch.sample_seeds(self.node), arguments.scalars("mean"), arguments.scalars("stddev")
 
-    def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
-        mean, stddev = arguments.scalars("mean"), arguments.scalars("stddev")
-        assert mean is not None
-        assert stddev is not None
-
-        def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
-            center, scale = (column(values[samples], len(shape)) for values in (mean, stddev))
-            scaled: Array = center + scale * generator.standard_normal(shape)
-            return scaled
-
-        return draw
+    def distribution(self, arguments: Arguments, dtype: np.dtype[Any]) -> Distribution:
+        return Distribution(Distribution.NORMAL, rows_of(arguments, "mean")[:, 0], rows_of(arguments, "stddev")[:, 0])
 
 
 @implements(NORMAL, "gpu")
-class NormalGpu(DistributionGpu, NormalCpu, GpuOperator):
-    """Normally distributed numbers, copied to the GPU, or drawn there like those of `noise.gaussian`."""
+class NormalGpu(TransformedGpu, NormalCpu):
+    """The same numbers, drawn on the GPU; with float32 `shape_like` those of `noise.gaussian` there."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         if not self._is_noise(batch, inputs):

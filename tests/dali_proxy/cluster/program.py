@@ -28,10 +28,12 @@ from ray.cluster_utils import Cluster
 
 from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, RayCluster
 from dali_proxy._cluster import server_pool
+from dali_proxy.distributed import DistributedBatchSampler, environment
 from dali_proxy.errors import ProxyError
 from pipeline import fn, pipeline_def
 
 SAMPLES = 48
+PATIENCE = 400.0  # seconds until a server has started, on a busy machine
 SYSTEM = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
 BATCH = 4 * 3 * 64 * 64 * 4  # bytes of the images of a batch
@@ -302,14 +304,24 @@ def page_runs(server: DALIServer) -> Any:
     os.chdir(FOLDER)
     sys.path.insert(0, str(FOLDER))
     scope: dict[str, Any] = {}
-    exec((FOLDER / "page.py").read_text(encoding="utf-8"), scope)
+    script = (FOLDER / "page.py").read_text(encoding="utf-8")
+    assert "RayCluster(num_cpus=1)" in script
+    exec(script.replace("RayCluster(num_cpus=1)", f"RayCluster(num_cpus=1, start_timeout={PATIENCE})"), scope)
     return {"images": list(scope["images"].shape)}
 
 
+def divided(server: DALIServer) -> list[Any]:
+    """Return the batches of this rank."""
+    dataset = Images(server.proxy)
+    batches = DistributedBatchSampler(dataset, 4, seed=11)
+    return results(digests(DataLoader(server, dataset, batch_sampler=batches)))
+
+
 def train() -> None:
-    """A training loop, in a worker of Ray Train."""
-    with DALIServer(augment(), cluster=RayCluster(servers=1), mode="thread") as server:
-        (FOLDER / "trained").write_text(json.dumps(results(digests(loader_of(server)))), encoding="utf-8")
+    """A training loop, in a worker of Ray Train. No worker knows how many servers there may be."""
+    with DALIServer(augment(), cluster=RayCluster(start_timeout=PATIENCE), mode="thread") as server:
+        rank = environment().rank
+        (FOLDER / f"trained-{rank}").write_text(json.dumps(divided(server)), encoding="utf-8")
 
 
 def ray_train(server: DALIServer) -> Any:
@@ -319,9 +331,12 @@ def ray_train(server: DALIServer) -> Any:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    scaling = ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1})
+    scaling = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.01})  # on the same node
     TorchTrainer(train, scaling_config=scaling, run_config=RunConfig(storage_path=str(FOLDER / "train"))).fit()
-    return {"same_bits": json.loads((FOLDER / "trained").read_text(encoding="utf-8")) == expected()}
+    trained = [json.loads((FOLDER / f"trained-{rank}").read_text(encoding="utf-8")) for rank in range(2)]
+    with DALIServer(augment(), mode="thread") as here:
+        alone = divided(here)
+    return {"same_bits": [batch for step in zip(*trained, strict=True) for batch in step] == alone}
 
 
 SCENARIOS = (
@@ -343,7 +358,9 @@ SCENARIOS = (
 
 def run(scenarios: list[Callable[[DALIServer], Any]]) -> dict[str, Any]:
     outcomes: dict[str, Any] = {}
-    with DALIServer(augment(), cluster=RayCluster(in_flight_bytes=4 * BATCH + 1000), mode="thread") as server:
+    with DALIServer(
+        augment(), cluster=RayCluster(in_flight_bytes=4 * BATCH + 1000, start_timeout=PATIENCE), mode="thread"
+    ) as server:
         while server.pool.ready < 2:
             server.pool.wait()
         for scenario in scenarios:

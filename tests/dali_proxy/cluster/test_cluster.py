@@ -11,18 +11,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from dali_proxy import DALIServer, DataLoader, RayCluster
+from dali_proxy._cluster import server_pool
 from dali_proxy._cluster.batch_pickle import FetchedTicket, dumps, loads
 from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._worker.placeholders import BatchRef
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import BatchError, ServerDiedError
 from pipeline import fn, pipeline_def
+from pipeline._ranks import Ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, BuildError, GraphError
 from tests.environment import ROOT, with_project
 
@@ -31,7 +35,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 Outcome = Callable[[str], dict[str, Any]]
 
-pytestmark = pytest.mark.timeout(600)  # one test waits for all scenarios, in which several nodes start
+pytestmark = pytest.mark.timeout(1200)  # one test waits for all scenarios, in which several nodes start
 with_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray isn't installed: pip install 'dali-proxy[ray]'")
 
 
@@ -195,11 +199,43 @@ def test_script_of_the_documentation_runs(outcome: Outcome) -> None:
 
 
 @with_ray
-def test_worker_of_ray_train_gets_the_same_batches(outcome: Outcome) -> None:
+def test_workers_of_ray_train_get_the_same_batches(outcome: Outcome) -> None:
     found = outcome("ray_train")
     if "missing" in found:
         pytest.skip(f"{found['missing']} isn't installed")
     assert found["same_bits"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("nodes", "ranks", "least"), [(1, 1, 8), (1, 4, 2), (7, 8, 6), (1, 8, 1), (3, 2, 12)])
+def test_ranks_divide_the_cluster(
+    nodes: int, ranks: int, least: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes have 8 CPUs. If the ranks start one after the other, each sees what the earlier ones have taken."""
+    monkeypatch.setattr(server_pool, "current_ranks", lambda: Ranks(0, ranks))
+    total, taken, pools = {"CPU": 8.0 * nodes}, 0, []
+    for _ in range(ranks):
+        pool = ServerPool.__new__(ServerPool)
+        pool._needs, pool._servers = {"CPU": 1.0, "GPU": 0}, []
+        pools.append(pool)
+
+    def look(pool: ServerPool, seen: int) -> int:
+        idle = {"CPU": total["CPU"] - seen}
+        pool._ray = SimpleNamespace(available_resources=lambda: idle, cluster_resources=lambda: total)
+        return pool._room()
+
+    for turn in range(20):
+        seen = taken
+        for pool in pools:
+            room = look(pool, seen if at_once else taken)
+            count = max(room, 1) if turn == 0 else room
+            pool._servers += [object()] * count  # type: ignore[list-item]
+            taken += count
+        assert taken <= total["CPU"]
+    numbers = [len(pool._servers) for pool in pools]
+    assert min(numbers) >= least
+    assert max(numbers) <= max(8 * nodes // ranks, 1)
+    assert taken > total["CPU"] - ranks
 
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
@@ -257,7 +293,7 @@ def test_ticket_travels_with_its_outputs() -> None:
     outputs = (torch.ones(2, 3), [torch.zeros(1), torch.zeros(2)])
     (ref,) = loads(*dumps([BatchRef(Ticket(b"server", 1, 2, 2), 0)], lambda ticket: outputs))
     pool: Any = None
-    first, second = ClusterConsumer(pool, (None, None)).outputs(ref.ticket)
+    first, second = ClusterConsumer(pool, (False, False)).outputs(ref.ticket)
     assert torch.equal(first, outputs[0])
     assert [len(each) for each in second] == [1, 2]
 
@@ -270,7 +306,7 @@ def test_ticket_travels_with_its_error_and_the_causes() -> None:
     assert isinstance(ref.ticket, FetchedTicket)
     pool: Any = None
     with pytest.raises(BatchError, match=r"fn\.resize failed") as caught:
-        ClusterConsumer(pool, (None,)).outputs(ref.ticket)
+        ClusterConsumer(pool, (False,)).outputs(ref.ticket)
     assert caught.value.dataset_indices == (7,)
     assert isinstance(caught.value.__cause__, ValueError)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
-from dali_proxy._cluster.result_stream import ResultReceiver, ResultSender
+from dali_proxy._cluster.result_stream import ResultReceiver, ResultSender, _read
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -32,3 +34,43 @@ def test_only_a_client_with_the_key_gets_results() -> None:
         receiver.close()
         if sender._connection is not None:
             sender._connection.close()
+
+
+class Counting:
+    """A socket that counts the calls that read."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.calls = 0
+
+    def recv_into(self, *arguments: Any) -> int:
+        self.calls += 1
+        return self.connection.recv_into(*arguments)
+
+
+def test_large_buffers_take_few_calls() -> None:
+    """A call ends with a wait for the GIL, which a training loop may hold."""
+    sent = [np.arange(size, dtype=np.uint8) for size in (1 << 24, 1, 1 << 22)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as thread:
+        sending = thread.submit(lambda: [ours.sendall(each) for each in sent])
+        counting = Counting(theirs)
+        for each in sent:
+            assert np.array_equal(_read(cast("socket.socket", counting), np.empty_like(each)), each)
+        assert counting.calls == len(sent)
+        sending.result()
+
+
+def test_end_of_the_connection_is_noticed_unless_it_was_closed_here() -> None:
+    senders, receiver, ended = [ResultSender("127.0.0.1") for _ in range(2)], ResultReceiver(), list[int]()
+    for number, sender in enumerate(senders):
+        assert receiver.connect(sender.address, lambda *_: None, partial(ended.append, number))
+    wait_until(lambda: all(sender._connection for sender in senders))
+    first, second = (cast("socket.socket", sender._connection) for sender in senders)
+    first.sendall(bytes(7))  # a part of the counts
+    first.close()
+    wait_until(lambda: ended)
+    receiver.close()
+    second.close()
+    assert ended == [0]
+    assert not receiver.connect(senders[0].address, lambda *_: None, lambda: None)

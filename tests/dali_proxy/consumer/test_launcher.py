@@ -365,8 +365,8 @@ def test_slot_is_returned_once_by_two_threads() -> None:
             return True
 
     other = threading.Thread(target=launcher.release_finished)
-    launcher._copying += [(Looked(), "ended"), (going, "going")]
+    launcher._sources._copying += [(Looked(), "ended"), (going, "going")]
     launcher.release_finished()
-    assert [held for _, held in launcher._copying] == ["going"]
+    assert [held for _, held in launcher._sources._copying] == ["going"]
     going.done = True
     launcher.close()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dali_proxy._doctor import gpu, limits
+from tests.environment import ROOT
 
 INFINITE = resource.RLIM_INFINITY
 
@@ -67,3 +72,14 @@ def test_fork_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     check = limits.forking("fork")
     assert check.status == "warning"
     assert "forkserver" in check.advice
+
+
+@pytest.mark.skipif(not (ROOT / "dali_proxy").exists(), reason="installed with its packages, not a checkout")
+def test_missing_packages_are_reported_without_a_traceback() -> None:
+    alone = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-S", "-m", "dali_proxy", "doctor"], env=alone, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert not run.stderr
+    assert re.search(r"^missing +torch +not installed\n +-> pip install torch$", run.stdout, re.MULTILINE)

@@ -13,7 +13,7 @@ class Executor:
     def __init__(self, rate: Callable[[int], float]) -> None:
         self.rate = rate
         self.now = 1.0
-        self.depth = Depth(3, lambda value: None, clock=lambda: self.now)
+        self.depth = Depth(3, 16, lambda value: None, clock=lambda: self.now)
         self.largest = 3
 
     def run(self, count: int, limits: bool = True, nbytes: int = 1000) -> None:

@@ -208,11 +208,12 @@ def test_collate_that_keeps_samples_apart(server: DALIServer, num_workers: int) 
     assert seen == list(range(20))
 
 
-def test_collate_that_uses_some_samples_twice_and_drops_others(server: DALIServer) -> None:
-    def collate(samples: list[Any]) -> Any:
-        return torch.utils.data.default_collate([samples[0], samples[-1], samples[0]])
+def collate_ends(samples: list[Any]) -> Any:
+    return torch.utils.data.default_collate([samples[0], samples[-1], samples[0]])
 
-    loader = DataLoader(server, IndexDataset(24, server.proxy), batch_size=8, num_workers=2, collate_fn=collate)
+
+def test_collate_that_uses_some_samples_twice_and_drops_others(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(24, server.proxy), batch_size=8, num_workers=2, collate_fn=collate_ends)
     assert indices_of(loader) == [0, 7, 0, 8, 15, 8, 16, 23, 16]
 
 

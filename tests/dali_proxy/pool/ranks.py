@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from dali_proxy import DALIServer, DataLoader, LastBatchPolicy, distributed
 from dali_proxy.errors import ProxyError
-from tests.dali_proxy.indexed import IndexDataset, IndexStream, RaisingDataset, error_of, noisy, sample
+from pipeline import fn, pipeline_def
+from tests.dali_proxy.indexed import SCALE, SHIFT, IndexDataset, IndexStream, RaisingDataset, error_of, noisy, sample
 from tests.waiting import wait_until
 
 SAMPLES, BATCH = 45, 4
@@ -87,11 +88,46 @@ def plain(loop: Any) -> Batches:
     return [(values.tolist(), indices.tolist()) for values, indices in loop]
 
 
-def run_rank(rank: int, world: int, folder: Path, results: Connection) -> None:
-    """Run one rank through all scenarios."""
+def join_ranks(rank: int, world: int, folder: Path) -> None:
+    """Become one of the ranks."""
     numbers = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(number) for name, number in numbers.items()})
     dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world)
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2)
+def on_gpu() -> Any:
+    """Compute 3 x + 7 on the GPU."""
+    return fn.external_source(name="x").gpu() * SCALE + SHIFT
+
+
+def run_rank_on_gpu(rank: int, world: int, folder: Path, results: Connection, devices: list[Any]) -> None:
+    """Let a server on the GPU of rank 0 send results to the GPUs of all ranks. Each rank keeps all tensors."""
+    join_ranks(rank, world, folder)
+    refused = ""
+    found: list[Any] = []
+    try:
+        with distributed.shared_server(on_gpu(device_id=devices[rank]), num_workers=1, placement="server") as server:
+            dataset = IndexDataset(SAMPLES, server.proxy, width=1 << 18)  # 1 MB, so that copies take a while
+            for _ in range(2):
+                found += [(values * 1, indices) for values, indices in loader_of(server, dataset=dataset)]
+                found += list(loader_of(server, dataset=dataset))
+            wrong = [
+                index
+                for values, indices in found
+                for row, index in zip(values, indices.tolist(), strict=True)
+                if not bool((row == SCALE * index + SHIFT).all())
+            ]
+    except ProxyError as error:
+        wrong, refused = [], str(error)
+    results.send(("on", sorted({values.device.index for values, _ in found})))
+    results.send(("wrong", wrong))
+    results.send(("refused", refused))
+
+
+def run_rank(rank: int, world: int, folder: Path, results: Connection) -> None:
+    """Run one rank through all scenarios."""
+    join_ranks(rank, world, folder)
     if world == 2:
         results.send(("refused", refusal()))
     # Only local rank 0 knows the seed.

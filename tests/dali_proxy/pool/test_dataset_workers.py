@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from dali_proxy import DALIServer, DataLoader, WorkerDiedError
-from tests.dali_proxy.indexed import IndexDataset, affine, noisy
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, noisy
 from tests.waiting import PATIENCE_S, wait_until
 
 PIPE = 1 << 16  # bytes that a pipe contains
@@ -93,6 +93,28 @@ def test_epochs_that_are_left_keep_no_descriptors() -> None:
             if epoch < 2:
                 counts.append(len(os.listdir("/proc/self/fd")))
         wait_until(lambda: len(os.listdir("/proc/self/fd")) <= max(counts), "closing descriptors")
+
+
+def test_options_for_workers_refer_to_those_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DALIServer(affine(), mode="thread", num_workers=1) as server:
+        pickles: list[bytes] = []
+        put = server.pool.put
+        monkeypatch.setattr(server.pool, "put", lambda data: pickles.append(data) or put(data))
+        dataset = IndexDataset(40, server.proxy)
+        for num_workers, prefetch_factor, expected in ((0, None, 3), (0, 5, 5), (2, None, 3)):
+            options: Any = {"num_workers": num_workers, "prefetch_factor": prefetch_factor}
+            loader = DataLoader(server, dataset, batch_size=4, persistent_workers=True, **options)
+            for epoch in range(2):
+                dataset.width = 3 + epoch  # the workers keep the dataset as it was when the loader began
+                batches = list(loader)
+                assert [batch[0].shape for batch in batches] == [(4, 3)] * 10
+                assert server.stats().in_flight["loader"].batches == expected
+            dataset.width = 3
+        assert len(pickles) == 3
+        with pytest.raises(ValueError, match="prefetch_factor must be 1 or more, or None, not -1"):
+            DataLoader(server, dataset, prefetch_factor=-1)
+        with pytest.raises(ValueError, match="num_workers > 0"):
+            DataLoader(server, IndexStream(4, server.proxy), prefetch_factor=2)
 
 
 def test_handle_that_is_dropped_is_freed_at_once() -> None:

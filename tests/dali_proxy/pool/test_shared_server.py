@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dali_proxy import DALIServer, LastBatchPolicy
 from dali_proxy.distributed import set_ranks
 from tests.dali_proxy.indexed import noisy
-from tests.dali_proxy.pool.ranks import BATCH, Batches, epochs, run_rank
+from tests.dali_proxy.pool.ranks import BATCH, Batches, epochs, run_rank, run_rank_on_gpu
 
 Outcome = Callable[[int], list[dict[str, Any]]]
+
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +33,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run
 
 
-def run_ranks(world: int, folder: Path) -> list[dict[str, Any]]:
+def run_ranks(
+    world: int, folder: Path, target: Callable[..., None] = run_rank, *arguments: Any
+) -> list[dict[str, Any]]:
     context = multiprocessing.get_context("forkserver")
     pipes = [context.Pipe(duplex=False) for _ in range(world)]
     processes = [
-        context.Process(target=run_rank, args=(rank, world, folder, theirs)) for rank, (_, theirs) in enumerate(pipes)
+        context.Process(target=target, args=(rank, world, folder, theirs, *arguments))
+        for rank, (_, theirs) in enumerate(pipes)
     ]
     for process, (_, theirs) in zip(processes, pipes, strict=True):
         process.start()
@@ -151,3 +157,12 @@ def test_large_arrays_come_through_shared_memory(outcome: Outcome) -> None:
 def test_batch_that_cannot_be_pickled_is_an_error(outcome: Outcome) -> None:
     message = outcome(2)[1]["batches"]["unpicklable"]
     assert "cannot pickle '_thread.lock' object" in message
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "devices", [[0, 0], pytest.param([0, 1], marks=two_gpus), pytest.param([1, 0, 1], marks=two_gpus)]
+)
+def test_results_of_one_gpu_arrive_on_the_gpu_of_each_rank(tmp_path: Path, devices: list[int]) -> None:
+    found = run_ranks(len(devices), tmp_path, run_rank_on_gpu, devices)
+    assert found == [{"on": [device], "wrong": [], "refused": ""} for device in devices]

@@ -105,6 +105,7 @@ OPERATORS = {"fn.rotate": OperatorTimes(5, 6.0, 7.0), "fn.crop": OperatorTimes(5
             {"result_wait": 9, "busy": 9},
             ["busy 90%", "fn.rotate takes 60% of its processor time", "Raise num_threads", "2 now, 8 cores"],
         ),
+        ({"result_wait": 9, "busy": 9, "seconds": 1000}, ["busy 90% of the time"]),  # idle before and after the loop
         ({"result_wait": 9, "busy": 9, "threads": 8}, ["All 8 cores are in use"]),
         ({"result_wait": 9, "busy": 9, "operators": {"fn.python_function": OperatorTimes(5, 1.0, 9.0)}}, ["the GIL"]),
         (

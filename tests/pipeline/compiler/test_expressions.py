@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, math, types
-from pipeline._executor import executor
+from pipeline._executor import steps
 from pipeline.errors import OperatorError
 from tests import host_cupy
 from tests.pipeline.kernels import emulator
@@ -119,7 +119,7 @@ def run(seed: int, views: int = 1) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed)
-    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -127,7 +127,7 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 @pytest.mark.parametrize("seed", range(6))
 def test_views_have_the_bits_of_separate_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed, views=3)
-    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed, views=3), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -203,7 +203,7 @@ def test_erased_regions_have_the_bits_of_the_cpu(device: str, regions: int) -> N
         np.testing.assert_array_equal(one, other, strict=True)
 
 
-def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
+def test_random_numbers_have_the_bits_of_the_cpu(device: str) -> None:
     def define(x: Any) -> Any:
         on = {"device": x.device, "seed": 7}
         return (
@@ -211,6 +211,14 @@ def test_uniform_numbers_have_the_bits_of_the_cpu(device: str) -> None:
             fn.random.uniform(range=types.Constant([0.0, 2.0]) + fn.random.uniform(shape=2, seed=8), **on),
             fn.random.uniform(x, range=(-7.0, 300.0), dtype=types.UINT8, **on),
             fn.random.uniform(range=(1e-3, 1e3), dtype=types.FLOAT64, shape=[17], **on),
+            fn.random.uniform(values=[1.5, -2.5, 700.0], dtype=types.INT8, shape=[40], **on),
+            fn.random.uniform(values=fn.random.uniform(shape=3, seed=8), shape=[2, 40], **on),
+            fn.random.coin_flip(shape=[41], **on),
+            fn.random.coin_flip(x, probability=fn.random.uniform(range=(0.0, 1.0), seed=8), dtype=types.BOOL, **on),
+            fn.random.normal(shape=[700, 3], **on),
+            fn.random.normal(x, mean=fn.random.uniform(seed=8), stddev=1e9, dtype=types.UINT64, **on),
+            fn.random.normal(stddev=fn.random.uniform(seed=8), dtype=types.FLOAT64, shape=[700], **on),
+            fn.random.normal(dtype=types.FLOAT16, shape=[7], **on),
         )
 
     images = [np.zeros((9 + index, 7, 3), np.uint8) for index in range(3)]
@@ -246,6 +254,6 @@ def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.
     def fail(*arguments: Any) -> Any:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(executor, "evaluate", fail)
+    monkeypatch.setattr(steps, "evaluate", fail)
     with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
         run_graph(lambda x: fn.reductions.mean(fn.flip(x)), [np.zeros((8, 8, 3), np.uint8)] * 2)

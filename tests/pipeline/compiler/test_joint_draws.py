@@ -26,6 +26,9 @@ def draw(batches: int = 3) -> list[Any]:
             fn.random.uniform(values=[1.0, 5.0, 2.0], dtype=types.INT32, seed=9),
             fn.random.uniform(values=[0.1, 0.2]),
             fn.random.uniform(range=(0.0, 100.0), dtype=types.INT32),
+            fn.random.normal(mean=-3.0, stddev=0.1),
+            fn.random.normal(shape=[7, 31]),
+            fn.random.normal(dtype=types.INT32),
             fn.random.coin_flip(),
             fn.random.coin_flip(probability=0.3, dtype=types.FLOAT, shape=2),
             fn.random.coin_flip(probability=1.0),
@@ -48,7 +51,7 @@ def test_joint_draws_have_the_bits_of_separate_draws(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(JointDraws, "run", noted)
     together = draw()
-    assert max(done) == 10
+    assert max(done) == 12
     monkeypatch.setattr(joint_draws, "compiled", None)
     for one, other in zip(together, draw(), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
-from pipeline._executor import executor
+from pipeline._executor import executor, steps
 from pipeline._graph.selecting import select
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch
@@ -104,9 +104,9 @@ def test_branches_have_the_bits_of_separate_operators(
     device: str, describe: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = run(describe)
-    monkeypatch.setattr(executor.Executor, "_express_all", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: False)
     assert_same(together, run(describe))
-    monkeypatch.setattr(executor.Executor, "_express", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
     assert_same(together, run(describe))
 
 
@@ -131,8 +131,14 @@ def test_error_of_equal_operators_names_the_one_that_failed(device: str) -> None
 def test_numbers_and_constants_for_the_gpu_are_created_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def describe(images: Any) -> Any:
         numbers = fn.random.uniform(range=(-1.0, 1.0), shape=16, seed=2)
-        numbers = numbers if images.device == "cpu" else numbers.gpu()
-        return numbers * 2 + 1, fn.random.coin_flip(seed=5), images
+        others = [
+            fn.random.normal(shape=7, seed=3),
+            fn.random.coin_flip(shape=3, seed=4),
+            fn.random.uniform(values=[1.0, 5.0], shape=9, seed=6),
+        ]
+        if images.device == "gpu":
+            numbers, *others = [each.gpu() for each in (numbers, *others)]
+        return numbers * 2 + 1, *others, fn.random.coin_flip(seed=5), images
 
     expected, copied, upload = run(describe, device_id=None), [], copy_to_device.upload
     monkeypatch.setattr(copy_to_device, "upload", lambda *a: (copied.append(a[1].layout()), upload(*a))[1])

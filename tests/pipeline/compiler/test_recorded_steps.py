@@ -67,7 +67,11 @@ def images(count: int, size: tuple[int, int] = (6, 5)) -> list[list[Any]]:
 def constant_chain(data: Any) -> tuple[Any, ...]:
     flipped = fn.crop(fn.flip(data, horizontal=1), crop=(4, 4), crop_pos_x=0.2)
     drawn = fn.random.uniform(range=(0.0, 9.0), shape=[3, 2], seed=7, device=data.device) * 2 + 1
-    return fn.crop_mirror_normalize(flipped, mean=[1.0, 2.0, 3.0], mirror=1), drawn, fn.cast(data, dtype=types.FLOAT)
+    normal = fn.random.normal(stddev=3.0, shape=5, seed=8, device=data.device)
+    listed = fn.random.uniform(values=[1.0, 5.0, 2.0], shape=[2, 2], seed=9, device=data.device)
+    flips = fn.random.coin_flip(shape=[2, 2], seed=9, device=data.device) + listed
+    normalized = fn.crop_mirror_normalize(flipped, mean=[1.0, 2.0, 3.0], mirror=1)
+    return normalized, drawn, normal, flips, fn.cast(data, dtype=types.FLOAT)
 
 
 def test_repeated_launches_have_the_bits_of_the_operators(device: str, repeated: list[Any]) -> None:
@@ -94,7 +98,7 @@ def test_program_belongs_to_one_shape(device: str, repeated: list[Any]) -> None:
     [
         lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),),
         lambda data: (fn.noise.gaussian(data, stddev=3.0),),
-        lambda data: (fn.random.coin_flip(shape=2, device=data.device), data * 2),
+        lambda data: (fn.random.uniform(shape=2, dtype=types.FLOAT16, device=data.device), data * 2),
     ],
     ids=["drawn argument", "drawn seed", "numbers from the CPU"],
 )

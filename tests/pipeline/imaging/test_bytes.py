@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pipeline._imaging import convert_color, native, resize
+from pipeline._imaging import native, resize
 from pipeline._imaging.byte_map import histograms, look_up
 from pipeline._imaging.color import scale_shift
+from pipeline._imaging.warp import warp_affine
 
 compiled = native.compiled
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
-MODULES = ("byte_map", "color", "convert", "resample")
+MODULES = ("byte_map", "color", "resample", "warp")
 SHAPES = [(37, 53, 3), (5, 7, 1), (8, 6, 4), (9, 4, 2), (1, 1, 3), (0, 4, 3)]
 
 
@@ -58,17 +59,6 @@ def test_look_up_and_histograms_give_the_same(shape: tuple[int, int, int], witho
     np.testing.assert_array_equal(histograms(image[::-1]), counts)
 
 
-@pytest.mark.parametrize("source", ["RGB", "BGR"])
-def test_gray_of_all_colors_is_the_same(source: str, without: pytest.MonkeyPatch) -> None:
-    axes = [np.arange(256, dtype=np.uint8)] * 2
-    for red in range(0, 256, 15):
-        image = np.stack(np.meshgrid(np.uint8(red), *axes, indexing="ij"), -1).reshape(256, 256, 3)
-        expected = convert_color(image, source, "GRAY")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules["pipeline._imaging.convert"], "compiled", compiled)
-            np.testing.assert_array_equal(convert_color(image, source, "GRAY"), expected)
-
-
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
 @pytest.mark.parametrize("size", [(24, 31), (1, 1), (3, 100)], ids=str)
 def test_nearest_pixels_are_the_same(
@@ -81,6 +71,20 @@ def test_nearest_pixels_are_the_same(
     np.testing.assert_array_equal(resize(image, size, region=region, interp="nearest"), expected)
 
 
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64], ids=str)
+@pytest.mark.parametrize("fill", [None, 7.0])
+def test_nearest_warps_are_the_same(
+    shape: tuple[int, ...], dtype: type[np.generic], fill: float | None, without: pytest.MonkeyPatch
+) -> None:
+    image = sample_image(*shape).astype(dtype)[:, ::-1]
+    matrices = [[[0.7, 0.4, -3], [-0.4, 0.8, 9]], [[1, 0, 0], [0, 1, 0]], [[0, 0, np.nan], [0, 0, 1e30]]]
+    expected = [warp_affine(image, np.array(each), (20, 300), nearest=True, fill=fill) for each in matrices]
+    without.undo()
+    for matrix, each in zip(matrices, expected, strict=True):
+        np.testing.assert_array_equal(warp_affine(image, np.array(matrix), (20, 300), nearest=True, fill=fill), each)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -90,8 +94,9 @@ def test_nearest_pixels_are_the_same(
         ("map_bytes", (bytes(10), bytearray(10), bytes(5 * 256), 0.0, 0.0)),
         ("count_bytes", (bytes(7), bytearray(2 * 256 * 8))),
         ("count_bytes", (bytes(7), bytearray(8))),
-        ("weigh_pixels", (bytes(7), bytearray(2), bytes(16))),
-        ("weigh_pixels", (bytes(6), bytearray(2), bytes(12))),
+        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(47), b"")),
+        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8), bytes(48), bytes(2))),
+        ("warp_nearest", (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 2), np.uint8), bytes(48), b"")),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes([2, 0, 0, 0]), bytes(4))),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 1, 3), np.uint8), bytes(4), b"\xff" * 4)),
         ("take", (np.zeros((2, 2, 3), np.uint8), np.zeros((1, 2, 3), np.uint8), bytes(4), bytes(4))),

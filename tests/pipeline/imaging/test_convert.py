@@ -104,7 +104,7 @@ def test_color_conversion_equals_dali(source: str, target: str) -> None:
     difference = np.abs(found.astype(int) - expected)
     assert found.shape == expected.shape
     assert difference.max() <= 1
-    assert (difference > 0).mean() < 1 / 300
+    assert (difference > 0).mean() < (1e-9 if target == "GRAY" and source != "YCbCr" else 1 / 300)
 
 
 def test_color_errors_name_the_mistake() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._audio import mel, silence
+from pipeline._audio import mel, silence, spectrum
 from pipeline._imaging import blobs, rows
 from pipeline._imaging.native import compiled
 from pipeline._imaging.points import map_points
@@ -32,6 +32,19 @@ def test_points_equal_products_of_matrices(rows: int, columns: int) -> None:
     assert mapped is not None
     expected = points.astype(np.float64) @ matrices.swapaxes(1, 2) + offsets[:, None]
     np.testing.assert_allclose(mapped, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_points_of_samples_with_different_counts_equal_those_of_each_sample() -> None:
+    counts, matrices, offsets = np.array([3, 0, 7]), normal(3, 4, 4), normal(3, 4)
+    points = normal(10, 4)
+    expected = [
+        map_points([own], len(own), matrices[index : index + 1], offsets[index : index + 1])
+        for index, own in ((0, points[:3]), (2, points[3:]))
+    ]
+    mapped = map_points(points, counts, matrices, offsets)
+    assert mapped is not None
+    assert mapped.tolist() == np.concatenate([each[0] for each in expected if each is not None]).tolist()
+    assert map_points(points[1:], counts, matrices, offsets) is None
 
 
 def test_points_that_are_not_contiguous_are_left_to_numpy() -> None:
@@ -115,6 +128,36 @@ def test_sound_equals_that_of_numpy(special: float, reference: float | None, mon
         assert found == [silence.nonsilent_region(signal, 5, -3.0, reference) for signal in signals]
 
 
+@pytest.mark.parametrize("size", [4, 5, 40, 130])
+@pytest.mark.parametrize("length", [1, 3, 900])
+@pytest.mark.parametrize("options", [(True, True, 1), (True, False, 2), (False, False, 2)])
+def test_spectrograms_equal_those_of_numpy(
+    size: int, length: int, options: tuple[bool, bool, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal, window = normal(2 * length)[::2], normal(min(size, 33))
+    monkeypatch.setattr(spectrum, "_BLOCK", 64 * size)
+    centered, reflected, power = options
+
+    def compute(by_bin: bool) -> Any:
+        return spectrum.spectrogram(
+            signal, window, 7, size, power, centered=centered, reflected=reflected, by_bin=by_bin
+        )
+
+    found = compute(True), compute(False)
+    monkeypatch.setattr(spectrum, "compiled", None)
+    np.testing.assert_array_equal(found[0], compute(True))
+    np.testing.assert_array_equal(found[1], compute(False))
+
+
+def test_arguments_of_spectrograms_that_do_not_fit_are_errors() -> None:
+    assert compiled is not None
+    with pytest.raises(ValueError, match="doesn't fit"):
+        compiled.wave_powers(normal(3, 8), normal(3, 4), False)
+    for signal, factors in ((normal(0), normal(2)), (normal(9), normal(5))):
+        with pytest.raises(ValueError, match="don't fit"):
+            compiled.take_windows(signal, factors, 0, 1, True, normal(3, 4))
+
+
 def test_mel_filters_equal_products_of_matrices() -> None:
     filters = mel.mel_filters(257, 40, 16_000.0, 0.0, 8_000.0, "slaney", normalize=True)
     spectra = RNG.random((2, 257, 30)).astype(np.float32)
@@ -134,19 +177,22 @@ def test_random_windows_equal_those_of_numpy(
     corners = RNG.uniform(0, 0.7, (20, 3, axes))
     boxes = np.concatenate([corners, corners + RNG.uniform(0, 0.3, (20, 3, axes))], axis=2)
     extents = RNG.uniform(50, 200, (20, axes))
-    for ratios, attempts, total, redraw in (
-        ((0.9, 1.0), 2, 60, True),
-        ((0.5, 2.0), 1, 9, False),
-        ((1, 1), 1, 50, True),
+    for ratios, attempts, total, redraw, crop in (
+        ((0.9, 1.0), 2, 60, True, None),
+        ((0.5, 2.0), 1, 9, False, None),
+        ((1, 1), 1, 50, True, None),
+        ((1, 1), 1, 20, True, extents * RNG.uniform(0.5, 1.1, (20, axes))),
+        ((0.5, 2.0), 3, -1, True, None),
     ):
         shape_range = bbox_windows.check_ratios(ratios, axes)
         windows = bbox_windows.BoxWindows(
-            *((0.0, 0.1, 0.3), not every, iou, every, prune, (0.3, 0.9), shape_range, attempts, total, redraw)
+            *((0.0, 0.1, 0.3), not every or total < 0, iou, every, prune, (0.3, 0.9), shape_range, attempts, total),
+            redraw,
         )
         found = []
         for module in (compiled, None):
             monkeypatch.setattr(bbox_windows, "compiled", module)
-            drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, None)
+            drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, crop)
             found.append([getattr(drawn, name).tolist() for name in ("anchors", "shapes", "kept", "fits")])
         assert found[0] == found[1]
 

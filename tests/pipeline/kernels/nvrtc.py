@@ -7,7 +7,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from pipeline._kernels.compiler import OPTIONS, macro_options, read_source
+from pipeline._kernels.compiler import compile_options, read_source
 
 
 @cache
@@ -45,8 +45,8 @@ def compile(file: str, defines: tuple[tuple[str, str], ...], arch: str) -> int:
     source = read_source(file).encode()
     assert lib.nvrtcCreateProgram(ctypes.byref(program), source, file.encode(), 0, None, None) == 0
     try:
-        options = [*OPTIONS, "-ftz=true", "--device-as-default-execution-space", f"-arch={arch}", *_hurry(lib)]
-        texts = [option.encode() for option in (*options, *macro_options(defines))]
+        options = ["-ftz=true", "--device-as-default-execution-space", f"-arch={arch}", *_hurry(lib)]
+        texts = [option.encode() for option in (*options, *compile_options(file, defines))]
         failed = lib.nvrtcCompileProgram(program, len(texts), (ctypes.c_char_p * len(texts))(*texts))
         size = ctypes.c_size_t()
         lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))

@@ -19,6 +19,7 @@ from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.color import plan_transform_pixels
+from pipeline._kernels.draws import plan_draws
 from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
 from pipeline._kernels.erase import plan_erase
 from pipeline._kernels.expression import PixelExpression
@@ -38,9 +39,8 @@ from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
-from pipeline._kernels.uniform import plan_uniform
 from pipeline._kernels.warp import plan_warp_affine
-from pipeline._rng import BatchKey, batch_generator
+from pipeline._rng import BatchKey, Distribution, batch_generator
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 from tests.pipeline.kernels.runners import cropped_resized_normalized
@@ -232,9 +232,9 @@ def test_elementwise_expressions_and_blurs_compile(dtype: str) -> None:
     check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")
 
 
-def test_uniform_numbers_compile() -> None:
-    ends = np.zeros(1)
-    launch = plan_uniform(batch(FLOAT, 5), batch_generator(1, 2, BatchKey()), low=ends, high=ends + 1, limit=ends + 1)
+@pytest.mark.parametrize(("kind", "dtype"), list(enumerate(["float32", "int8", "bool", "uint64"])))
+def test_draws_compile(kind: int, dtype: str) -> None:
+    launch = plan_draws(batch(np.dtype(dtype), 5), batch_generator(1, 2, BatchKey()), Distribution(kind))
     assert launch is not None
     check(launch, "sm_90")
 
@@ -255,6 +255,7 @@ def test_sources_are_all_used_above() -> None:
         "byte_map.cu",
         "clahe.cu",
         "color.cu",
+        "draws.cu",
         "encode_boxes.cu",
         "erase.cu",
         "evaluate.cu",
@@ -271,7 +272,6 @@ def test_sources_are_all_used_above() -> None:
         "resample.cu",
         "standardize.cu",
         "strided_copy.cu",
-        "uniform.cu",
         "warp.cu",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,22 @@ def test_archive_that_ends_too_early_is_the_error_of_its_batch(root: Path, tmp_p
     (tmp_path / "short.tar").write_bytes((root / "a.tar").read_bytes()[:1026])
     with pytest.raises(PipelineError, match="ends within"):
         outputs("ours", root, paths=[str(tmp_path / "short.tar")], index_paths=["a.idx"], ext="jpg", batch_size=1)
+
+
+def test_archive_truncated_while_it_is_read_is_an_error_of_its_samples(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes((root / "a.tar").read_bytes())
+    pipe = pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None, prefetch_queue_depth=1)
+    with pipe:
+        pipe.set_outputs(
+            *pipeline.fn.readers.webdataset(
+                paths=[str(path)], index_paths=[str(root / "a.idx")], ext=["jpg;png", "cls"], lazy_init=True
+            )
+        )
+    pipe.build()
+    reader = next(iter(pipe.reader_meta().values()))
+    assert reader["epoch_size"] == 2
+    os.truncate(path, 6145)
+    with pytest.raises(PipelineError, match=r"a.tar' ends within .*2\.png"):
+        pipe.run()
+    pipe.close()

@@ -57,6 +57,26 @@ def test_abandoned_files_and_a_lost_counter_are_cleaned_up(tmp_path: Path) -> No
     assert cache.get("other") == bytes(300)
 
 
+def test_process_that_ends_in_a_reservation_does_not_raise_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DiskCache(tmp_path, 1000)
+    truncate = os.truncate
+
+    def truncate_and_end(file: int, size: int) -> None:
+        truncate(file, size)
+        raise SystemExit
+
+    cache.put("first", bytes(300))
+    for number in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "truncate", truncate_and_end)
+            with pytest.raises(SystemExit):
+                cache.put(f"lost {number}", bytes(300))
+        cache.put(str(number), bytes(300))
+        assert size_of(tmp_path) <= cache.limit
+
+
 def test_content_larger_than_the_cache_is_not_stored(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 100)
     cache.put("key", bytes(100))

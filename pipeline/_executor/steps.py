@@ -1,0 +1,180 @@
+"""The steps of a plan: run their operators on a batch, apart, fused, or by recorded launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from pipeline._compiler.equal_operators import equal_operators
+from pipeline._compiler.fused_steps import fused_steps
+from pipeline._compiler.joint_draws import joint_draws
+from pipeline._compiler.plan import BatchStep, Plan, SampleStep, Step
+from pipeline._compiler.recorded_steps import recorded_steps
+from pipeline._concurrency.cost import charged
+from pipeline._executor.chain import ChainRunner
+from pipeline._executor.results import check_batches
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels import KernelContext
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch import MAX_SAMPLES
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.branch_batches import branch_batch
+from pipeline._operator_api.error_context import error_context
+from pipeline._operator_api.operator import BatchOperator, SampleOperator
+from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operator_api.stacked_batch import StackedBatch
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["Steps"]
+
+
+class Steps:
+    """Runs the steps of a plan, on any thread.
+
+    Args:
+        graph: the graph.
+        plan: its plan.
+        operators: implementations of the nodes, by index.
+        kernels: context of the launches; None without a GPU.
+        seed: seed of the random numbers.
+        fuse: whether operators may run together; the results are the same.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        operators: Mapping[int, Any],
+        kernels: KernelContext | None,
+        seed: int,
+        fuse: bool,
+    ) -> None:
+        self._operators, self._kernels, self._fuses = operators, kernels, fuse
+        self._readers = plan.readers
+        steps = [step for phase in plan.phases for step in phase.steps]
+        self._chains = {
+            id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
+            for step in steps
+            if isinstance(step, SampleStep)
+        }
+        self._fused = fused_steps(steps, operators) if fuse else {}
+        self._recorded = recorded_steps(plan, operators, kernels, fuse)
+        batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
+        #: Groups of equal operators on the GPU, by the index of the first one.
+        self._equal = equal_operators(batch_steps, operators)
+        #: Random numbers that are drawn together, by the `id` of the step.
+        self._draws = joint_draws(batch_steps, operators, seed)
+        #: Indices of the nodes whose outputs on the CPU are data of the request.
+        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
+
+    def _sample_operator(self, index: int) -> SampleOperator[Any]:
+        operator = self._operators[index]
+        assert isinstance(operator, SampleOperator)
+        return operator
+
+    def run(self, batch: Batch, step: Step) -> None:
+        """Run the operators of a step, and add their outputs to the batch."""
+        recorded = None if batch.costs is not None else self._recorded.get(id(step))
+        if recorded is not None and recorded.run(batch, partial(self._run_apart, batch, step)):
+            return
+        if not self._run_fused(batch, step):
+            self._run_apart(batch, step)
+
+    def _run_fused(self, batch: Batch, step: Step) -> bool:
+        """Run the operators of a step as one; return False if nothing was done."""
+        fused = self._fused.get(id(step))
+        return fused is not None and (batch.costs is None or fused.measures_each) and fused.run(batch)
+
+    def _run_apart(self, batch: Batch, step: Step) -> None:
+        if isinstance(step, SampleStep):
+            self._chains[id(step)].run(batch)
+            return
+        draws = self._draws.get(id(step)) if batch.costs is None else None
+        done = set() if draws is None else set(draws.run(batch))
+        for node in step.nodes:
+            group = self._equal.get(node.index)
+            if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
+                done.update(each.index for each in group)
+            if node.index not in done:
+                self._run_operator(batch, node)
+
+    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
+        if node.index in self._fed:
+            with charged(batch.costs, node.index):
+                batch.keep(Edge(node.index), batch.request.inputs[node.name])
+            return
+        operator: BatchOperator = self._operators[node.index]
+        branch = self._in_branch(batch, node)
+        if branch is None:
+            return
+        on_gpu = node.device != "cpu"
+        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+            return
+        if not node.schema.merges:
+            batch.outputs.compute(node.inputs)  # with the error context of their operators
+        direct = self._kernels is not None and on_gpu and not operator.only_launches
+        with error_context(node, branch):
+            values = branch.values
+            inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
+            if direct or batch.costs is not None:
+                queueing = self._kernels.unqueued() if direct and self._kernels else nullcontext()
+                with queueing, charged(batch.costs, node.index):
+                    returned = operator.run(branch, inputs)
+            else:
+                returned = operator.run(branch, inputs)
+            outputs = check_batches(node, returned, branch.size)
+        for index, value in enumerate(outputs):
+            batch.keep(Edge(node.index, index), value)
+
+    @staticmethod
+    def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
+        """Return the batch that a node processes; None if no sample takes its branch."""
+        if not node.branch:
+            return batch
+        with error_context(node, batch):
+            return branch_batch(batch, node.branch)
+
+    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
+        """Add the output of an operator as an expression; return False if the operator must run instead."""
+        node = operator.node
+        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
+        with error_context(node, branch), charged(batch.costs, node.index):
+            result = None if pixels is None else operator.express(branch, pixels)
+        if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
+            return False
+        self._defer(batch, operator, [(node, branch)], result)
+        return True
+
+    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
+        """Add the outputs of equal operators as one expression; return False if they must run one by one."""
+        operator: PixelOperator = self._operators[nodes[0].index]
+        try:
+            members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
+            if len(members) < 2:
+                return False
+            stacked = StackedBatch(members)
+            pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
+            result = None if pixels is None else operator.express(stacked, pixels)
+        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+            return False
+        if result is None or result is pixels:
+            return False
+        self._defer(batch, operator, members, result)
+        return True
+
+    def _defer(
+        self, batch: Batch, operator: PixelOperator, members: Sequence[tuple[GraphNode, Batch]], pixels: PixelExpression
+    ) -> None:
+        """Add the outputs of operators as one expression, which is computed when one of them is read."""
+        node, branch = members[0]
+
+        def compute(pixels: PixelExpression) -> TensorListGPU:
+            with error_context(node, branch):
+                return evaluate(pixels, operator.kernels, batch.stream)
+
+        edges = [Edge(member.index) for member, _ in members]
+        batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
+        if pixels.reads > 1 and any(self._readers[edge] > 1 for edge in edges):
+            batch.outputs.compute(edges)  # once for all readers

@@ -1,0 +1,132 @@
+"""Batches that run as one have the results, the errors and the callbacks that they have alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, types
+from pipeline._executor.merging import MOST_SAMPLES
+from pipeline._operator_api.merged_batch import MergedBatch
+from pipeline._operator_api.request import BatchRequest, BatchResult
+from pipeline._rng import BatchKey
+from pipeline.errors import OperatorError
+from pipeline.tensors.cpu import TensorListCPU
+from tests import host_cupy
+from tests.pipeline.kernels.emulator import COMPILER
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+
+SIZES = [3, 1, 4, 2]
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[None]:
+    with host_cupy.installed():
+        yield
+
+
+def describe() -> tuple[Any, ...]:
+    images = fn.external_source(name="images", layout="HWC")
+    shift = fn.external_source(name="shift")
+    cut = fn.random_resized_crop(images.gpu(), size=(4, 5))
+    turned = fn.flip(cut, horizontal=fn.random.coin_flip())
+    return fn.brightness(turned, brightness_shift=shift, dtype=types.FLOAT), images.gpu(), shift
+
+
+def request(number: int, size: int, done: list[int], sample: tuple[int, ...] = (6, 7, 3)) -> BatchRequest:
+    rng = np.random.default_rng(number)
+    shapes = [(sample[0] + index, *sample[1:]) for index in range(size)]
+    images = TensorListCPU([rng.integers(0, 255, shape, np.uint8) for shape in shapes], "HWC")
+    shift = TensorListCPU(rng.random(size, np.float32))
+    return BatchRequest(size, {"images": images, "shift": shift}, BatchKey(0, number), lambda: done.append(number))
+
+
+def run(requests: list[BatchRequest], together: bool) -> tuple[list[BatchResult], list[int]]:
+    """Return the results in order, and the sizes of the batches that ran as one."""
+    merged: list[int] = []
+    results: dict[int, BatchResult] = {}
+    pipe = Pipeline(8, 1, 0, seed=5, exec_dynamic=False)
+    with pipe:
+        pipe.set_outputs(*describe())
+    pipe.build()
+    executor = pipe._internals.runner.executor
+    started = MergedBatch.__init__
+
+    def record(self: MergedBatch, members: Any, edges: Any) -> None:
+        started(self, members, edges)
+        merged.append(self.size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MergedBatch, "__init__", record)
+        if together:
+            executor.widen(8)
+        begin, ended = threading.Event(), threading.Semaphore(0)
+        assert executor._mixed_queue is not None
+        for _ in executor._mixed_queue._threads:  # all batches wait for the same phase
+            executor._mixed_queue.put(begin.wait)  # type: ignore[arg-type]
+        for number, each in enumerate(requests):
+
+            def finish(result: BatchResult, number: int = number) -> None:
+                results[number] = result
+                ended.release()
+
+            executor.submit(each, finish)
+        if together:
+            assert executor._merger is not None
+            while len(executor._merger._waiting) < len(requests):
+                threading.Event().wait(0.001)
+        begin.set()
+        for _ in requests:
+            assert ended.acquire(timeout=60)
+    copies = [
+        BatchResult(tuple(output.as_cpu() for output in results[number].outputs), results[number].error)
+        for number in range(len(requests))
+    ]
+    pipe.close()
+    return copies, merged
+
+
+def arrays(result: BatchResult) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(sample) for output in result.outputs for sample in output]
+
+
+def test_batches_that_run_as_one_have_the_same_bits() -> None:
+    done: list[int] = []
+    requests = [request(number, size, done) for number, size in enumerate(SIZES)]
+    alone, none = run(requests, together=False)
+    together, merged = run(requests, together=True)
+    assert (none, merged) == ([], [sum(SIZES)])
+    for one, other, size in zip(alone, together, SIZES, strict=True):
+        assert [len(output) for output in other.outputs] == [size] * 3
+        for expected, found in zip(arrays(one), arrays(other), strict=True):
+            np.testing.assert_array_equal(expected, found, strict=True)
+    assert sorted(done) == sorted(2 * list(range(len(SIZES))))
+
+
+def test_failing_sample_fails_only_its_batch() -> None:
+    done: list[int] = []
+    requests = [request(number, size, done) for number, size in enumerate(SIZES)]
+    requests[2] = request(2, SIZES[2], done, sample=(6, 0, 3))  # nothing to crop
+    results, merged = run(requests, together=True)
+    assert merged == [sum(SIZES)]
+    assert [result.error is None for result in results] == [True, True, False, True]
+    assert isinstance(results[2].error, OperatorError)
+    expected, _ = run([requests[1]], together=False)
+    for one, other in zip(arrays(expected[0]), arrays(results[1]), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+    assert set(done) == set(range(len(SIZES)))
+
+
+def test_size_of_merged_batches_is_limited() -> None:
+    sizes = [8] * (MOST_SAMPLES // 8 // 4)
+    done: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline._executor.merging.MOST_SAMPLES", 20)
+        results, merged = run([request(number, size, done) for number, size in enumerate(sizes)], together=True)
+    assert merged == [16] * (len(sizes) // 2)
+    assert all(result.error is None for result in results)

@@ -1,0 +1,83 @@
+"""The files of GitHub and of nox are valid, and name commands, sessions and tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+def constants() -> dict[str, Any]:
+    """Return the lists that the nox file declares."""
+    body = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body
+    pairs = [(each.targets[0], each.value) for each in body if isinstance(each, ast.Assign)]
+    names = [(each.id, value) for each, value in pairs if isinstance(each, ast.Name)]
+    return {name: ast.literal_eval(value) for name, value in names if name in ("PYTHONS", "QUICK")}
+
+
+def sessions() -> set[str]:
+    """Return the names of nox's sessions."""
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    names = set()
+    for python, name in re.findall(r"^@nox\.session\(python=(.*)\)\ndef (\w+)", text, re.MULTILINE):
+        names |= {f"{name}-{each}" for each in constants()["PYTHONS"]} if python == "PYTHONS" else {name}
+    return names
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    """Return the commands of a job, for each value of its matrix."""
+    matrix = job.get("strategy", {}).get("matrix", {})
+    lines = [step["run"] for step in job["steps"] if "run" in step]
+    for key, values in matrix.items():
+        lines = [line.replace(f"${{{{ matrix.{key} }}}}", value) for line in lines for value in values]
+    return lines
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_names_existing_commands(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for job in workflow["jobs"].values():
+        assert all("uses" in step or "run" in step for step in job["steps"])
+        for command in commands(job):
+            if session := re.search(r"nox .*--session (\S+)", command):
+                assert session[1] in sessions()
+            elif command.startswith("make "):
+                assert command.split()[1] in targets
+            elif command.startswith("."):
+                assert os.access(ROOT / command, os.X_OK)
+            else:
+                assert re.match(r"(pip install|pipx run) ", command)
+
+
+def test_matrix_runs_every_python_with_lowest_and_newest_packages() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
+    tested = set(workflow["jobs"]["matrix"]["strategy"]["matrix"]["session"])
+    assert tested == {each for each in sessions() if each.startswith(("tests", "lowest", "newest"))}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_issue_template_is_valid(path: Path) -> None:
+    template = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if path.stem != "config":
+        assert {"name", "description", "body"} <= set(template)
+        assert all(each["type"] == "textarea" and each["attributes"]["label"] for each in template["body"])
+
+
+def test_quick_tests_exist_and_touch_every_package() -> None:
+    quick = [ROOT / each for each in constants()["QUICK"]]
+    assert all(each.exists() for each in quick)
+    for package in ("pipeline", "dali_proxy"):
+        for folder in (ROOT / "tests" / package).iterdir():
+            if folder.is_dir() and any(folder.rglob("test_*.py")):
+                assert any(each == folder or folder in each.parents for each in quick), folder

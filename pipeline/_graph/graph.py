@@ -144,7 +144,7 @@ class Graph:
         """Return the nodes of an operator, in order."""
         return tuple(node for node in self.nodes if node.operator == operator)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[GraphNode, ...]:
         """The nodes whose data arrives with each batch, in order."""
         return tuple(node for node in self.nodes if node.schema.fed)

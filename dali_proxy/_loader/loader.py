@@ -45,7 +45,7 @@ from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
-from pipeline._ipc.signals import Interrupted, deferred_signals
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["DataLoader", "LoaderIterator"]
 
 _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
+_PAUSES = (0.02, 0.1, 0.5, 0.0)  # seconds after each attempt to open a session; none after the last one
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
@@ -522,7 +523,7 @@ class LoaderIterator(Iterator[Any]):
 
     def _revive(self) -> None:
         """Open the session at the server. Restart the server if it died."""
-        for attempt in range(3):
+        for pause in _PAUSES:
             self._server.revive(self._stops)
             try:
                 consumer = self._server.consumer
@@ -530,9 +531,10 @@ class LoaderIterator(Iterator[Any]):
                     consumer.open_session(self._session)
                     self._consumer = consumer
                 return
-            except LOST:  # it died again
-                if attempt == 2:
+            except LOST:  # it died again, or is ending: the system may close its connections before its listener
+                if not pause:
                     raise
+                let_through(time.sleep, pause)
 
     def __len__(self) -> int:
         return len(self._loop)

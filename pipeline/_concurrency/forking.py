@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  # imports `logging`, too; see the hooks at the end
 import os
 import weakref
 from functools import partial
@@ -64,6 +65,8 @@ def _after_fork_in_child() -> None:
     _inherited.clear()
 
 
-# These hooks run no Python code in the parent either, for the same reason.
+# These hooks run no Python code in the parent either, for the same reason. Hooks before a fork run in the reverse order
+# of their registration, so `no_forks` is acquired before the locks of `logging` and `concurrent.futures`. A thread that
+# had one of those, and waited for `no_forks`, would block a fork by the holder of `no_forks` forever.
 os.register_at_fork(before=no_forks.acquire, after_in_parent=no_forks.release, after_in_child=no_forks.release)
 os.register_at_fork(before=partial(forks.append, None), after_in_child=_after_fork_in_child)

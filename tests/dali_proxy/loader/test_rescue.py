@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -252,3 +253,19 @@ def test_policy_must_be_one(server: DALIServer) -> None:
         DataLoader(server, dataset, on_error=3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentValueError, match="restart"):
         DALIServer(affine(), restart="always")  # type: ignore[arg-type]
+
+
+def test_epoch_begins_though_a_server_that_ends_still_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[float] = []
+    open_session = ConsumerClient.open_session
+
+    def closed_at_first(self: ConsumerClient, session: int) -> None:
+        ended.append(time.monotonic())
+        if ended[-1] - ended[0] < 0.1:
+            raise ServerDiedError("the server is gone")
+        open_session(self, session)
+
+    monkeypatch.setattr(ConsumerClient, "open_session", closed_at_first)
+    with DALIServer(affine(), mode="thread", restart="on-failure") as server:
+        loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
+        assert [index for batch in loader for index in check_affine(*batch)] == list(range(8))

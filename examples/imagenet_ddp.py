@@ -75,7 +75,7 @@ def train(
             meter.add(loss, len(images) * dist.get_world_size())
             step += 1
             if step == options.stop_after:
-                if dist.get_rank() == 0:
+                if dist.get_rank() == 0 and options.checkpoint is not None:
                     state = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
                     torch.save(
                         {**state, "loader": loader.state_dict(), "epoch": epoch, "step": step}, options.checkpoint
@@ -126,6 +126,8 @@ def main() -> None:
     # The budget of this rank, instead of the fixed numbers of the other examples.
     parser.set_defaults(num_workers=here.num_workers, num_threads=here.num_threads)
     options = parser.parse_args()
+    if options.stop_after is not None and options.checkpoint is None:
+        parser.error("--stop-after needs --checkpoint")
     here.bind()  # the server and the workers run near the GPU, too
     if options.device.type == "cuda":
         options.device = torch.device("cuda", here.device_id or 0)

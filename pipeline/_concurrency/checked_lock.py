@@ -30,8 +30,8 @@ class LockOrderError(RuntimeError):
 class _Thread(threading.local):
     """The locks that a thread has taken. Released ones are removed when the thread takes its next lock."""
 
-    def __init__(self) -> None:
-        self.taken: list[CheckedLock] = []
+    # Not set in `__init__`, in which CPython may run a finalizer that takes locks. Each thread replaces this list.
+    taken: list[CheckedLock] = []  # noqa: RUF012
 
 
 _thread = _Thread()

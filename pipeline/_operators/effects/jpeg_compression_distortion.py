@@ -8,6 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
+import simplejpeg
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
@@ -78,9 +79,10 @@ def _distort(image: Array, quality: int, out: Array) -> None:
         *(cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420),
     ]
     _, encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
-    decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
-    assert decoded is not None  # it was just encoded
-    cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=out)
+    buffer = out if out.flags.c_contiguous else np.empty(out.shape, np.uint8)
+    simplejpeg.decode_jpeg(encoded, fastdct=False, fastupsample=False, buffer=buffer)  # the bits of OpenCV, as RGB
+    if buffer is not out:
+        np.copyto(out, buffer)
 
 
 @implements(JPEG_COMPRESSION_DISTORTION, "gpu")

@@ -158,7 +158,7 @@ def check_resize_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np
 
 #: Largest product of the radii of both filters, in pixels, up to which one pass is faster than two. Weights of filters
 #: that aren't linear cost more, and two passes compute fewer of them.
-_LARGEST_FILTER, _LARGEST_SMOOTH_FILTER = 64, 8
+_LARGEST_FILTER, _LARGEST_SMOOTH_FILTER = 64, 40
 
 
 @dataclass(frozen=True)

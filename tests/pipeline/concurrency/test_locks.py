@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline._concurrency.forking  # noqa: F401  # frees the locks in forked children
 from pipeline._concurrency import locks
 from pipeline._concurrency.checked_lock import REPORT_VARIABLE, CheckedLock, LockOrderError
 from pipeline._concurrency.locks import Level, new_lock, new_rlock

@@ -168,6 +168,8 @@ def test_program_that_replaces_the_training_ends_its_processes(mode: str) -> Non
         _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)  # torch's workers look every 5 s, one after another
         training.kill()
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    with DALIServer(affine(), mode="thread"):  # removes the folder of a server that was a thread of the program
+        pass
 
 
 @pytest.mark.faults

@@ -364,15 +364,15 @@ class Executor:
             return
         try:
             run = merger.merge(waiting) if len(waiting) > 1 else waiting[0]
-        except PipelineError:  # they don't fit together
+            if run.members:
+                self._constants.add_to(run.batch, on_gpu=False)
+        except Exception:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
             self._run_next(merger)
             for run in waiting:
                 run.alone = True
                 self._run_phase(run, phase)
             return
         run.taken = True
-        if run.members:
-            self._constants.add_to(run.batch, on_gpu=False)
         self._run_phase(run, phase)
 
     def _run_next(self, merger: Merger) -> None:
@@ -485,13 +485,16 @@ class Executor:
         if not run.members:
             self._deliver(run, event, error)
             return
-        if error is None:
-            assert self._merger is not None
-            self._merger.share_out(run)
-            for member in run.members:
-                self._deliver(member, event, None)
-        else:
+        try:
+            if error is None and self._merger is not None:
+                self._merger.share_out(run)
+        except Exception as failure:  # noqa: BLE001 - always deliver results: callers wait for them
+            error = as_batch_error(failure, "batches were divided")
+        if error is not None:
             self._run_alone(run)
+            return
+        for member in run.members:
+            self._deliver(member, event, None)
 
     def _deliver(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
         batch = run.batch

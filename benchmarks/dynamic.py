@@ -1,8 +1,9 @@
-"""Time dynamic mode beside NVIDIA DALI's: ``python -m benchmarks.dynamic --help``.
+"""Time dynamic mode beside NVIDIA DALI's and torchvision's transforms: ``python -m benchmarks.dynamic --help``.
 
-Both run the same functions of eager operators on batches of 64, in turn and in one process: SimCLR's augmentation, and
-ten operators on two numbers per sample, whose time is that of the calls. The processor time counts if other programs
-run on the machine.
+All run the same functions on batches of 64, in turn and in one process: SimCLR's augmentation, and ten operators on two
+numbers per sample, whose time is that of the calls. The processor time counts if other programs run on the machine.
+
+torchvision draws once for a tensor. So it augments each image alone, or, with other results, the whole batch alike.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -58,11 +60,34 @@ def calls(ndd: Any, device: str) -> Callable[[], Any]:
     return add
 
 
+def transforms_of_torchvision(device: str) -> dict[str, Callable[[], Any]]:
+    """Return SimCLR's augmentation by transforms of torchvision, for images in the memory of the device, by name."""
+    from torchvision.transforms import v2
+
+    augment = v2.Compose(
+        [
+            v2.RandomResizedCrop((224, 224), antialias=True),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(0.4, 0.4, 0.4, 0.1),
+            v2.GaussianBlur(23, (0.1, 2.0)),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ]
+    )
+    batch = torch.randint(0, 255, (BATCH, 3, 375, 500), dtype=torch.uint8, device="cuda" if device == "gpu" else "cpu")
+    compiled = torch.compile(augment, dynamic=True)
+    return {
+        "each image": lambda: torch.stack([augment(image) for image in batch]),
+        "batch alike": lambda: augment(batch),
+        "batch alike, compiled": lambda: compiled(batch),
+    }
+
+
 WORK = {"SimCLR": simclr, "ten calls": calls}
 
 
 def contenders(device: str) -> Iterator[tuple[str, Any, Any, Callable[[], Any]]]:
-    """Yield the name, the module, the mode and the work of each measurement."""
+    """Yield the name, the module or None, the mode and the work of each measurement."""
     from pipeline import dynamic
 
     modules = {"dali-proxy": dynamic}
@@ -78,18 +103,23 @@ def contenders(device: str) -> Iterator[tuple[str, Any, Any, Callable[[], Any]]]
         for name, module in modules.items():
             function = make(module, device)
             for mode in (module.EvalMode.eager, module.EvalMode.deferred):
-                yield f"{work}, {name}, {mode.name}", module, mode, function
+                yield f"{work}, {name}, {mode.name}", module, mode, lambda made=function: made().evaluate()
+    try:
+        for name, transform in transforms_of_torchvision(device).items():
+            yield f"SimCLR, torchvision, {name}", None, nullcontext(), transform
+    except (ImportError, RuntimeError) as error:  # its operators need the version of torch that it was built for
+        print(f"no transforms of torchvision: {error}")
 
 
 def measure(mode: Any, function: Callable[[], Any], device: str, seconds: float) -> tuple[float, float]:
     """Return the processor time and the time of one batch, in milliseconds."""
     with mode:
         for _ in range(3):
-            function().evaluate()
+            function()
         _wait(device)
         count, processor, begin = 0, time.process_time(), time.perf_counter()
         while time.perf_counter() - begin < seconds:
-            function().evaluate()
+            function()
             count += 1
         _wait(device)
         return (time.process_time() - processor) / count * 1e3, (time.perf_counter() - begin) / count * 1e3
@@ -110,7 +140,7 @@ def main() -> None:
     options = parser.parse_args()
     times: dict[str, list[tuple[float, float]]] = {}
     entries = list(contenders(options.device))
-    for module in {id(module): module for _, module, _, _ in entries}.values():
+    for module in {id(module): module for _, module, _, _ in entries if module}.values():
         module.set_num_threads(options.threads)
     for _ in range(options.rounds):
         for name, _, mode, function in entries:

@@ -291,8 +291,11 @@ class _Decoding:
             with cuda_call("cudaEventSynchronize"):  # wait without the turn: the stream may wait for the training
                 self._event.record(stream)
                 self._event.synchronize()
-        batch = (sources, sizes, images, self._parameters(output, starts, shapes))
         prepare = (len(sources), output)
+        if self._event is None and self._prepared not in (None, prepare):
+            with cuda_call("cudaStreamSynchronize"):  # the GPU may still use the memory that is allocated anew
+                stream.synchronize()
+        batch = (sources, sizes, images, self._parameters(output, starts, shapes))
         wanted = None if self._prepared == prepare else prepare
         event = 0 if self._event is None else self._event.ptr
         prepared, decoded, waited = self._turn.decode(

@@ -69,6 +69,8 @@ class Merger:
                 if taken and (samples > MOST_SAMPLES or run.batch.trace is not taken[0].batch.trace):
                     break
                 taken.append(self._waiting.popleft())
+            while len(taken) & (len(taken) - 1):  # few sizes: decoders prepare anew for each
+                self._waiting.appendleft(taken.pop())
             self._active += bool(taken)
         return taken
 

@@ -130,7 +130,7 @@ class Samples:
         """Number of bytes of all elements."""
         return int(self.sizes.sum())
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Samples:
+    def take(self, indices: npt.NDArray[np.int64] | slice) -> Samples:
         """Return a selection of the samples."""
         return Samples(self.pointers[indices], self.shapes[indices], self.strides[indices], self.dtype)
 

@@ -382,9 +382,7 @@ class TensorListGPU(TensorListBase):
         if self._dense is not None:
             result = TensorListGPU.from_dense(self._dense[samples], self._layout)
         elif self._memory is not None:
-            table = self.table()
-            columns = (column[samples] for column in (table.pointers, table.shapes, table.strides))
-            result = self.from_table(Samples(*columns, table.dtype), self._memory, self._device_id, self._layout)
+            result = self.from_table(self.table().take(samples), self._memory, self._device_id, self._layout)
         else:
             result = TensorListGPU(self.samples[samples], self._layout, contiguous=False)
         result.owner = self.owner

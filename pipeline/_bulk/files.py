@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._bulk.native import compiled
+from pipeline._bulk.native import compiled, threads_for
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.cost import Cost, charge
@@ -25,8 +25,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 __all__ = ["BatchOfFiles", "FileBuffers"]
 
 _CHUNK = 16  # maximum number of files per task when Python reads them
-_FEW = 4  # files that justify another thread
-_MOST_THREADS = 64
 _LARGEST_GUESS = 1 << 20  # largest estimate of a file's size in bytes, before any file was read
 _SPARE = 1.25  # factor of the largest batch so far, so that new buffers are rarely needed
 
@@ -110,9 +108,7 @@ class BatchOfFiles:
         if compiled is not None:
             self.read(0, len(self._paths), pool.num_threads)
             return
-        errors = self.start(pool).wait()
-        if errors:  # not an error of a single file: out of memory, for example
-            raise errors[0][1]
+        self.start(pool).join()  # raises what isn't an error of a single file: out of memory, for example
 
     def drop(self) -> None:
         """Skip what hasn't been read yet: the batch is no longer needed."""
@@ -130,7 +126,7 @@ class BatchOfFiles:
             return
         paths = self._paths
         if compiled is not None:
-            threads = max(1, min(threads, (end - begin) // _FEW, _MOST_THREADS))
+            threads = threads_for(end - begin, threads)
             thread_cost = compiled.read_files(
                 begin, end, threads, paths.folder, paths.scheme, self._memory, self._cursor,
                 paths.pointers, paths.lengths, self._offsets, self._sizes,

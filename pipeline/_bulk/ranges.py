@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._bulk.native import compiled
+from pipeline._bulk.native import compiled, threads_for
 from pipeline._concurrency.cost import Cost, charge
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._kernels.samples import Samples
@@ -21,8 +21,6 @@ __all__ = ["FileRanges", "Ranges"]
 Int64s = npt.NDArray[np.int64]
 
 _ALIGNMENT = 64  # bytes
-_FEW = 4  # ranges that justify another thread
-_MOST_THREADS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +70,13 @@ class Ranges:
         return pool.start(lambda _: self._read_all(pool.num_threads), 1)
 
     def drop(self) -> None:
-        """Skip the ranges if they haven't been read yet: the batch is no longer needed."""
+        """Don't start to read the ranges: the batch is no longer needed."""
         self._dropped = True
 
     def _read_all(self, threads: int) -> None:
         if compiled is not None and self._memory is not None and not self._dropped:
             read = np.zeros_like(self._sizes)
-            threads = max(1, min(threads, self._sizes.size // _FEW, _MOST_THREADS))
+            threads = threads_for(self._sizes.size, threads)
             columns = (self._files, self._positions, self._sizes, self._offsets, read)
             charge(Cost(*compiled.read_ranges(threads, self._memory, *columns)))
             self.complete = np.array_equal(read, self._sizes)
@@ -88,5 +86,4 @@ class Ranges:
         assert self._memory is not None
         starts: Array = self._memory.ctypes.data + self._offsets[:, number]
         shapes = self._sizes[:, number, None] // dtype.itemsize
-        table = Samples(starts, shapes, np.full_like(shapes, dtype.itemsize), dtype)
-        return TensorListCPU.from_table(table, [self._memory])
+        return TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), [self._memory])

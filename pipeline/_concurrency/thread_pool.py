@@ -54,6 +54,12 @@ class Job:
         charge(cost, waited=time.perf_counter_ns() - begin)
         return sorted(self.errors, key=lambda error: error[0])
 
+    def join(self) -> None:
+        """Wait until all tasks are done; raise the exception of the first that failed."""
+        errors = self.wait()
+        if errors:
+            raise errors[0][1]
+
 
 class ThreadPool:
     """A fixed number of threads. Several callers may share it; the pool serves them in order of arrival.
@@ -131,9 +137,7 @@ class ThreadPool:
         Raises:
             BaseException: the exception of the first failed range, after all ranges were tried.
         """
-        errors = self.start_ranges(task, count, step).wait()
-        if errors:
-            raise errors[0][1]
+        self.start_ranges(task, count, step).join()
 
     def start_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> Job:
         """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges."""

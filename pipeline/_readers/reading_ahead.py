@@ -105,9 +105,7 @@ class FilesReading(Reading):
         self._files.drop()
 
     def wait(self) -> Sequence[Column]:
-        errors = self._job.wait()
-        if errors:  # not an error of a single file: out of memory, for example
-            raise errors[0][1]
+        self._job.join()  # raises what isn't an error of a single file: out of memory, for example
         if self._files.failures:
             raise OperatorError.from_failures(self._files.failures)
         return self._files_loader.parse(self._files.batch(), self.entries)
@@ -136,9 +134,7 @@ class RangesReading(Reading):
         self._ranges.drop()
 
     def wait(self) -> Sequence[Column]:
-        errors = self._job.wait()
-        if errors:  # not an error of a single sample: out of memory, for example
-            raise errors[0][1]
+        self._job.join()  # raises what isn't an error of a single sample: out of memory, for example
         if not self._ranges.complete:
             return self._collect(ThreadPool.run_here(self._read_sample, len(self.entries)))
         return [self._ranges.output(number, np.dtype(spec.dtype)) for number, spec in enumerate(self._loader.outputs)]

@@ -6,7 +6,7 @@ import itertools
 import math
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -347,7 +347,7 @@ class Executor:
             self._run_phase(run, phase)
             return
         run.on_caller = False
-        work_queue = {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
+        work_queue = self._queue_of(phase)
         if work_queue is None:
             self._run_phase(run, phase)
             return
@@ -356,6 +356,9 @@ class Executor:
             work_queue.put(partial(self._run_waiting, self._merger, phase))
             return
         work_queue.put(lambda: self._run_phase(run, phase))
+
+    def _queue_of(self, phase: Phase) -> WorkQueue | None:
+        return {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
 
     def _run_waiting(self, merger: Merger, phase: Phase) -> None:
         """Run the batches that wait, as one if there are several."""
@@ -368,9 +371,7 @@ class Executor:
                 self._constants.add_to(run.batch, on_gpu=False)
         except Exception:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
             self._run_next(merger)
-            for run in waiting:
-                run.alone = True
-                self._run_phase(run, phase)
+            self._run_alone(waiting)
             return
         run.taken = True
         self._run_phase(run, phase)
@@ -379,16 +380,13 @@ class Executor:
         """Let batches that wait take the place of what has ended."""
         if merger.end():
             phase = self._plan.phases[merger.phase]
-            work_queue = self._mixed_queue if phase.device == "mixed" else self._gpu_queue
+            work_queue = self._queue_of(phase)
             assert work_queue is not None
             work_queue.put(partial(self._run_waiting, merger, phase))
 
-    def _run_alone(self, merged: RunningBatch) -> None:
+    def _run_alone(self, runs: Sequence[RunningBatch]) -> None:
         """Run batches one by one that failed together, so that the others succeed and the error has its context."""
-        with suppress(Exception):  # CUDA is in an error state, as they will say
-            if merged.stream is not None:
-                merged.stream.stream.synchronize()  # it may still read their inputs
-        for run in merged.members:
+        for run in runs:
             run.alone = True
             self._advance(run)
 
@@ -491,7 +489,10 @@ class Executor:
         except Exception as failure:  # noqa: BLE001 - always deliver results: callers wait for them
             error = as_batch_error(failure, "batches were divided")
         if error is not None:
-            self._run_alone(run)
+            with suppress(Exception):  # CUDA is in an error state, as they will say
+                if run.stream is not None:
+                    run.stream.stream.synchronize()  # it may still read their inputs
+            self._run_alone(run.members)
             return
         for member in run.members:
             self._deliver(member, event, None)

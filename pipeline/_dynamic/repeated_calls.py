@@ -60,6 +60,10 @@ class RepeatedCall(NamedTuple):
         fed = tuple(positions[id(node)] for node in subgraph.fed)
         return cls(executor, fed, subgraph.number(call), outputs[0].device)
 
+    @property
+    def uses_gpu(self) -> bool:
+        return self.executor.device_id is not None
+
     def run(self, operands: Sequence[Any], size: int, state: RandomState | None) -> tuple[Value, ...]:
         """Run the operator.
 
@@ -103,15 +107,15 @@ def repeat(
     known = EvalContext.current().repeated_calls(uses_gpu)
     key = (schema.name, size is None, size, len(inputs), tuple(arguments), kinds)
     count = 1 if size is None else size
-    call = known.get(key)
-    if call is None:
+    if key not in known:
         checked, outputs = prepare()
-        call = RepeatedCall.from_call(checked, operands, outputs, count) if outputs else None
-        if call is None or (call.executor.device_id is not None) is not uses_gpu:
-            return None
+        prepared = RepeatedCall.from_call(checked, operands, outputs, count) if outputs else None
         if len(known) >= _MOST:
             known.clear()
-        known[key] = call
+        known[key] = prepared if prepared is not None and prepared.uses_gpu is uses_gpu else None
+    call: RepeatedCall | None = known[key]
+    if call is None:
+        return None
     try:
         return call.run(operands, count, state)
     except PipelineError:

@@ -38,7 +38,7 @@ def plan_draws(
             default samples share it, one after the other.
 
     Returns:
-        The launch; None if there are no elements.
+        The launch, or None if the samples are empty.
     """
     lists = distribution.lists
     table = zeros(len(dst), _SAMPLE)

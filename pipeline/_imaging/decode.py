@@ -151,6 +151,11 @@ def is_palette_png(encoded: Encoded) -> bool:
     return bytes(view[:8]) == _PNG_SIGNATURE and view[_PNG_COLOR_TYPE : _PNG_COLOR_TYPE + 1] == bytes([_PNG_PALETTE])
 
 
+def is_negative_tiff(encoded: Encoded) -> bool:
+    """Return whether an encoded image is a TIFF whose zeros are white."""
+    return tiff_tags(as_bytes(encoded)).get(TiffTag.PHOTOMETRIC) == 0
+
+
 def orient(pixels: Array, orientation: int) -> Array:
     """Apply an EXIF orientation (1 to 8) to HWC pixels.
 

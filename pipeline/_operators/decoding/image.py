@@ -16,7 +16,7 @@ from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import decode, is_palette_png, peek
+from pipeline._imaging import decode, is_negative_tiff, is_palette_png, peek
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
@@ -224,11 +224,12 @@ class MixedImageDecoder(GpuOperator):
         is_jpeg = encoded.headers["height"] > 0
         if self.dtype != np.uint8 or self._palette_indices:
             return np.flatnonzero(is_jpeg)
-        if self._output_type == GRAY:  # the CPU's decoder warns of palettes
+        accepted = np.ones(len(encoded), np.bool_)
+        if self._output_type == GRAY:  # the CPU's decoder warns of palettes, and nvTIFF 0.8 doesn't invert negatives
             for sample in np.flatnonzero(~is_jpeg).tolist():
-                is_jpeg[sample] = not is_palette_png(encoded.arrays[sample])
-            return np.flatnonzero(is_jpeg)
-        return np.arange(len(encoded))
+                image = encoded.arrays[sample]
+                accepted[sample] = not (is_palette_png(image) or is_negative_tiff(image))
+        return np.flatnonzero(accepted)
 
     def _decode_on_cpu(
         self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None, which: npt.NDArray[np.int64]

@@ -91,7 +91,8 @@ def test_integers_are_computed_in_float32(operator: str) -> None:
 def test_spectrogram_of_a_long_signal_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run("spectrogram", SIGNAL, window_length=16, window_step=3)
     monkeypatch.setattr("pipeline._audio.spectrum._BLOCK", 100)
-    assert np.array_equal(run("spectrogram", SIGNAL, window_length=16, window_step=3), whole)
+    blocks = run("spectrogram", SIGNAL, window_length=16, window_step=3)
+    np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)  # OpenCV transforms a few rows in another way
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 12, 511])

@@ -122,8 +122,20 @@ def _copy_kernel() -> Any:
 
 def _copy(batch: TensorListGPU, use_kernel: bool) -> TensorListGPU:
     def copy(array: Any) -> Any:
-        return _copy_kernel()(array) if use_kernel else array.copy()
+        return _copy_kernel()(array) if use_kernel else _copy_array(array)
 
     if batch.dense is not None:
         return TensorListGPU(copy(batch.dense), batch.layout())
     return TensorListGPU([copy(sample) for sample in batch.samples], batch.layout())
+
+
+def _copy_array(array: Any) -> Any:
+    """Copy an array by the copy engine; by a kernel of CuPy if it isn't contiguous."""
+    if not array.flags.c_contiguous:
+        return array.copy()
+    import cupy
+
+    result, runtime = cupy.empty_like(array), cupy.cuda.runtime
+    stream = cupy.cuda.get_current_stream().ptr
+    runtime.memcpyAsync(result.data.ptr, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice, stream)
+    return result

@@ -33,7 +33,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
     markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
-    markdown = TAB.sub(lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown)
+    markdown = TAB.sub(
+        lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown
+    )
     if MARK not in markdown:
         return markdown
     shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._server.published import publish
 from dali_proxy._server.server import DALIServer, as_pipeline
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from pipeline import Pipeline
 from pipeline._concurrency.numa import SYSFS, cores_near, gpu_node
 from pipeline._definition.serializing import with_graph
 from pipeline._ipc.signals import deferred_signals, let_through
@@ -26,7 +28,6 @@ from pipeline.errors import ArgumentMismatchError
 
 if TYPE_CHECKING:
     from dali_proxy._server.placement import Placement
-    from pipeline import Pipeline
 
 __all__ = ["DistributedBatchSampler", "Environment", "environment", "set_ranks", "shared_server"]
 
@@ -141,7 +142,11 @@ def set_ranks(rank: int | None, world_size: int = 1, local_rank: int = 0, local_
 
 @contextmanager
 def shared_server(
-    pipeline: Pipeline, *, num_workers: int | None = None, placement: Placement | None = None, **options: Any
+    pipeline: Pipeline | Callable[..., Any],
+    *,
+    num_workers: int | None = None,
+    placement: Placement | None = None,
+    **options: Any,
 ) -> Iterator[DALIServer]:
     """Run one server, with one pool of dataset workers, for all ranks of this machine.
 
@@ -152,12 +157,12 @@ def shared_server(
     all ranks of the machine get an error. At the end of the block, local rank 0 waits until the other ranks have left.
 
     Args:
-        pipeline: the same pipeline on all ranks; the seed of local rank 0 applies. Without `num_threads`, it gets the
-            cores of the machine that remain for threads.
+        pipeline: the same pipeline or function of `pipeline.dynamic` on all ranks; the seed of local rank 0 applies.
+            Without `num_threads`, it gets the cores of the machine that remain for threads.
         num_workers: number of dataset workers; by default, a quarter of the machine's cores.
         placement: as for `DALIServer`, but not "auto". The default is "consumer" for a pipeline with a `device_id`: the
             server decodes on the CPU, and each rank's GPU runs its own GPU operators.
-        **options: other arguments of `DALIServer`.
+        **options: other arguments of `DALIServer`, for a function also those of `pipeline.dynamic.trace`.
 
     Yields:
         The server.
@@ -176,7 +181,8 @@ def shared_server(
     ranks = current_ranks()
     with _all_cores():
         shares = Shares.of_machine()
-    pipeline = as_pipeline(pipeline, {})
+    described = inspect.signature(Pipeline).parameters
+    pipeline = as_pipeline(pipeline, {name: options.pop(name) for name in [*options] if name in described})
     if pipeline.num_threads < 1:
         pipeline = with_graph(pipeline, pipeline._internals.graph, num_threads=shares.num_threads)
     if placement is None:

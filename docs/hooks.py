@@ -1,8 +1,9 @@
-"""Hooks that MkDocs runs while it builds the site: they write the list of operators and add figures of results."""
+"""Hooks that MkDocs runs while it builds the site: they write the list of operators, and add tabs and figures."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pipeline._catalog import all_schemas
 from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
 
 MARK = "<!-- operators -->"
+#: A block of Python that a page shows in a tab. Elsewhere, such blocks are shown one after the other.
+TAB = re.compile(r'^```python title="(Graph|Function)"\n(.*?^```)$', re.DOTALL | re.MULTILINE)
 RESULTS = "benchmarks/results"
 #: What operators do, before and after: `python -m docs.images` writes them.
 IMAGES = Path(__file__).resolve().parent / "images"
@@ -26,10 +29,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace `MARK` in a page by the operators, and make links point to the added results."""
+    """Replace `MARK` in a page by the operators, turn blocks into tabs, and make links point to the added results."""
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
     markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
+    markdown = TAB.sub(
+        lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown
+    )
     if MARK not in markdown:
         return markdown
     shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)

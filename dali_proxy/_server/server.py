@@ -60,7 +60,7 @@ def as_pipeline(served: Any, arguments: dict[str, Any]) -> Pipeline:
     if callable(served) and not isinstance(served, Pipeline | type) and not hasattr(served, "_is_pipeline_def"):
         from pipeline.dynamic import trace  # most servers run pipelines
 
-        return trace(served, **arguments)
+        return trace(served, **({"num_threads": -1} if current_ranks().source else {}) | arguments)  # -1: a share
     if not isinstance(served, Pipeline):
         hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(served) else ""
         raise ArgumentTypeError(f"DALIServer needs a Pipeline or a function, not {type(served).__name__}{hint}")

@@ -12,7 +12,8 @@ from pipeline._dynamic.arrays import Batch, Tensor
 from pipeline._dynamic.randomness import SampleRNG
 from pipeline._dynamic.values import TracingError, Value, tracing
 from pipeline._graph.nodes import apply_operator, constant_node
-from pipeline._graph.subgraph import Subgraph
+from pipeline._graph.subgraph import Subgraph, hashable
+from pipeline._user_functions.bound import BoundFunction
 from pipeline.errors import ArgumentTypeError
 
 __all__ = ["trace"]
@@ -121,6 +122,8 @@ def _compare(first: Subgraph, second: Subgraph) -> None:
 
 def _comparable(value: Any) -> Any:
     """Return a part of a subgraph's key. Functions are equal if they have the same code."""
+    if isinstance(value, BoundFunction):
+        value = hashable((value.function, value.positional, *value.keywords.items()))
     if isinstance(value, tuple):
         return tuple(map(_comparable, value))
     return getattr(value, "__code__", value)

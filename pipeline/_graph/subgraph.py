@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.nodes import DataNode, OperatorCall
 
-__all__ = ["Subgraph"]
+__all__ = ["Subgraph", "hashable"]
 
 
 class Subgraph:
@@ -65,7 +65,7 @@ class Subgraph:
             (
                 call.schema.name,
                 call.device,
-                tuple((name, _hashable(value)) for name, value in call.arguments.items()),
+                tuple((name, hashable(value)) for name, value in call.arguments.items()),
                 tuple(map(self.edge, call.inputs)),
                 tuple((name, self.edge(node)) for name, node in call.argument_inputs.items()),
             )
@@ -104,12 +104,12 @@ class Subgraph:
         return Graph((*inputs, *nodes), tuple(outputs))
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
     """Return a hashable value that is equal for equal arguments. The graph keeps the objects of which it has the id."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
+        return tuple(map(hashable, value))
     try:
         hash(value)
     except TypeError:

@@ -12,12 +12,12 @@ import pytest
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._common.available_memory import available_memory
 from dali_proxy._common.core_budget import Shares, processes_sharing
-from dali_proxy.distributed import _owner, environment, set_ranks
+from dali_proxy.distributed import _owner, environment, set_ranks, shared_server
 from dali_proxy.errors import ProxyError
 from pipeline import Pipeline, fn
 from pipeline._ranks import Ranks
 from pipeline.errors import MissingSizeError
-from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine
+from tests.dali_proxy.indexed import IndexDataset, IndexStream, affine, sample
 from tests.environment import with_project
 from tests.preloaded import run_python
 
@@ -72,6 +72,7 @@ def test_numbers_of_workers_and_threads_are_the_share_of_the_rank_by_default(mon
         with Pipeline(batch_size=4, device_id=None) as pipe:
             pipe.set_outputs(fn.external_source(name="x"))
         server = DALIServer(pipe)
+        assert DALIServer(lambda x: x).pipeline.num_threads == server.pipeline.num_threads
         datasets = IndexDataset(4, server.proxy), IndexStream(4, server.proxy)
         numbers = [DataLoader(server, each).num_workers for each in datasets]
         return [server.pipeline.num_threads, *numbers, DataLoader(server, datasets[0], num_workers=0).num_workers]
@@ -96,3 +97,11 @@ def test_memory_is_limited_by_the_control_group(tmp_path: Path) -> None:
 def test_ranks_without_a_local_rank_0_get_an_error_that_names_their_machine() -> None:
     with pytest.raises(ProxyError, match=f"no local rank 0 has started a server on {socket.gethostname()}"):
         _owner([], Ranks(1, 2, 1, 2, "set_ranks"))
+
+
+def test_shared_server_takes_a_function() -> None:
+    with shared_server(lambda x: x + 1, batch_size=4, num_threads=1, num_workers=1, timeout=60) as server:
+        loader = DataLoader(server, IndexDataset(4, server.proxy), batch_size=4)
+        ((values, _),) = loader
+    assert server.pipeline.num_threads == 1
+    assert values.tolist() == [(sample(index, 3) + 1).tolist() for index in range(4)]

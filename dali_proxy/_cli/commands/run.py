@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 from dali_proxy._cli.command import Command
@@ -39,8 +42,17 @@ def _execute(options: argparse.Namespace) -> int:
     if not options.module and not Path(options.script).exists():
         print(f"dali-proxy run: the script {options.script!r} doesn't exist", file=sys.stderr)
         return 2
+    if options.module and not _is_module(options.script):
+        print(f"dali-proxy run: there is no module {options.script!r}", file=sys.stderr)
+        return 2
     run_script(options.script, options.arguments, module=options.module, device=options.device)
     return 0
+
+
+def _is_module(name: str) -> bool:
+    """Return whether there is a module or package that `python -m name` could run, here or installed."""
+    package = name.partition(".")[0]
+    return bool(find_spec(package) or PathFinder.find_spec(package, [os.getcwd()]))
 
 
 COMMAND = Command(

@@ -135,6 +135,12 @@ def test_missing_script_is_an_error(tmp_path: Path) -> None:
     assert done.stderr.strip() == "dali-proxy run: the script 'missing.py' doesn't exist"
 
 
+def test_missing_module_is_an_error_of_one_line(tmp_path: Path) -> None:
+    done = run("-m", "missing.part", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "dali-proxy run: there is no module 'missing.part'"
+
+
 def test_workers_that_are_spawned_import_the_script_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWN)
     done = run("train.py", folder=tmp_path)

@@ -155,6 +155,7 @@ class InnerLoop:
                     self._sampler.chunk = self._flight.observe(batch, self.result_size)
                 return batch
 
+    @deferred_signals  # Python discards the exception of a handler that it calls while an object is freed
     def end(self) -> None:
         """Drop the epoch and end its workers."""
         self._batches = self._held = self._interrupted = self._round = None

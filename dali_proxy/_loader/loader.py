@@ -466,16 +466,17 @@ class LoaderIterator(Iterator[Any]):
                 raise self._explained(interrupted.args[0]) from None
             raise
         except StopIteration:
-            self.progress.finished = True
-            self._rescue.report()
-            self.close()
-            raise
+            pass  # its frames keep torch's iterator alive: drop them before that is closed, while signals are deferred
         except Exception as error:  # noqa: BLE001  # raised again, or replaced by a better one
             # torch raises a worker's exception from a frame that refers to it. This cycle would keep torch's iterator
             # alive until the next garbage collection, and ending the workers there takes seconds.
             if self._has_workers:
                 error.__traceback__ = None
             raise self._explained(error)  # noqa: B904  # `error` is its context
+        self.progress.finished = True
+        self._rescue.report()
+        self.close()
+        raise StopIteration
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None

@@ -15,7 +15,7 @@ import select
 import struct
 import time
 import weakref
-from functools import partial
+from functools import cache, partial
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
@@ -133,6 +133,8 @@ def with_direct_queues(context: BaseContext | None) -> BaseContext:
     return context
 
 
+@cache
+@deferred_signals  # Python discards the exception of a handler that it calls while the queue's connections are freed
 def _has_known_members(context: BaseContext) -> bool:
     """Return whether Python's queues have the private members that `DirectQueue` uses, with the known meaning."""
     queue: Any = None

@@ -83,7 +83,9 @@ def test_connection_to_a_machine_without_power_ends() -> None:
         assert receiver.connect(sender.address, lambda *_: None, lambda: None)
         ((connection, _),) = receiver._connections
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        seconds = [connection.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
+        seconds = [
+            connection.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+        ]
         assert max(seconds) <= 10
         wait_until(lambda: sender._connection is not None)
     finally:

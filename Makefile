@@ -20,6 +20,7 @@ DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
 GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 SCALE := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray
+CLUSTER := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray-train
 DOCS := $(VENV)/.installed-docs
 
 # If Python may not write bytecode, each of the many processes that tests start compiles everything again.
@@ -27,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu operators docs clean
+.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +38,9 @@ demo: $(DEMO) ## run the whole product once: generate images, train on them, com
 
 test: $(DEV) ## run the tests that need no GPU
 	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-cluster: $(CLUSTER) ## run the tests of servers in a local Ray cluster, in three minutes
+	DALI_PROXY_REQUIRE_RAY=1 $(BIN)/python -m pytest tests/dali_proxy/cluster -m "not gpu" $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ _KEY = 32  # bytes
 _COUNTS = struct.Struct("<QQ")  # number of the request, number of buffers
 _SIZE = struct.Struct("<Q")
 _CONNECTING = 2.0  # seconds
+_PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, number
 _SMALL = 100 << 10  # bytes of a batch that Ray sends with its answer, without the object store
 
 
@@ -130,6 +131,7 @@ class ResultReceiver:
         except OSError:
             return False
         connection.settimeout(None)
+        _keep_alive(connection)
         thread = threading.Thread(
             target=self._run, args=(connection, receive, end), name=f"{THREAD_PREFIX}cluster-results", daemon=True
         )
@@ -159,6 +161,14 @@ class ResultReceiver:
         finally:
             if not self._closed:
                 end()
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Let the connection end if the other machine loses its power or its network: nothing else would show that here."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _read(connection: socket.socket, target: Any) -> Any:

@@ -74,3 +74,21 @@ def test_end_of_the_connection_is_noticed_unless_it_was_closed_here() -> None:
     second.close()
     assert ended == [0]
     assert not receiver.connect(senders[0].address, lambda *_: None, lambda: None)
+
+
+def test_connection_to_a_machine_without_power_ends() -> None:
+    """A machine that lost its power sends nothing, so only unanswered probes show that it is gone."""
+    sender, receiver = ResultSender("127.0.0.1"), ResultReceiver()
+    try:
+        assert receiver.connect(sender.address, lambda *_: None, lambda: None)
+        ((connection, _),) = receiver._connections
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        seconds = [
+            connection.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+        ]
+        assert max(seconds) <= 10
+        wait_until(lambda: sender._connection is not None)
+    finally:
+        receiver.close()
+        if sender._connection is not None:
+            sender._connection.close()

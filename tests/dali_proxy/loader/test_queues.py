@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import types
+from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
@@ -283,12 +284,21 @@ def _rename(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "Queue", renamed.Queue)
 
 
+@pytest.fixture(autouse=True)
+def unknown_queues() -> Iterator[None]:
+    """Let queues be examined again, because tests change them."""
+    queues._has_known_members.cache_clear()
+    yield
+    queues._has_known_members.cache_clear()
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_plain_queues_replace_direct_ones_where_a_private_member_is_missing(
     member: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = multiprocessing.get_context("fork")
     assert with_direct_queues(context) is not context
+    queues._has_known_members.cache_clear()
     _rename(member, monkeypatch)
     assert with_direct_queues(context) is context
     queue = context.Queue()

@@ -56,7 +56,7 @@ def decode_region(encoded: memoryview, region: tuple[int, int, int, int]) -> npt
         image = _local.decoder.decode(window, params=_local.options)
     except RuntimeError:
         return None
-    return None if image is None else np.asarray(image)  # in host memory, without a look for GPUs
+    return None if image is None else np.asarray(image)
 
 
 @cache

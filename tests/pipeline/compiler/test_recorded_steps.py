@@ -158,6 +158,7 @@ def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
                 run()
         limit = most
         run()
+    assert most == limit
     assert not repeated
 
 

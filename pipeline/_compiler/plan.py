@@ -160,13 +160,14 @@ def _constants(graph: Graph) -> dict[int, GraphNode]:
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
-    """Return the class that implements a node: its whole-batch variant, if one exists and a GPU operator reads it."""
+    """Return the class that implements a node: its variant for whole batches, if one exists and no chain reads it."""
     sample_class = implementation(node.operator, node.device)
     batch_class = sample_class.batch_operator if issubclass(sample_class, SampleOperator) else None
     if batch_class is None:
         return sample_class
     readers = [other for other in graph.nodes if any(edge.node == node.index for edge in other.sources)]
-    return batch_class if any(other.device != "cpu" for other in readers) else sample_class
+    on_gpu = any(other.device != "cpu" for other in readers)
+    return batch_class if on_gpu or not any(_is_sample_operator(other, graph) for other in readers) else sample_class
 
 
 def _is_sample_operator(node: GraphNode, graph: Graph) -> bool:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["decode_region"]
+__all__ = ["decode_region", "decode_regions"]
+
+Pixels = npt.NDArray[np.uint8]
+Region = tuple[int, int, int, int]
 
 # Smallest extent of a window: libjpeg-turbo interpolates the colors of a single column differently.
 _LEAST = 8
@@ -25,23 +30,26 @@ _END = b"\xff\xd9"
 _local = threading.local()
 
 
-def decode_region(encoded: memoryview, region: tuple[int, int, int, int]) -> npt.NDArray[np.uint8] | None:
-    """Decode a window of a JPEG to RGB.
+def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
+    """Decode a window of a JPEG; see `decode_regions`."""
+    return decode_regions([encoded], [region])[0]
+
+
+def decode_regions(images: Sequence[memoryview], regions: Sequence[Region]) -> list[Pixels | None]:
+    """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
     Args:
-        encoded: the file.
-        region: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
+        images: the files.
+        regions: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
 
     Returns:
-        The pixels; None if the whole image must be decoded, because nvImageCodec isn't installed or can't decode it,
-        because the window is tiny, or because the image is truncated: that is an error, wherever the window is.
+        The pixels of each; None if the whole image must be decoded, because nvImageCodec isn't installed or can't decode
+        it, because the window is tiny, or because the image is truncated: that is an error, wherever the window is.
     """
-    y, x, height, width = region
-    if min(height, width) < _LEAST or _END not in bytes(encoded[-_TAIL:]):
-        return None
+    found: list[Pixels | None] = [None] * len(images)
     codec = _load_codec()
     if codec is None:
-        return None
+        return found
     if not hasattr(_local, "decoder"):
         _local.decoder = codec.Decoder(
             device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
@@ -50,13 +58,21 @@ def decode_region(encoded: memoryview, region: tuple[int, int, int, int]) -> npt
             options=":fancy_upsampling=1",
         )
         _local.options = codec.DecodeParams(apply_exif_orientation=False, color_spec=codec.ColorSpec.SRGB)
-    try:
-        stream = codec.CodeStream(np.frombuffer(encoded, np.uint8))
-        window = stream.get_sub_code_stream(region=codec.Region(y, x, y + height, x + width))
-        image = _local.decoder.decode(window, params=_local.options)
-    except RuntimeError:
-        return None
-    return None if image is None else np.asarray(image)
+    windows: dict[int, Any] = {}
+    for index, (encoded, (y, x, height, width)) in enumerate(zip(images, regions, strict=True)):
+        if min(height, width) >= _LEAST and _END in bytes(encoded[-_TAIL:]):
+            with suppress(RuntimeError):
+                stream = codec.CodeStream(np.frombuffer(encoded, np.uint8))
+                region = codec.Region(y, x, y + height, x + width)
+                windows[index] = stream.get_sub_code_stream(region=region)
+    if not windows:
+        return found
+    with suppress(RuntimeError):
+        decoded = _local.decoder.decode(list(windows.values()), params=_local.options)
+        for index, image in zip(windows, decoded, strict=True):
+            if image is not None:
+                found[index] = np.asarray(image)
+    return found
 
 
 @cache

@@ -16,26 +16,25 @@ from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import decode, is_negative_tiff, is_palette_png, peek
+from pipeline._imaging import decode, is_negative_tiff, is_palette_png
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_dtype import check_dtype
 from pipeline._operator_api.output_specs import describe
 from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
-from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS
+from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
+from pipeline._operators.decoding.image_batches import BatchImageDecoder, decode_images, regions_of, shown_size
 from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
-from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import ANY_DATA, BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
@@ -103,21 +102,16 @@ class _State:
 class ImageDecoder(SampleOperator[_State]):
     """Decodes one image per call, with libjpeg-turbo for JPEG."""
 
+    batch_operator = BatchImageDecoder
+
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
-        self._options = {
-            "output_type": node.argument("output_type").name,
-            "adjust_orientation": node.argument("adjust_orientation"),
-            "fast_idct": node.argument("use_fast_idct"),
-            "palette_indices": _palette_indices(node),
-            "dtype": self._dtype,
-        }
+        self._options = decoding_options(node)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
         size = (None, None) if windows is None else windows.size
-        spec = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
+        spec = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._options["dtype"])
         return _State(self._options, windows), [spec]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -132,19 +126,6 @@ class ImageDecoder(SampleOperator[_State]):
             return pixels
         np.copyto(out, pixels)  # a window of known size
         return out
-
-
-def _palette_indices(node: GraphNode) -> bool:
-    wanted = bool(node.argument("palette_indices"))
-    if wanted and node.argument("output_type") not in (GRAY, ANY_DATA):
-        raise ArgumentValueError("palette_indices=True needs output_type=types.GRAY or types.ANY_DATA: one channel")
-    return wanted
-
-
-def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
-    """Return the height and width of an encoded image after decoding."""
-    info = peek(encoded)
-    return info.shape[:2] if adjust_orientation else (info.height, info.width)
 
 
 @implements(IMAGE, "mixed")
@@ -163,10 +144,9 @@ class MixedImageDecoder(GpuOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        self._options = decoding_options(node)
+        self.dtype = self._options["dtype"]
         self._output_type = node.argument("output_type")
-        self._adjust = node.argument("adjust_orientation")
-        self._palette_indices = _palette_indices(node)
         assert setup.device_id is not None
         self._decoder = ImageBatchDecoder(
             setup.device_id,
@@ -189,7 +169,7 @@ class MixedImageDecoder(GpuOperator):
         batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
         encoded = encoded_batch(inputs[0])
         batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
-        regions = self._regions(batch, encoded, inputs[1:])
+        regions = regions_of(self.node, batch, encoded, inputs[1:])
         count = len(encoded)
         offered = self._for_gpu(encoded)
         if not len(offered):
@@ -198,8 +178,8 @@ class MixedImageDecoder(GpuOperator):
             encoded.select(offered),
             batch.stream,
             output_type=self._output_type,
-            regions=None if regions is None else regions[offered],
-            use_exif=self._adjust,
+            regions=None if regions is None else _corners(regions[offered]),
+            use_exif=self._options["adjust_orientation"],
         )
         try:
             found = np.flatnonzero(decoded.samples.pointers)
@@ -222,7 +202,7 @@ class MixedImageDecoder(GpuOperator):
         if self._output_type not in (RGB, BGR, GRAY):
             return np.arange(0)
         is_jpeg = encoded.headers["height"] > 0
-        if self.dtype != np.uint8 or self._palette_indices:
+        if self.dtype != np.uint8 or self._options["palette_indices"]:
             return np.flatnonzero(is_jpeg)
         accepted = np.ones(len(encoded), np.bool_)
         if self._output_type == GRAY:  # the CPU's decoder warns of palettes, and nvTIFF 0.8 doesn't invert negatives
@@ -239,26 +219,7 @@ class MixedImageDecoder(GpuOperator):
         Raises:
             OperatorError: images can't be decoded; the error lists them.
         """
-        arrays, positions = encoded.arrays, which.tolist()
-        images: list[Any] = [None] * len(positions)
-
-        def decode_one(index: int) -> None:
-            sample = positions[index]
-            window = None
-            if regions is not None and regions[sample, 0] >= 0:
-                y0, x0, y1, x1 = regions[sample].tolist()
-                window = (y0, x0, y1 - y0, x1 - x0)
-            images[index] = decode(
-                arrays[sample],
-                output_type=self._output_type,
-                region=window,
-                adjust_orientation=self._adjust,
-                palette_indices=self._palette_indices,
-                dtype=self.dtype,
-            )
-
-        errors = batch.pool.run(decode_one, len(positions))
-        fail([(positions[index], as_pipeline_error(error)) for index, error in errors])
+        images = decode_images(encoded, which, regions, self._options, batch.pool)
         return upload(batch, TensorListCPU(images, "HWC"))
 
     def _output(
@@ -295,44 +256,10 @@ class MixedImageDecoder(GpuOperator):
         decoded.release()
         return output
 
-    def _regions(self, batch: Batch, encoded: EncodedBatch, inputs: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-        """Return the windows as y0, x0, y1, x1, shape (N, 4); -1 for samples that the decoder will reject."""
-        windows = windows_of(self.node, batch)
-        if windows is None:
-            return None
-        heights, widths = self._shown_sizes(encoded)
-        if isinstance(windows, RandomWindows):
-            regions = windows.choose_all(heights, widths)
-        else:
-            regions = self._choose_each(windows, heights.tolist(), widths.tolist(), inputs)
-        regions[:, 2:] += regions[:, :2]
-        regions[heights == 0] = -1
-        return regions
 
-    def _shown_sizes(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
-        """Return the heights and widths of images after decoding; 0 for data that isn't an image."""
-        headers = encoded.headers
-        sizes = np.array([headers["height"], headers["width"]], np.int64)
-        if self._adjust:
-            transposed = headers["orientation"] >= 5
-            sizes[:, transposed] = sizes[::-1, transposed]
-        for sample in np.flatnonzero(headers["height"] == 0).tolist():
-            with suppress(PipelineError):
-                sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
-        return sizes
-
-    def _choose_each(
-        self, windows: DecodedWindows, heights: list[int], widths: list[int], inputs: Sequence[Any]
-    ) -> npt.NDArray[np.int64]:
-        regions = np.zeros((len(heights), 4), np.int64)
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, (height, width) in enumerate(zip(heights, widths, strict=True)):
-            try:
-                if height:
-                    regions[sample] = windows.choose(
-                        sample, height, width, [values.samples[sample] for values in inputs]
-                    )
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
-        return regions
+def _corners(regions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return windows as y0, x0, y1, x1, with -1 for samples that aren't images."""
+    corners = np.where(regions < 0, 0, regions)
+    corners[:, 2:] += corners[:, :2]
+    corners[regions[:, 0] < 0] = -1
+    return corners

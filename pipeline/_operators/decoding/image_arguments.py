@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from pipeline._declaration.schema import Argument, Kind
-from pipeline.types import RGB, UINT8
+from typing import Any
 
-__all__ = ["DECODER_ARGUMENTS"]
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.output_dtype import check_dtype
+from pipeline.errors import ArgumentValueError
+from pipeline.types import ANY_DATA, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+
+__all__ = ["DECODER_ARGUMENTS", "decoding_options"]
+
+_DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 
 def _ignored(name: str, kind: Kind, discouraged: bool = False) -> Argument:
@@ -62,3 +69,20 @@ DECODER_ARGUMENTS = (
     _ignored("split_stages", Kind.BOOL, discouraged=True),
     _ignored("use_chunk_allocator", Kind.BOOL, discouraged=True),
 )
+
+
+def decoding_options(node: GraphNode) -> dict[str, Any]:
+    """Return the arguments of a decoder for `pipeline._imaging.decode`.
+
+    Raises:
+        ArgumentValueError: the dtype isn't supported, or the arguments contradict each other.
+    """
+    if node.argument("palette_indices") and node.argument("output_type") not in (GRAY, ANY_DATA):
+        raise ArgumentValueError("palette_indices=True needs output_type=types.GRAY or types.ANY_DATA: one channel")
+    return {
+        "output_type": node.argument("output_type").name,
+        "adjust_orientation": node.argument("adjust_orientation"),
+        "fast_idct": node.argument("use_fast_idct") and node.device == "cpu",
+        "palette_indices": bool(node.argument("palette_indices")),
+        "dtype": check_dtype(node.argument("dtype"), _DTYPES),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
-from pipeline._bulk.read_file import read_file
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_specs import describe
-from pipeline._remote.urls import SCHEME_OF_FILES, is_url
+from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._remote.urls import SCHEME_OF_FILES
 from pipeline.errors import ArgumentTypeError, OperatorError
-from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["FILE_READ"]
 
@@ -44,8 +40,12 @@ def _check_dtype(dtype: np.dtype[Any] | None) -> None:
         raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
 
 
-class BatchFileRead(BatchOperator):
-    """Reads a batch with a few calls, into memory that batches reuse."""
+@implements(FILE_READ, "cpu")
+class FileRead(BatchOperator):
+    """Reads a batch with one call, into memory that batches reuse.
+
+    Reading file by file in a chain would need the GIL several times per file, which many threads share.
+    """
 
     waits = True
 
@@ -61,35 +61,3 @@ class BatchFileRead(BatchOperator):
         if files.failures:
             raise OperatorError.from_failures(files.failures)
         return [files.batch()]
-
-
-@implements(FILE_READ, "cpu")
-class FileRead(SampleOperator[Sequence[Array] | None]):
-    """Reads sample by sample, so that the next operator finds the bytes in the cache of its core.
-
-    A batch of URLs is read before its first sample runs: many requests at once hide the latency of the network.
-    """
-
-    waits = True
-
-    batch_operator = BatchFileRead
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        self._batches = BatchFileRead(node, setup)
-
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Sequence[Array] | None, Sequence[OutputSpec]]:
-        _check_dtype(inputs[0].dtype)
-        described = [describe("", (None,), np.dtype(np.uint8))]
-        paths = batch.values.get(self.node.inputs[0])  # None if an operator of this chain computes them
-        if isinstance(paths, TensorListCPU) and len(paths) and is_url(_path(paths.at(0))):
-            (contents,) = self._batches.run(batch, [paths])
-            return contents.samples, described
-        return None, described
-
-    def run(self, state: Sequence[Array] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        return read_file(_path(inputs[0])) if state is None else state[sample]
-
-
-def _path(sample: Array) -> str:
-    return os.fsdecode(sample.tobytes().rstrip(b"\0")).removeprefix(SCHEME_OF_FILES)

@@ -45,6 +45,13 @@ RESIDENT = 4
 DECISION = 20.0
 """Seconds of training until the measurement begins even if ``placement="auto"`` hasn't chosen."""
 
+DRAINED = 64
+"""Number of batches, more than any loader prefetches, that are taken before the measurement..."""
+
+DRAINING = 0.5
+"""... or seconds. Otherwise, training would consume what the loader has prefetched during the rest, faster than it
+loads."""
+
 START = 30.0 + DECISION
 """Seconds that opening a loader, choosing cuDNN's kernels and a placement may take, besides the measurement."""
 
@@ -232,6 +239,7 @@ def _share(
         end = time.perf_counter() + DECISION
         while not rival.is_ready() and time.perf_counter() < end:
             step(next(batches))
+        drain(batches)
         rate, used = trainer.rate(batches, seconds, warm_up=6, step=step, on_begin=rival.mark)
         report = rival.report()
         rates.append(rate)
@@ -241,6 +249,14 @@ def _share(
         rival.name, setup.batch_size, launches, tuple(rates), tuple(alone),
         statistics.median(cores), statistics.median(cores_alone), report,
     )  # fmt: skip
+
+
+def drain(batches: Iterator[Any]) -> None:
+    """Take what a loader has prefetched."""
+    end = time.perf_counter() + DRAINING
+    for _ in itertools.islice(batches, DRAINED):
+        if time.perf_counter() > end:
+            break
 
 
 def as_json(share: Share) -> dict[str, Any]:

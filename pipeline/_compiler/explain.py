@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from pipeline._compiler.folded_tables import folded_tables
-from pipeline._compiler.plan import SampleStep, make_plan, operator_class
+from pipeline._compiler.plan import SampleStep, make_plan
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
+from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.pixel_operator import PixelOperator
 
@@ -57,7 +58,7 @@ def _gpu_lines(nodes: list[GraphNode], graph: Graph, readers: Counter[Edge]) -> 
             continue
         chains.append([node])
         reasons.append(reason)
-        if _is_pixel(node, graph):
+        if _is_pixel(node):
             last[node.index] = len(chains) - 1
     return [
         " -> ".join(map(_name, chain)) + ("; as one kernel" if len(chain) > 1 else "") + (f" ({why})" if why else "")
@@ -67,24 +68,24 @@ def _gpu_lines(nodes: list[GraphNode], graph: Graph, readers: Counter[Edge]) -> 
 
 def _reason(node: GraphNode, graph: Graph, readers: Counter[Edge], chain: list[GraphNode] | None) -> str | None:
     """Return why a node doesn't continue the chain of its input; None if it does, empty if there is no such chain."""
-    if not _is_pixel(node, graph):
+    if not _is_pixel(node):
         return "not an expression of pixels"
     if chain is None:
         return ""
-    gathers = any(_gathers(each, graph) for each in chain)
+    gathers = any(_gathers(each) for each in chain)
     if readers[Edge(chain[-1].index)] > 1 and gathers:
         return "its input has several readers, so it is computed once"
-    if gathers and _gathers(node, graph):
+    if gathers and _gathers(node):
         return "its input is computed first, because both read several pixels for each output pixel"
     return None
 
 
-def _is_pixel(node: GraphNode, graph: Graph) -> bool:
-    return issubclass(operator_class(node, graph), PixelOperator)
+def _is_pixel(node: GraphNode) -> bool:
+    return issubclass(implementation(node.operator, node.device), PixelOperator)
 
 
-def _gathers(node: GraphNode, graph: Graph) -> bool:
-    kind = operator_class(node, graph)
+def _gathers(node: GraphNode) -> bool:
+    kind = implementation(node.operator, node.device)
     return issubclass(kind, PixelOperator) and kind.gathers
 
 

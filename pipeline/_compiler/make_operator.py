@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from pipeline._compiler.plan import operator_class
+from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._kernels.errors import cuda_call
 from pipeline._operator_api.operator import Setup
@@ -23,7 +23,7 @@ def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
     """
     try:
         with nullcontext() if setup.kernels is None else cuda_call("creating the operator"):
-            return operator_class(node, graph)(node, setup)
+            return implementation(node.operator, node.device)(node, setup)
     except PipelineError as error:
         kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
         at = f"\n  at {node.location}" if node.location.line else ""

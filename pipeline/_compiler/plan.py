@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class", "step_name"]
+__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "step_name"]
 
 
 @dataclass(frozen=True)
@@ -159,19 +158,8 @@ def _constants(graph: Graph) -> dict[int, GraphNode]:
     return found
 
 
-def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
-    """Return the class that implements a node: its variant for whole batches, if one exists and no chain reads it."""
-    sample_class = implementation(node.operator, node.device)
-    batch_class = sample_class.batch_operator if issubclass(sample_class, SampleOperator) else None
-    if batch_class is None:
-        return sample_class
-    readers = [other for other in graph.nodes if any(edge.node == node.index for edge in other.sources)]
-    on_gpu = any(other.device != "cpu" for other in readers)
-    return batch_class if on_gpu or not any(_is_sample_operator(other, graph) for other in readers) else sample_class
-
-
-def _is_sample_operator(node: GraphNode, graph: Graph) -> bool:
-    return issubclass(operator_class(node, graph), SampleOperator)
+def _is_sample_operator(node: GraphNode) -> bool:
+    return issubclass(implementation(node.operator, node.device), SampleOperator)
 
 
 def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
@@ -182,7 +170,7 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
         ready = [
             node
             for node in waiting
-            if not _is_sample_operator(node, graph) and not any(edge.node in pending for edge in node.sources)
+            if not _is_sample_operator(node) and not any(edge.node in pending for edge in node.sources)
         ]
         if ready:
             steps.append(BatchStep(tuple(ready)))
@@ -206,7 +194,7 @@ def _chain(waiting: Iterable[GraphNode], pending: set[int], graph: Graph) -> lis
     members: set[int] = set()
     for node in waiting:
         fits = (
-            _is_sample_operator(node, graph)
+            _is_sample_operator(node)
             and all(edge.node not in pending or edge.node in members for edge in node.inputs)
             and all(edge.node not in pending for edge in node.arguments_before)
         )

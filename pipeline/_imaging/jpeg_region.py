@@ -43,8 +43,9 @@ def decode_regions(images: Sequence[memoryview], regions: Sequence[Region]) -> l
         regions: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
 
     Returns:
-        The pixels of each; None if the whole image must be decoded, because nvImageCodec isn't installed or can't decode
-        it, because the window is tiny, or because the image is truncated: that is an error, wherever the window is.
+        The pixels of each; None if the whole image must be decoded: because nvImageCodec isn't installed or can't
+        decode it, because the window is tiny, or because the image is truncated, which is an error wherever the window
+        is.
     """
     found: list[Pixels | None] = [None] * len(images)
     codec = _load_codec()

@@ -121,10 +121,6 @@ class SampleOperator(ABC, Generic[State]):
     elementwise: ClassVar[bool] = False
     #: Whether it reads inputs with any strides at the speed of contiguous ones.
     any_strides: ClassVar[bool] = False
-    #: A batch operator that computes the same with fewer calls, which need the GIL; used where the GPU reads the results,
-    #: or no sample operator does. In a chain, this class is faster: the next operator finds the sample in the cache of
-    #: its core.
-    batch_operator: ClassVar[type[BatchOperator] | None] = None
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import decode, is_negative_tiff, is_palette_png
+from pipeline._imaging import is_negative_tiff, is_palette_png
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
-from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
-from pipeline._operator_api.output_specs import describe
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
-from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
+from pipeline._operators.decoding.encoded import channels_of, encoded_batch
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
-from pipeline._operators.decoding.image_batches import BatchImageDecoder, decode_images, regions_of, shown_size
-from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
+from pipeline._operators.decoding.image_batches import allocate_images, decode_images, regions_of, shown_sizes
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
-from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
 
@@ -89,43 +87,32 @@ IMAGE_SLICE = register(
 )
 
 
-@dataclass(frozen=True)
-class _State:
-    options: dict[str, Any]
-    windows: DecodedWindows | None
-
-
 @implements(IMAGE, "cpu")
 @implements(IMAGE_CROP, "cpu")
 @implements(IMAGE_RANDOM_CROP, "cpu")
 @implements(IMAGE_SLICE, "cpu")
-class ImageDecoder(SampleOperator[_State]):
-    """Decodes one image per call, with libjpeg-turbo for JPEG."""
+class ImageDecoder(BatchOperator):
+    """Decodes a batch on the threads of the CPU stage, into one block of memory, pinned if a GPU reads it.
 
-    batch_operator = BatchImageDecoder
+    Decoding image by image in a chain would need the GIL several times per image, which many threads share.
+    """
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._options = decoding_options(node)
+        self._channels = channels_of(node.argument("output_type"))
+        self._buffers = BufferPool(pin_for=setup.reading_gpu)
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        windows = windows_of(self.node, batch)
-        size = (None, None) if windows is None else windows.size
-        spec = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._options["dtype"])
-        return _State(self._options, windows), [spec]
-
-    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        encoded = flat_bytes(inputs[0])
-        if state.windows is None:
-            pixels: Array = decode(encoded, **state.options)
-        else:
-            height, width = shown_size(encoded, state.options["adjust_orientation"])
-            region = state.windows.choose(sample, height, width, inputs[1:])
-            pixels = decode(encoded, region=region, **state.options)
-        if out is None:
-            return pixels
-        np.copyto(out, pixels)  # a window of known size
-        return out
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        encoded = encoded_batch(inputs[0])
+        regions = regions_of(self.node, batch, encoded, inputs[1:])
+        extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
+        output = None
+        if self._channels is not None and (extents > 0).all():
+            shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
+            output = allocate_images(batch, self.node, shapes, np.dtype(self._options["dtype"]), self._buffers)
+        images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, output)
+        return [TensorListCPU(images, "HWC") if output is None else output.images]
 
 
 @implements(IMAGE, "mixed")
@@ -219,7 +206,7 @@ class MixedImageDecoder(GpuOperator):
         Raises:
             OperatorError: images can't be decoded; the error lists them.
         """
-        images = decode_images(encoded, which, regions, self._options, batch.pool)
+        images = decode_images(batch, encoded, which, regions, self._options)
         return upload(batch, TensorListCPU(images, "HWC"))
 
     def _output(

@@ -13,22 +13,18 @@ import numpy.typing as npt
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.gather import copy_ranges
 from pipeline._codecs import EncodedBatch
-from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import decode, peek
 from pipeline._imaging.jpeg_region import decode_regions
 from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
-from pipeline._operator_api.operator import BatchOperator, Setup
-from pipeline._operators.decoding.encoded import channels_of, encoded_batch
-from pipeline._operators.decoding.image_arguments import decoding_options
 from pipeline._operators.decoding.image_windows import windows_of
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["BatchImageDecoder", "decode_images", "regions_of", "shown_size", "shown_sizes"]
+__all__ = ["Output", "allocate_images", "decode_images", "regions_of", "shown_sizes"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -39,75 +35,63 @@ _MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class _Output:
-    """Memory for a batch of images: the batch, and its bytes."""
+class Output:
+    """Memory for a batch of images: the images, and the bytes of all."""
 
-    batch: TensorListCPU
+    images: TensorListCPU
     memory: npt.NDArray[np.uint8]
 
-    def place(self, images: Mapping[int, Array]) -> None:
+    def place(self, pixels: Mapping[int, Array]) -> None:
         """Copy images, given by their positions in the batch, with one call that doesn't need the GIL."""
-        positions = list(images)
-        pointers = np.array([image.ctypes.data for image in images.values()], np.int64)
-        sizes = np.array([image.nbytes for image in images.values()], np.int64)
-        offsets = self.batch.table().pointers[positions] - self.memory.ctypes.data
-        copy_ranges(self.memory, pointers, sizes, offsets, None, images)
+        pointers = np.array([image.ctypes.data for image in pixels.values()], np.int64)
+        sizes = np.array([image.nbytes for image in pixels.values()], np.int64)
+        offsets = self.images.table().pointers[list(pixels)] - self.memory.ctypes.data
+        copy_ranges(self.memory, pointers, sizes, offsets, None, pixels)
 
 
-class BatchImageDecoder(BatchOperator):
-    """Decodes a batch on the threads of the CPU stage, into one block of memory, pinned if a GPU reads it."""
+def allocate_images(
+    batch: Batch, node: GraphNode, shapes: Int64s, dtype: np.dtype[Any], buffers: BufferPool
+) -> Output | None:
+    """Return memory for the images of a batch: one array if all have one shape; None if they are implausibly large.
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        super().__init__(node, setup)
-        self._options = decoding_options(node)
-        self._channels = channels_of(node.argument("output_type"))
-        self._buffers = BufferPool(pin_for=setup.reading_gpu)
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        encoded = encoded_batch(inputs[0])
-        regions = regions_of(self.node, batch, encoded, inputs[1:])
-        extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
-        output = self._allocate(batch, extents)
-        images = decode_images(encoded, np.arange(len(encoded)), regions, self._options, batch.pool, output)
-        return [TensorListCPU(images, "HWC") if output is None else output.batch]
-
-    def _allocate(self, batch: Batch, extents: Int64s) -> _Output | None:
-        """Return memory for images of these heights and widths; None if these are unknown or implausible."""
-        if self._channels is None or (extents <= 0).any():
-            return None
-        dtype = np.dtype(self._options["dtype"])
-        shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
-        if shapes.prod(axis=1).sum() * dtype.itemsize > _MOST_BYTES:
-            return None
-        if (shapes == shapes[0]).all():
-            array, owner = batch.allocate(Edge(self.node.index), (len(shapes), *shapes[0].tolist()), dtype)
-            images = TensorListCPU.from_dense(array, "HWC")
-            images.owner = owner
-            return _Output(images, array.reshape(-1).view(np.uint8))
-        table, nbytes = Samples.packed(0, shapes, dtype)
-        memory, is_pinned = self._buffers.memory(nbytes)
-        placed = replace(table, pointers=memory.ctypes.data + table.pointers)
-        images = TensorListCPU.from_table(placed, [memory], layout="HWC")
-        images.pinned = is_pinned
-        return _Output(images, memory)
+    Args:
+        batch: the batch.
+        node: the decoder.
+        shapes: (N, 3) heights, widths and channels.
+        dtype: dtype of the pixels.
+        buffers: allocator of memory for images of several shapes.
+    """
+    if shapes.prod(axis=1).sum() * dtype.itemsize > _MOST_BYTES:
+        return None
+    if (shapes == shapes[0]).all():
+        array, owner = batch.allocate(Edge(node.index), (len(shapes), *shapes[0].tolist()), dtype)
+        images = TensorListCPU.from_dense(array, "HWC")
+        images.owner = owner
+        return Output(images, array.reshape(-1).view(np.uint8))
+    table, nbytes = Samples.packed(0, shapes, dtype)
+    memory, is_pinned = buffers.memory(nbytes)
+    placed = replace(table, pointers=memory.ctypes.data + table.pointers)
+    images = TensorListCPU.from_table(placed, [memory], layout="HWC")
+    images.pinned = is_pinned
+    return Output(images, memory)
 
 
 def decode_images(
+    batch: Batch,
     encoded: EncodedBatch,
     which: Int64s,
     regions: Int64s | None,
     options: Mapping[str, Any],
-    pool: ThreadPool,
-    output: _Output | None = None,
+    output: Output | None = None,
 ) -> list[Array]:
-    """Decode some images of a batch on the threads of a pool.
+    """Decode some images of a batch on the threads of the CPU stage.
 
     Args:
-        encoded: the batch.
+        batch: the batch.
+        encoded: its images.
         which: (M,) positions in the batch.
         regions: windows of the images of the batch, as `regions_of` returns them; None for full images.
         options: further arguments of `decode`.
-        pool: the threads.
         output: memory for the images of the batch; None for new memory.
 
     Returns:
@@ -121,11 +105,11 @@ def decode_images(
     if regions is not None:
         windows = [tuple(row) if row[0] >= 0 else None for row in regions.tolist()]
     skips_rows = (_skips_rows(encoded, options) & (regions is not None)).tolist()
-    targets = [None] * len(encoded) if output is None else output.batch.samples
+    targets = [None] * len(encoded) if output is None else output.images.samples
     images: list[Any] = [None] * len(positions)
     failures: list[tuple[int, PipelineError]] = []
 
-    def decode_group(begin: int, end: int) -> None:
+    def decode_range(begin: int, end: int) -> None:
         group = positions[begin:end]
         skipping = [sample for sample in group if skips_rows[sample]]
         pixels = decode_regions([memoryview(arrays[sample]) for sample in skipping], [windows[s] for s in skipping])
@@ -141,11 +125,18 @@ def decode_images(
         if output is not None and found:
             output.place(found)
 
-    step = max(1, min(_GROUP, -(-len(positions) // pool.num_threads)))
+    def decode_group(begin: int, end: int) -> None:
+        if batch.trace is None:
+            decode_range(begin, end)
+        else:
+            with batch.trace.range(f"samples {begin} to {end - 1}", batch.number):
+                decode_range(begin, end)
+
+    step = max(1, min(_GROUP, -(-len(positions) // batch.pool.num_threads)))
     if len(positions) <= step:
         decode_group(0, len(positions))
     else:
-        pool.run_ranges(decode_group, len(positions), step)
+        batch.pool.run_ranges(decode_group, len(positions), step)
     fail(sorted(failures, key=lambda failure: failure[0]))
     return images
 
@@ -204,11 +195,6 @@ def shown_sizes(encoded: EncodedBatch, adjust_orientation: bool) -> Int64s:
         sizes[transposed] = sizes[transposed, ::-1]
     for sample in np.flatnonzero(headers["height"] == 0).tolist():
         with suppress(PipelineError):
-            sizes[sample] = shown_size(encoded.arrays[sample], adjust_orientation)
+            info = peek(encoded.arrays[sample])
+            sizes[sample] = info.shape[:2] if adjust_orientation else (info.height, info.width)
     return sizes
-
-
-def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
-    """Return the height and width of an encoded image after decoding."""
-    info = peek(encoded)
-    return info.shape[:2] if adjust_orientation else (info.height, info.width)

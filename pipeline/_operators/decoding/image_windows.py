@@ -22,10 +22,6 @@ _LAYOUT = "HWC"
 class DecodedWindows(Protocol):
     """Windows of the images of one batch."""
 
-    @property
-    def size(self) -> tuple[int | None, int | None]:
-        """The height and width of all windows, as far as they are known in advance."""
-
     def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
         """Return the window of an image: first row and column, height, width.
 
@@ -46,19 +42,12 @@ class _Cropped:
     def __init__(self, node: GraphNode, batch: Batch) -> None:
         self._windows = CropWindows(batch.arguments(node), batch.size, _LAYOUT)
 
-    @property
-    def size(self) -> tuple[int | None, int | None]:
-        known = self._windows.extents((None, None, None)) or (None, None)
-        return known[0], known[1]
-
     def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
         return _checked(*self._windows.locate(sample, (height, width, 1)), (height, width, 1))
 
 
 class _Sliced:
     """Windows from the arguments of `slice`, or from inputs."""
-
-    size = (None, None)
 
     def __init__(self, node: GraphNode, batch: Batch) -> None:
         inputs = len(node.inputs) - 1

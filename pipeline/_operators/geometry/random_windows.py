@@ -70,9 +70,6 @@ class RandomWindows:
         self._count = attempts
         self._offsets = drawn[:, -2:]  # relative offsets in the space around the window
 
-    #: Height and width of all windows, which aren't known beforehand.
-    size = (None, None)
-
     @cached_property
     def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
         attempts = self._attempts(slice(None), slice(None))

@@ -334,6 +334,7 @@ release_values:
 #include "_draws.h"
 #include "_points.h"
 #include "_polygons.h"
+#include "_rounding.h"
 #include "_signals.h"
 #include "_sums.h"
 #include "_warps.h"
@@ -348,6 +349,7 @@ static PyMethodDef functions[] = {
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"take", take_call, METH_VARARGS, take_doc},
     {"warp_nearest", warp_nearest_call, METH_VARARGS, warp_nearest_doc},
+    {"round_floats", round_floats_call, METH_VARARGS, round_floats_doc},
     {"sum_rows", sum_rows_call, METH_VARARGS, sum_rows_doc},
     {"standardize", standardize_call, METH_VARARGS, standardize_doc},
     {"preemphasize", preemphasize_call, METH_VARARGS, preemphasize_doc},

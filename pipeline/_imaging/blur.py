@@ -121,8 +121,12 @@ def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
     depth = np.float64 if image.dtype == np.float64 else np.float32
     work = np.ascontiguousarray(image, image.dtype if image.dtype in _OPENCV else depth)
     if work.ndim == 4:
-        work = _along_rows(work.reshape(len(work), -1, 1), windows[0], depth).reshape(work.shape)
-        work = np.stack([_planes(frame, windows[1], windows[2], depth) for frame in work])
+        # Three passes over all frames at once: a call for each frame would need the GIL each time.
+        frames, height, width, channels = work.shape
+        work = _along_rows(work.reshape(frames, -1, 1), windows[0], depth)
+        work = _planes(work.reshape(frames * height, width, channels), _ONE, windows[2], depth)
+        columns = np.ascontiguousarray(work.reshape(frames, height, -1).swapaxes(0, 1))
+        work = _along_rows(columns.reshape(height, -1, 1), windows[1], depth).reshape(columns.shape).swapaxes(0, 1)
     elif work.ndim == 3:
         work = _planes(work, windows[0], windows[1], depth)
     else:

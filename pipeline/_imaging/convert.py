@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "convert", "convert_color"]
 
 Array = npt.NDArray[Any]
@@ -33,6 +35,8 @@ _RGB_OF_YCBCR = np.array(
 _GRAY_OF_RGB = np.array([[0.299, 0.587, 0.114, 0.0]])
 _GRAY_OF_YCBCR = np.array([[_LUMA, 0.0, 0.0, -16 * _LUMA]])
 _YCBCR_OF_GRAY = np.array([[219.0 / 255.0, 16.0], [0.0, 128.0], [0.0, 128.0]])
+# Integers that the compiled loop supports.
+_SMALL_INTEGERS = frozenset(map(np.dtype, ("u1", "i1", "u2", "i2")))
 
 
 def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Array:
@@ -77,6 +81,9 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
 
 
 def _float_to_int(array: Array, out: Array) -> None:
+    if compiled is not None and array.dtype == np.float32 and out.dtype in _SMALL_INTEGERS and out.flags.c_contiguous:
+        compiled.round_floats(np.ascontiguousarray(array), out)
+        return
     work = array.astype(np.float32) if array.dtype == np.float16 else array
     # trunc(x + 0.5) is wrong where the sum x + 0.5 itself rounds up (0.49999997, odd numbers beyond 2**23).
     rounded = np.trunc(work)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")
 dali_types = pytest.importorskip("nvidia.dali.types")
+
+convert_module = importlib.import_module("pipeline._imaging.convert")  # the package has a function of this name
 
 DALI_TYPES = {
     "bool": dali_types.BOOL,
@@ -59,6 +62,17 @@ def test_nan_becomes_zero() -> None:
     for target in ("uint8", "int32", "int64", "uint64"):
         assert convert(np.array([np.nan, 2.5]), target).tolist() == [0, 3]
     assert np.isnan(convert(np.array([np.nan]), "float16")).all()
+
+
+@pytest.mark.skipif(convert_module.compiled is None, reason="the C modules aren't built")
+@pytest.mark.parametrize("target", ["uint8", "int8", "uint16", "int16"])
+def test_compiled_loop_rounds_like_numpy(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = np.arange(-140_000, 140_000, dtype=np.float32) / 2
+    near = [halves, np.nextafter(halves, 0), np.nextafter(halves, 1e9), samples("float32")]
+    values = np.concatenate([*near, [np.nan] * 2]).astype(np.float32).reshape(2, -1)
+    found = [convert(values, target), convert(values[:, ::-1], target)]
+    monkeypatch.setattr(convert_module, "compiled", None)
+    np.testing.assert_array_equal(found, [convert(values, target), convert(values[:, ::-1], target)])
 
 
 @settings(max_examples=100, deadline=None)

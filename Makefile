@@ -39,7 +39,7 @@ demo: $(DEMO) ## run the whole product once: generate images, train on them, com
 test: $(DEV) ## run the tests that need no GPU
 	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-cluster: $(CLUSTER) ## run the tests with a local Ray cluster, and with the clients of S3 and Google Cloud Storage
+test-cluster: $(CLUSTER) ## run the tests with a local Ray cluster, and with the clients of S3 and Google Cloud Storage, in four minutes
 	DALI_PROXY_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest tests/dali_proxy/cluster tests/pipeline/remote -m "not gpu" $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types

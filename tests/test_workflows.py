@@ -72,11 +72,10 @@ def test_servers_in_a_cluster_and_clients_of_stores_are_tested() -> None:
     assert "make test-cluster" in [command for job in workflow["jobs"].values() for command in commands(job)]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^CLUSTER := .*\bray-train,test-stores$", makefile, re.MULTILINE)
-    assert re.search(
-        r"^test-cluster: \$\(CLUSTER\) .*\n\tDALI_PROXY_REQUIRE_CLUSTER=1 .* pytest tests/dali_proxy/cluster tests/pipeline/remote ",
-        makefile,
-        re.MULTILINE,
-    )
+    command = re.search(r"^test-cluster: \$\(CLUSTER\) .*\n\t(.*)", makefile, re.MULTILINE)
+    assert command is not None
+    assert command[1].startswith("DALI_PROXY_REQUIRE_CLUSTER=1 ")  # no test is skipped for want of a package
+    assert " pytest tests/dali_proxy/cluster tests/pipeline/remote " in command[1]
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)

@@ -20,7 +20,7 @@ DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
 GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 SCALE := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray
-CLUSTER := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray-train
+CLUSTER := $(VENV)/.installed-test,demo,bench,examples,video,parity,ray-train,test-stores
 DOCS := $(VENV)/.installed-docs
 
 # If Python may not write bytecode, each of the many processes that tests start compiles everything again.
@@ -39,8 +39,8 @@ demo: $(DEMO) ## run the whole product once: generate images, train on them, com
 test: $(DEV) ## run the tests that need no GPU
 	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-cluster: $(CLUSTER) ## run the tests of servers in a local Ray cluster, in three minutes
-	DALI_PROXY_REQUIRE_RAY=1 $(BIN)/python -m pytest tests/dali_proxy/cluster -m "not gpu" $(ARGS)
+test-cluster: $(CLUSTER) ## run the tests with a local Ray cluster, and with the clients of S3 and Google Cloud Storage, in four minutes
+	DALI_PROXY_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest tests/dali_proxy/cluster tests/pipeline/remote -m "not gpu" $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check .

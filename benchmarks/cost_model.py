@@ -52,7 +52,7 @@ class Costs:
         decoder_share: speed that training keeps when such a server uses its GPU (same file).
         decoder_ms: processor time per image of such a server (same file).
         sample_ms: milliseconds that the thread of a server that reads the dataset needs for a sample
-            (2026-11-23-cpu-2-cores-scale.json: tiny, one node, whose elapsed time is an upper bound).
+            (2026-11-24-cpu-2-cores-scale.json: tiny, one node, whose elapsed time is an upper bound).
         send_ms: milliseconds of processor time of a loader node per MB of results, for their way (same file: arrays and
             tiny, one node, without the training process).
         receive_ms: the same of the training process (same file).
@@ -68,9 +68,9 @@ class Costs:
     decoder_rate: float = 31_500
     decoder_share: float = 0.85
     decoder_ms: float = 0.11
-    sample_ms: float = 0.19
-    send_ms: float = 0.71
-    receive_ms: float = 0.47
+    sample_ms: float = 0.12
+    send_ms: float = 0.40
+    receive_ms: float = 0.27
     batch_ms: float = 1.8
 
 
@@ -291,6 +291,8 @@ def plot(costs: Costs, site: Site, path: Path) -> None:
     by_nodes.set_yscale("log")
     for axes, title in ((by_nodes, "GPUs"), (by_gpus, None)):
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, title=title)
     figure.savefig(path, dpi=110)

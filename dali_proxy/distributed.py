@@ -48,7 +48,8 @@ class Environment(Ranks):
         local_world_size: number of processes on its machine.
         source: where these numbers come from; see `environment`.
         device_id: number of this rank's GPU, or None if the machine has no usable GPU.
-        cores: cores on the same NUMA node as this rank's GPU; without a GPU, the nodes are divided among the ranks.
+        cores: cores on the same NUMA node as this rank's GPU, or all if these are too few for the ranks whose GPUs are
+            on that node; without a GPU, the nodes are divided among the ranks.
         core_budget: number of cores that the processes of this rank should use together.
     """
 
@@ -113,15 +114,13 @@ def environment(
     limit = cgroup_cores() if cgroup_limit is None else cgroup_limit
     sharing = processes_sharing(ranks, len(usable))
     device_id, address = _gpu(ranks.local_rank)
-    near = cores_near(
-        usable,
-        ranks.local_rank if sharing > 1 else 0,
-        sharing,
-        None if address is None else gpu_node(address, sysfs),
-        sysfs,
-    )
-    budget = min(core_budget(len(usable), limit, sharing), len(near))
-    return Environment(**vars(ranks), device_id=device_id, cores=near, core_budget=budget)
+    node = None if address is None else gpu_node(address, sysfs)
+    near = cores_near(usable, ranks.local_rank if sharing > 1 else 0, sharing, node, sysfs)
+    budget = core_budget(len(usable), limit, sharing)
+    neighbours = _ranks_near(node, sharing, sysfs)
+    if neighbours > 1 and len(near) < neighbours * budget:
+        near = usable  # the ranks near this node need more cores than it has, and other nodes would be idle
+    return Environment(**vars(ranks), device_id=device_id, cores=near, core_budget=min(budget, len(near)))
 
 
 def set_ranks(rank: int | None, world_size: int = 1, local_rank: int = 0, local_world_size: int = 1) -> None:
@@ -321,3 +320,13 @@ def _gpu(local_rank: int) -> tuple[int | None, str | None]:
         return number, str(cupy.cuda.Device(number).pci_bus_id)
     except Exception:  # noqa: BLE001  # without CuPy or its driver, only the placement is less precise
         return number, None
+
+
+def _ranks_near(node: int | None, ranks: int, sysfs: Path) -> int:
+    """Return how many of this machine's ranks have a GPU on a NUMA node; 0 if a launcher has hidden their GPUs."""
+    import torch
+
+    if node is None or torch.cuda.device_count() < ranks:
+        return 0
+    addresses = [_gpu(rank)[1] for rank in range(ranks)]
+    return sum([address is not None and gpu_node(address, sysfs) == node for address in addresses])

@@ -66,13 +66,16 @@ def test_matrix_runs_every_python_with_lowest_and_newest_packages() -> None:
     assert tested == {each for each in sessions() if each.startswith(("tests", "lowest", "newest"))}
 
 
-def test_servers_in_a_cluster_are_tested_with_ray() -> None:
-    """`make test` has no Ray, and skips these tests."""
+def test_servers_in_a_cluster_and_clients_of_stores_are_tested() -> None:
+    """`make test` has neither Ray nor the clients of stores, and skips these tests."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
     assert "make test-cluster" in [command for job in workflow["jobs"].values() for command in commands(job)]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^CLUSTER := .*\bray-train$", makefile, re.MULTILINE)
-    assert re.search(r"^test-cluster: \$\(CLUSTER\) .*\n\t.* pytest tests/dali_proxy/cluster ", makefile, re.MULTILINE)
+    assert re.search(r"^CLUSTER := .*\bray-train,test-stores$", makefile, re.MULTILINE)
+    command = re.search(r"^test-cluster: \$\(CLUSTER\) .*\n\t(.*)", makefile, re.MULTILINE)
+    assert command is not None
+    assert command[1].startswith("DALI_PROXY_REQUIRE_CLUSTER=1 ")  # no test is skipped for want of a package
+    assert " pytest tests/dali_proxy/cluster tests/pipeline/remote " in command[1]
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)

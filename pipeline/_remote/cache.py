@@ -33,7 +33,8 @@ class DiskCache:
 
     The cache survives restarts, and any number of processes may use it at once. A file gets its final name when it is
     complete, so no process sees a part of it. The sum of all files never exceeds the limit: a process reserves the
-    space before it writes, and a lock file orders the reservations. Errors of the disk never fail a read.
+    space before it writes, and a lock file orders the reservations. Content that doesn't fit beside the files that
+    other processes are writing isn't stored. Errors of the disk never fail a read.
 
     Args:
         folder: folder of the cache, which is created if it is missing.
@@ -86,6 +87,9 @@ class DiskCache:
                     total = self._total()
                     if total + size > self.limit:
                         total = self._evict(int(self.limit * _KEPT) - size)
+                        if total + size > self.limit:  # other processes are writing too much at this moment
+                            self._set_total(total)
+                            return
                     self._set_total(total + size)  # first: a process that is killed here must not lower the sum
                     stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
                     os.truncate(stream.fileno(), size)  # counts for other processes from now on
@@ -93,7 +97,8 @@ class DiskCache:
                 left = memoryview(content)
                 while left:
                     left = left[stream.write(left) :]
-            os.replace(unfinished, path)
+            with self._locked():  # an eviction, which lists files meanwhile, could miss both names
+                os.replace(unfinished, path)
         except OSError as error:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -125,23 +130,24 @@ class DiskCache:
         (self.folder / "total").write_text(str(total))
 
     def _evict(self, target: int) -> int:
-        """Remove the least recently used files until the sum of all sizes is at most `target`. Return the sum."""
+        """Remove the least recently used files until the sum of all sizes is at most `target`. Return the sum.
+
+        Files that are being written stay: their space would be occupied, but not counted.
+        """
         files: list[tuple[float, int, str]] = []
+        total = 0
         now = time.time()
         for folder in self.folder.iterdir():
             if not folder.is_dir():
                 continue
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    with suppress(FileNotFoundError):  # renamed or removed meanwhile
+                    with suppress(FileNotFoundError):  # removed meanwhile
                         status = entry.stat()
+                        total += status.st_size
                         unfinished = entry.name.endswith(_UNFINISHED)
-                        if unfinished and now - status.st_mtime < _ABANDONED:
-                            used = now  # another process writes it
-                        else:
-                            used = 0.0 if unfinished else status.st_mtime
-                        files.append((used, status.st_size, entry.path))
-        total = sum(size for _, size, _ in files)
+                        if not unfinished or now - status.st_mtime >= _ABANDONED:
+                            files.append((0.0 if unfinished else status.st_mtime, status.st_size, entry.path))
         for _, size, path in sorted(files):
             if total <= target:
                 break

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from dali_proxy import DALIServer, DataLoader
+from dali_proxy import DALIServer, DataLoader, distributed
 from dali_proxy._common.available_memory import available_memory
 from dali_proxy._common.core_budget import Shares, processes_sharing
 from dali_proxy.distributed import _owner, environment, set_ranks, shared_server
@@ -35,6 +36,30 @@ def test_processes_of_eight_ranks_share_the_cores(tmp_path: Path) -> None:
     assert here.shard == {"shard_id": 5, "num_shards": 8, "pad_last_batch": True}
     limited = environment(allowed=range(128), cgroup_limit=12, sysfs=tmp_path)
     assert (limited.core_budget, limited.num_workers, limited.num_threads) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("gpu_nodes", "visible", "cores"),
+    [
+        ([0, 0, 1, 1], 4, range(8, 16)),  # each node has enough cores for its ranks
+        ([1, 1, 1, 1], 4, range(16)),  # the ranks need more cores than node 1 has
+        ([1, 1, 1, 1], 1, range(8, 16)),  # the launcher has hidden the other GPUs
+    ],
+)
+def test_cores_are_near_the_gpu_if_there_are_enough_for_its_neighbours(
+    gpu_nodes: list[int], visible: int, cores: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node, listed in ((0, "0-7"), (1, "8-15")):
+        (tmp_path / f"devices/system/node/node{node}").mkdir(parents=True)
+        (tmp_path / f"devices/system/node/node{node}/cpulist").write_text(listed)
+    for number, node in enumerate(gpu_nodes):
+        (tmp_path / f"bus/pci/devices/{number}").mkdir(parents=True)
+        (tmp_path / f"bus/pci/devices/{number}/numa_node").write_text(str(node))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setattr(distributed, "_gpu", lambda rank: (rank, str(rank)))
+    set_ranks(2, 4, 2, 4)
+    here = environment(allowed=range(16), cgroup_limit=16, sysfs=tmp_path)
+    assert (here.device_id, here.cores, here.core_budget) == (2, tuple(cores), 4)
 
 
 def test_cores_that_slurm_bound_to_a_task_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:

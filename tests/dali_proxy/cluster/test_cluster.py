@@ -36,7 +36,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 Outcome = Callable[[str], dict[str, Any]]
 
 pytestmark = pytest.mark.timeout(1200)  # one test waits for all scenarios, in which several nodes start
-NEEDS_RAY = "DALI_PROXY_REQUIRE_RAY" in os.environ  # `make test-cluster` sets it
+NEEDS_RAY = "DALI_PROXY_REQUIRE_CLUSTER" in os.environ  # `make test-cluster` sets it
 with_ray = pytest.mark.skipif(not (HAS_RAY or NEEDS_RAY), reason="Ray isn't installed: run `make test-cluster`")
 
 

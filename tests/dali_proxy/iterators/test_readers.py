@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 import dali_proxy
-from dali_proxy import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator, LastBatchPolicy
+from dali_proxy import (
+    DALIClassificationIterator,
+    DALIGenericIterator,
+    DALIRaggedIterator,
+    LastBatchPolicy,
+    distributed,
+)
 from pipeline import Pipeline, errors, fn
 from tests.dali_proxy.iterators.datasets import epochs, numbers
 
@@ -146,6 +152,20 @@ def test_samples_come_once_an_epoch_with_partial(files: list[str], shards: int, 
     for epoch in made[:1] if not padded else made:
         given = sorted(number for batch in epoch for part in batch for number in part)
         assert given == list(range(1, len(files) + 1))
+
+
+@pytest.mark.parametrize("stick", [False, True], ids=["moving", "sticking"])
+@pytest.mark.parametrize("policy", [policy.name for policy in LastBatchPolicy])
+def test_ranks_have_equal_numbers_of_batches(files: list[str], policy: str, stick: bool) -> None:
+    """Each rank has an iterator over its own shard, with the arguments of `distributed.Environment.shard`."""
+    for samples, ranks, batch_size in itertools.product((4, 5, 8, 17), (2, 3, 4), (1, 3)):
+        options = {**distributed.Environment(world_size=ranks).shard, "stick_to_shard": stick}
+        del options["shard_id"]
+        numbers = {
+            tuple(map(len, iterate("pipeline", files[:samples], batch_size, [rank], policy, **options)[2]))
+            for rank in range(ranks)
+        }
+        assert len(numbers) == 1, (samples, ranks, batch_size)
 
 
 def test_shard_without_samples_left_gives_an_empty_tensor(files: list[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 import struct
 import sys
 import tarfile
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -18,6 +21,8 @@ from pipeline import Pipeline, fn, tfrecord
 from pipeline._remote.data_file import Blocks
 from pipeline._remote.reading import REMOTE_THREADS
 from pipeline.errors import BuildError, OperatorError, PipelineError
+from tests.clips import Clips
+from tests.pipeline.readers.wire import image_record, write_recordio
 from tests.remote import WebServer, serving
 
 asyn = pytest.importorskip("fsspec.asyn", reason="needs fsspec")
@@ -94,6 +99,54 @@ def test_reader_of_urls_returns_the_same_data(reader: str, scheme: str, web: Web
 
     (tmp_path / "list.txt").write_text("a/01.jpg 4\nb/03.jpg 5\n")
     assert read(web.url if scheme == "http" else f"file://{tmp_path}") == read(str(tmp_path))
+
+
+MEDIA: dict[str, Any] = {
+    "mxnet": lambda root: fn.readers.mxnet(path=[f"{root}/x.rec"], index_path=[f"{root}/x.idx"]),
+    "coco": lambda root: fn.readers.coco(file_root=f"{root}/a", annotations_file=f"{root}/x.json"),
+    "sequence": lambda root: fn.readers.sequence(file_root=f"{root}/frames", sequence_length=3),
+    "nemo_asr": lambda root: fn.readers.nemo_asr(manifest_filepaths=[f"{root}/manifest.json"], read_text=False),
+    "fits": lambda root: fn.experimental.readers.fits(file_root=root, files=["x.fits"]),
+    "video": lambda root: fn.readers.video(filenames=[f"{root}/x.mp4"], sequence_length=3),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*readers.sequence. is now deprecated")
+@pytest.mark.parametrize("reader", MEDIA)
+def test_reader_of_media_behind_urls_returns_the_same_data(
+    reader: str, web: WebServer, clips: Clips, tmp_path: Path
+) -> None:
+    if reader == "mxnet":
+        write_recordio(tmp_path / "x.rec", [image_record(number, bytes([number]) * 9) for number in range(5)])
+    elif reader == "coco":
+        image = {"id": 1, "file_name": "03.jpg", "width": 64, "height": 40}
+        box = {"id": 1, "image_id": 1, "category_id": 7, "bbox": [1, 2, 3, 4], "iscrowd": 0, "area": 12}
+        content = {"images": [image], "categories": [{"id": 7, "name": "x"}], "annotations": [box]}
+        (tmp_path / "x.json").write_text(json.dumps(content))
+    elif reader == "sequence":
+        (tmp_path / "frames" / "one").mkdir(parents=True)
+        for number in range(4):
+            cv2.imwrite(str(tmp_path / "frames" / "one" / f"{number}.png"), np.full((4, 6, 3), number, np.uint8))
+    elif reader == "nemo_asr":
+        soundfile = pytest.importorskip("soundfile")
+        soundfile.write(tmp_path / "x.wav", np.sin(np.arange(500) / 9), 8000)
+    elif reader == "fits":
+        fits = pytest.importorskip("astropy.io.fits")
+        hdus = [fits.PrimaryHDU(), fits.ImageHDU(np.arange(24).reshape(4, 6).astype("i4"))]
+        fits.HDUList(hdus).writeto(tmp_path / "x.fits")
+    else:
+        shutil.copy(clips.path("h264.mp4"), tmp_path / "x.mp4")
+
+    def read(root: str) -> list[list[Any]]:
+        (tmp_path / "manifest.json").write_text(json.dumps({"audio_filepath": f"{root}/x.wav", "duration": 0.0625}))
+        pipe = new_pipe(2)
+        with pipe:
+            made = MEDIA[reader](root)
+        return outputs(2, *(made if isinstance(made, list | tuple) else [made]), pipe=pipe)
+
+    local = read(str(tmp_path))
+    assert local[0]
+    assert read(web.url) == local
 
 
 def read_paths(paths: list[str]) -> list[bytes]:

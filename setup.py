@@ -25,7 +25,7 @@ setup(
             depends=glob.glob(f"pipeline/{folder}/*.h") + glob.glob("pipeline/*.h"),
             define_macros=[("SOURCES", f"{native['checksum'](folder)}u")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", *arguments],
-            extra_link_args=["-pthread"],
+            extra_link_args=["-pthread", "-lm"],
             optional=os.environ.get("DALI_PROXY_NATIVE") != "1",
         )
         for folder in native["FOLDERS"]

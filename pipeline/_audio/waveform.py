@@ -1,14 +1,16 @@
-"""Decoding of audio files by libsndfile."""
+"""Decoding of audio files by libsndfile, and of FLAC by miniaudio."""
 
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._audio.flac import FlacFile
 from pipeline._audio.resampling import resample, to_range
 from pipeline._optional import optional_package
 from pipeline._size_limit import check_size
@@ -58,25 +60,65 @@ def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, 
     Raises:
         DecodeError: the file is damaged or too large, or isn't an audio file.
     """
+    flac = FlacFile.open(encoded)
+    if flac is not None:
+        plan = _Plan.of(flac, wanted, rate)
+        if (signal := flac.read(plan.read.name)) is not None:
+            return _finish(signal, plan, wanted)
     soundfile = load_decoder()
     try:
         with soundfile.SoundFile(io.BytesIO(encoded.data)) as file:
-            own, frames = float(file.samplerate), file.frames
-            mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
-            # Values that depend on several samples are computed in float32, and rounded once.
-            read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
-            scale = rate / own if resamples else 1.0
-            length = int(np.ceil(frames * scale))
-            check_size("the decoded audio", max(frames, length), file.channels, read.itemsize)
-            signal = file.read(dtype=read.name, always_2d=True)
+            plan = _Plan.of(file, wanted, rate)
+            signal = file.read(dtype=plan.read.name, always_2d=True)
     except soundfile.SoundFileError as error:
         raise DecodeError(f"not a valid audio file: {error}") from error
-    if len(signal) != frames:
-        raise DecodeError(f"the audio file is truncated: it has {len(signal)} of {frames} samples")
-    if mixes:
+    if len(signal) != plan.frames:
+        raise DecodeError(f"the audio file is truncated: it has {len(signal)} of {plan.frames} samples")
+    return _finish(signal, plan, wanted)
+
+
+class _Plan(NamedTuple):
+    """The steps of decoding a file.
+
+    Attributes:
+        own: sample rate of the file.
+        frames: number of samples of a channel in the file.
+        read: dtype in which to decode the samples.
+        mixes: whether to compute the mean of the channels.
+        scale: factor of the sample rate.
+        length: number of samples of a channel in the result.
+    """
+
+    own: float
+    frames: int
+    read: np.dtype[Any]
+    mixes: bool
+    scale: float
+    length: int
+
+    @classmethod
+    def of(cls, file: Any, wanted: Decoding, rate: float) -> _Plan:
+        """Return the plan for an open file.
+
+        Raises:
+            DecodeError: it is too large.
+        """
+        own, frames = float(file.samplerate), file.frames
+        mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
+        # Values that depend on several samples are computed in float32, and rounded once.
+        read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
+        scale = rate / own if resamples else 1.0
+        length = math.ceil(frames * scale)
+        check_size("the decoded audio", max(frames, length), file.channels, read.itemsize)
+        return cls(own, frames, read, mixes, scale, length)
+
+
+def _finish(signal: Array, plan: _Plan, wanted: Decoding) -> tuple[Array, float]:
+    """Mix the channels, resample, and convert to the requested dtype."""
+    if plan.mixes:
         signal = signal.mean(axis=1, dtype=np.float32, keepdims=True)
-    if resamples:
-        signal = resample(signal, scale, length, wanted.quality)
-    if read != wanted.dtype:
+    if plan.scale != 1.0:
+        signal = resample(signal, plan.scale, plan.length, wanted.quality)
+    if plan.read != wanted.dtype:
         signal = to_range(signal, wanted.dtype)
-    return (signal[:, 0] if wanted.downmix else signal), own
+    return (signal[:, 0] if wanted.downmix else signal), plan.own

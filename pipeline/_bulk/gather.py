@@ -175,4 +175,4 @@ def copy_ranges(
     if pool is None or pool.busy or nbytes <= _CHUNK:  # a busy pool would run this only after its other work
         copy(0, count)
     else:
-        pool.run_ranges(copy, count, max(1, count * _CHUNK // nbytes))
+        pool.run_ranges(copy, count, -(-count * _CHUNK // nbytes))

@@ -16,15 +16,35 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["combine", "reduce_leading", "standardize_rows", "sum_trailing"]
+__all__ = ["combine", "contiguous", "reduce_leading", "standardize_rows", "sum_trailing"]
 
 Array = npt.NDArray[Any]
 
 #: Number of elements of a sufficiently long row, and minimum number of such rows.
 _LONG, _MANY = 256, 8
+#: Largest last axis that is copied element by element.
+_CHANNELS = 4
 #: Dtypes that OpenCV sums in float64.
 _SUMMED = {np.dtype(name) for name in ("float32", "float64")}
 _ZERO = np.zeros(1, np.float32)
+
+
+def contiguous(array: Array) -> Array:
+    """Return an array in row-major order: a copy if necessary, fast even if images are mirrored or change channels.
+
+    Example:
+        >>> contiguous(np.array([[[1, 2], [3, 4]]])[:, ::-1]).tolist()
+        [[[3, 4], [1, 2]]]
+    """
+    if array.flags.c_contiguous:
+        return array
+    adjacent = array.ndim < 2 or array.strides[-2] == array.shape[-1] * array.strides[-1]
+    if adjacent or not 1 < array.shape[-1] <= _CHANNELS:
+        return np.ascontiguousarray(array)
+    copied = np.empty(array.shape, array.dtype)
+    for channel in range(array.shape[-1]):
+        copied[..., channel] = array[..., channel]
+    return copied
 
 
 def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:

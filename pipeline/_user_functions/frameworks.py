@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._imaging.rows import contiguous
 from pipeline.errors import InputError
 
 __all__ = ["Arrays", "Capsules", "Tensors"]
@@ -48,9 +49,9 @@ class Arrays:
 
             array = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
         elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-            array = np.asarray(np.from_dlpack(value), order="C")
+            array = contiguous(np.from_dlpack(value))
         else:
-            array = np.asarray(value, order="C")
+            array = contiguous(np.asarray(value))
         if array.dtype.kind not in "biuf":
             raise InputError(f"the function returned {type(value).__name__}, which isn't an array of numbers")
         return array

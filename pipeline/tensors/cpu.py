@@ -300,11 +300,15 @@ class TensorListCPU(TensorListBase):
                 offset = int(table.pointers[0]) - block.ctypes.data
                 return np.ndarray(shape, table.dtype, buffer=block, offset=offset), table.shapes[:, 0]
         samples = self.samples
-        rests = {shape[1:] for shape in map(_SHAPE, samples)}
+        shapes = set(map(_SHAPE, samples))
+        rests = {shape[1:] for shape in shapes}
         if len(rests) > 1:
             return None
         joined = _joined(samples)
-        counts = np.fromiter(map(len, samples), np.int64, len(samples))
+        if len(shapes) == 1:
+            counts = np.full(len(samples), len(samples[0]))
+        else:
+            counts = np.fromiter(map(len, samples), np.int64, len(samples))
         rows = np.concatenate(samples) if joined is None else joined.reshape(int(counts.sum()), *rests.pop())
         return rows, counts
 

@@ -11,6 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._imaging.scratch import scratch
 from pipeline._kernels import Samples
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.expression import PixelExpression
@@ -88,9 +89,15 @@ class ClaheCpu(SampleOperator[None]):
         argument = self.node.argument
         equalizer = cv2.createCLAHE(argument("clip_limit"), (argument("tiles_x"), argument("tiles_y")))
         if image.shape[2] == 3 and argument("luma_only"):
-            converted = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2LAB)
-            converted[..., 0] = equalizer.apply(np.ascontiguousarray(converted[..., 0]))
-            np.copyto(out, cv2.cvtColor(converted, cv2.COLOR_LAB2RGB))
+            converted = cv2.cvtColor(
+                np.ascontiguousarray(image), cv2.COLOR_RGB2LAB, scratch("Lab", image.shape, np.uint8)
+            )
+            lightness = scratch("lightness", image.shape[:2], np.uint8)
+            cv2.extractChannel(converted, 0, lightness)
+            cv2.insertChannel(equalizer.apply(lightness, lightness), converted, 0)
+            equalized = cv2.cvtColor(converted, cv2.COLOR_LAB2RGB, out if out.flags.c_contiguous else None)
+            if equalized is not out:
+                np.copyto(out, equalized)
             return out
         for channel in range(image.shape[2]):
             out[..., channel] = equalizer.apply(np.ascontiguousarray(image[..., channel]))

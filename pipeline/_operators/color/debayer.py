@@ -21,7 +21,7 @@ from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
-from pipeline.types import UINT8, UINT16
+from pipeline.types import UINT8, UINT16, DALIDataType
 
 __all__ = ["DEBAYER"]
 
@@ -123,10 +123,14 @@ class _Mosaics:
     Attributes:
         sequence: whether samples are sequences.
         codes: conversion of OpenCV for each sample.
+        dtypes: dtypes that the algorithm supports.
+        channels: number of channels of the output.
     """
 
     sequence: bool
     codes: list[int]
+    dtypes: tuple[DALIDataType, ...]
+    channels: int
 
 
 @implements(DEBAYER, "cpu")
@@ -143,24 +147,33 @@ class DebayerCpu(SampleOperator[_Mosaics]):
         sequence = layout[0] == "F"
         channels = 1 if algorithm == "gray_ocv" else 3
         extents = None if known is None else (*known[: sequence + 2], channels)
-        return _Mosaics(sequence, codes), [describe("FHWC" if sequence else "HWC", extents, data.dtype)]
+        dtypes = (UINT8,) if algorithm == "vng_ocv" else (UINT8, UINT16)
+        return _Mosaics(sequence, codes, dtypes, channels), [
+            describe("FHWC" if sequence else "HWC", extents, data.dtype)
+        ]
 
     def run(self, state: _Mosaics, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        algorithm = _algorithm(self.node, _CODES)
-        check_samples(data.dtype, (UINT8,) if algorithm == "vng_ocv" else (UINT8, UINT16))
+        check_samples(data.dtype, state.dtypes)
         shape = data.shape[: state.sequence + 2]
         _check(data.shape, state.sequence)
         if out is None:
-            out = np.empty((*shape, 1 if algorithm == "gray_ocv" else 3), data.dtype)
+            out = np.empty((*shape, state.channels), data.dtype)
         if data.size:
-            images = np.ascontiguousarray(data).reshape(-1, *shape[-2:])
-            for image, target in zip(images, out if state.sequence else [out], strict=True):
-                written = target[..., 0] if algorithm == "gray_ocv" else target
-                result = cv2.cvtColor(image, state.codes[sample], written if written.flags.c_contiguous else None)
-                if result is not written:
-                    np.copyto(written, result)
+            images = np.ascontiguousarray(data).reshape(shape)
+            target = out[..., 0] if state.channels == 1 else out
+            if state.sequence:
+                for image, written in zip(images, target, strict=True):
+                    _convert(image, state.codes[sample], written)
+            else:
+                _convert(images, state.codes[sample], target)
         return out
+
+
+def _convert(image: Array, code: int, out: Array) -> None:
+    result = cv2.cvtColor(image, code, out if out.flags.c_contiguous else None)
+    if result is not out:
+        np.copyto(out, result)
 
 
 @implements(DEBAYER, "gpu")

@@ -108,8 +108,9 @@ class BBoxRotateCpu(BatchOperator):
         canvases = self._canvases.get(batch)
         boxes, *labels = inputs
         shapes = list(zip(*(data.shape() for data in inputs), strict=True))
-        errors = {each: _misfit(*each) for each in set(shapes)}
-        fail([(sample, ArgumentValueError(errors[each])) for sample, each in enumerate(shapes) if errors[each]])
+        errors = {each: reason for each in set(shapes) if (reason := _misfit(*each))}
+        if errors:
+            fail([(sample, ArgumentValueError(errors[each])) for sample, each in enumerate(shapes) if each in errors])
         if boxes.dtype != FLOAT:
             raise ArgumentValueError(f"boxes must be FLOAT, not {to_numpy_type(boxes.dtype)}")
         for dtype in (to_numpy_type(own.dtype) for own in labels):
@@ -146,17 +147,24 @@ class BBoxRotateCpu(BatchOperator):
         corners = np.ascontiguousarray(boxes.T, np.float64)  # a row for each coordinate, because NumPy loops over rows
         if self.node.argument("bbox_layout") == "xyWH":
             corners[2:] += corners[:2]
-        # A column for each box; width before height.
-        source, target = (size.T[::-1].repeat(counts, axis=1) for size in (canvases.sources, canvases.targets))
-        if self.node.argument("bbox_normalized"):
-            corners *= np.concatenate([source, source])
         turn = np.deg2rad(canvases.angles)
-        sine, cosine = np.sin(turn).repeat(counts), np.cos(turn).repeat(counts)
+        of_samples = np.empty((6, len(turn)))
+        of_samples[:2], of_samples[2:4] = canvases.sources.T[::-1], canvases.targets.T[::-1]  # width before height
+        np.sin(turn, out=of_samples[4])
+        np.cos(turn, out=of_samples[5])
+        columns = of_samples.repeat(counts, axis=1)  # a column for each box
+        source, target, sine, cosine = columns[:2], columns[2:4], columns[4], columns[5]
+        if self.node.argument("bbox_normalized"):
+            corners[:2] *= source
+            corners[2:] *= source
         center = (corners[:2] + corners[2:]) / 2 - source / 2
-        center = center * cosine + center[::-1] * np.stack([sine, -sine]) + target / 2
+        crossed = center[::-1] * sine
+        np.negative(crossed[1], out=crossed[1])
+        center = center * cosine + crossed + target / 2
         extents = corners[2:] - corners[:2]
-        steep = np.abs(sine) > np.abs(cosine)
-        expanded = extents * np.abs(cosine) + extents[::-1] * np.abs(sine)
+        tall, wide = np.abs(sine), np.abs(cosine)
+        steep = tall > wide
+        expanded = extents * wide + extents[::-1] * tall
         extents = np.where(steep, extents[::-1], extents)  # width becomes height
         share = _MODES[self.node.argument("mode")]
         half = (share * expanded + (1 - share) * extents) / 2
@@ -167,9 +175,9 @@ class BBoxRotateCpu(BatchOperator):
             kept: Array = remaining / whole >= self.node.argument("remove_threshold")
         if self.node.argument("bbox_layout") == "xyWH":
             inside_high = inside_high - inside_low
-        rotated = np.concatenate([inside_low, inside_high])
         if self.node.argument("bbox_normalized"):
-            rotated /= np.concatenate([target, target])
+            inside_low, inside_high = inside_low / target, inside_high / target
+        rotated = np.concatenate([inside_low, inside_high])
         return np.ascontiguousarray(rotated.T, np.float32), kept
 
 

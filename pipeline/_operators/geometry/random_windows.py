@@ -114,10 +114,12 @@ class RandomWindows:
         """
         windows = np.empty((len(heights), 4), np.int64)
         if compiled is not None:
-            sizes = np.stack([heights, widths], axis=1, dtype=np.int64)
-            tall, wide = self._attempts(slice(None), slice(None))
-            offsets = np.ascontiguousarray(self._offsets)
-            compiled.choose_crops(tall, wide, offsets, sizes, self._ratios, self._largest_area, windows)
+            sizes = np.empty((len(heights), 2), np.int64)
+            sizes[:, 0], sizes[:, 1] = heights, widths
+            low, high = self._ratios
+            logarithms = math.log(low), math.log(high)
+            drawn = np.ascontiguousarray(self._drawn)
+            compiled.choose_crops(drawn, sizes, self._areas, self._ratios, logarithms, windows)
             return windows
         windows[:, 2:] = self._first_fit(slice(None), heights, widths, slice(1))  # most first attempts fit
         others = np.flatnonzero(windows[:, 2] == 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -174,15 +174,20 @@ class _Warps:
             raise ArgumentValueError(f"argument 'matrix' needs 9 values, but has {len(row)}")
         return row.reshape(3, 3)
 
+    def size(self, sample: int, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return height and width of a sample's output."""
+        size = self.sizes[sample] or tuple(shape[self.first : self.first + 2])
+        if min(size) and not all(shape):
+            raise PipelineError(f"can't warp an empty image of shape {tuple(shape)}")
+        return size
+
     def for_frames(self, sample: int, shape: Sequence[int], given: Array | None) -> tuple[tuple[int, ...], list[Array]]:
         """Return height and width of a sample's output, and the given matrices: one for all frames or one for each."""
-        size = self.sizes[sample] or tuple(shape[self.first : self.first + 2])
+        size = self.size(sample, shape)
         frames = shape[0] if self.layout[0] == "F" else 1
         matrices = [given] if given is None or given.ndim == 2 else list(given)
         if len(matrices) not in (1, frames):
             raise ArgumentValueError(f"the second input has {len(matrices)} matrices for {frames} frames")
-        if min(size) and not all(shape):
-            raise PipelineError(f"can't warp an empty image of shape {tuple(shape)}")
         return size, [self.matrix(sample, matrix) for matrix in matrices]
 
 
@@ -195,36 +200,69 @@ def _fill(node: GraphNode, channels: int, dtype: np.dtype[Any]) -> list[float]:
     return fill
 
 
+@dataclass(frozen=True)
+class _CpuState:
+    """What all samples of a batch share on the CPU.
+
+    Attributes:
+        warps: the warps.
+        matrices: matrices for OpenCV, one for each sample, if the argument `matrix` has them all.
+        flags: OpenCV's interpolation and direction.
+        border: OpenCV's border.
+        fills: fill values by number of channels and dtype, as far as samples needed them.
+    """
+
+    warps: _Warps
+    matrices: Array | None
+    flags: int
+    border: int
+    fills: dict[tuple[int, np.dtype[Any]], list[float]] = field(default_factory=dict)
+
+
 @implements(WARP_PERSPECTIVE, "cpu")
-class WarpPerspectiveCpu(SampleOperator[_Warps]):
+class WarpPerspectiveCpu(SampleOperator[_CpuState]):
     """Runs OpenCV for each image."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Warps, Sequence[OutputSpec]]:
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_CpuState, Sequence[OutputSpec]]:
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), IMAGE_LAYOUTS)
         warps = _Warps.from_batch(batch, self.node, layout)
-        return warps, [describe(layout, warps.extents(known), inputs[0].dtype)]
+        matrices = None
+        if len(inputs) == 1 and all(len(row) == 9 for row in warps.matrices):
+            matrices = _to_input(warps.matrices, self.node)
+        flags = _FILTERS[self.node.argument("interp_type")] | cv2.WARP_INVERSE_MAP
+        state = _CpuState(warps, matrices, flags, CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]])
+        return state, [describe(layout, warps.extents(known), inputs[0].dtype)]
 
-    def run(self, state: _Warps, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        data, given = inputs[0], inputs[1] if len(inputs) > 1 else None
+    def run(self, state: _CpuState, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data, warps = inputs[0], state.warps
         check_samples(data.dtype, _DTYPES)
-        first = state.first
-        size, given_matrices = state.for_frames(sample, data.shape, given)
-        matrices = _to_input(given_matrices, self.node)
+        first, layout = warps.first, warps.layout
+        if state.matrices is None:
+            size, given = warps.for_frames(sample, data.shape, inputs[1] if len(inputs) > 1 else None)
+            matrices = _to_input(given, self.node)
+        else:
+            size, matrices = warps.size(sample, data.shape), state.matrices[sample : sample + 1]
         if out is None:
             out = np.empty((*data.shape[:first], *size, *data.shape[first + 2 :]), data.dtype)
         if not out.size:
             return out
-        channels = data.shape[state.layout.index("C")] if "C" in state.layout else 1
-        fill = _fill(self.node, channels, data.dtype)
+        channels = data.shape[layout.index("C")] if "C" in layout else 1
+        fill = state.fills.get((channels, data.dtype))
+        if fill is None:
+            fill = state.fills[channels, data.dtype] = _fill(self.node, channels, data.dtype)
+        if not first:
+            self._warp(data, matrices[0], state, fill, out)
+            return out
         for index in np.ndindex(*data.shape[:first]):
             matrix = matrices[index[0] if len(matrices) > 1 else 0]
-            plane = fill[index[-1] : index[-1] + 1] if "C" in state.layout[:first] else fill
-            self._warp(data[index], matrix, size, plane, out[index])
+            plane = fill[index[-1] : index[-1] + 1] if "C" in layout[:first] else fill
+            self._warp(data[index], matrix, state, plane, out[index])
         return out
 
-    def _warp(self, image: Array, matrix: Array, size: Sequence[int], fill: list[float], out: Array) -> None:
-        image, target = image.reshape(*image.shape[:2], -1), out.reshape(*out.shape[:2], -1)
+    def _warp(self, image: Array, matrix: Array, state: _CpuState, fill: list[float], out: Array) -> None:
+        height, width = out.shape[:2]
+        image, target = image.reshape(*image.shape[:2], -1), out.reshape(height, width, -1)
         for first in range(0, image.shape[2], _MOST_CHANNELS):
             part = slice(first, first + _MOST_CHANNELS)
             written = target[..., part]
@@ -233,10 +271,10 @@ class WarpPerspectiveCpu(SampleOperator[_Warps]):
             warped = cv2.warpPerspective(
                 np.ascontiguousarray(image[..., part]),
                 matrix,
-                (int(size[1]), int(size[0])),
+                (width, height),
                 written if written.flags.c_contiguous else None,
-                flags=_FILTERS[self.node.argument("interp_type")] | cv2.WARP_INVERSE_MAP,
-                borderMode=CV2_BORDERS[_BORDERS[self.node.argument("border_mode")]],
+                flags=state.flags,
+                borderMode=state.border,
                 borderValue=fill[part],
             )
             if warped is not written:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline._imaging.reductions import REDUCTIONS, reduce
-from pipeline._imaging.rows import combine, reduce_leading
+from pipeline._imaging.rows import combine, contiguous, reduce_leading
 
 SHAPES = [(61, 53, 3), (700, 5), (4096, 1), (20, 30, 4, 2), (7, 2), (0, 3), (40, 60)]
 
@@ -55,3 +55,16 @@ def test_large_arrays(name: str, dtype: str) -> None:
     }[name]
     made = reduce(array, REDUCTIONS[name], (0, 1), np.dtype(np.float32), mean=mean)
     np.testing.assert_allclose(made.reshape(-1), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("shape", [(5, 6, 3), (2, 5, 6, 4), (5, 6, 1), (5, 6), (6,), (), (0, 5, 3), (5, 2), (3, 4, 9)])
+def test_contiguous_returns_the_same_values(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    reversals = [(slice(None, None, step),) * count for step in (-1, 2) for count in range(array.ndim + 1)]
+    views = [array, array.T, *(array[each] for each in reversals), *(array[..., ::-1] for _ in shape[:1])]
+    for view in views:
+        copied = contiguous(view)
+        assert copied.flags.c_contiguous
+        assert copied.dtype == view.dtype
+        np.testing.assert_array_equal(copied, view)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline._audio import resampling
+from pipeline._audio import flac, resampling
+from pipeline._audio.flac import FlacFile
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, Output, run_ours
 
@@ -137,3 +138,34 @@ def test_decoding_without_soundfile_names_the_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(PipelineError, match=r"decoding audio needs the package 'soundfile'.*'dali-proxy\[audio\]'"):
         decoded(np.zeros(9, np.uint8))
+
+
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
+def test_flac_of_miniaudio_has_the_values_of_libsndfile(subtype: str, dtype: str) -> None:
+    pytest.importorskip("miniaudio")
+    signal = np.stack([np.tile(SIGNAL, 40), np.tile(SIGNAL[::-1], 40)], axis=1)
+    encoded = encode(signal, "FLAC", subtype=subtype)
+    file = FlacFile.open(encoded)
+    assert file is not None
+    assert (file.samplerate, file.channels, file.frames) == (16_000, 2, len(signal))
+    expected, _ = soundfile.read(io.BytesIO(encoded.data), dtype=dtype)
+    np.testing.assert_array_equal(file.read(dtype), expected)
+
+
+def test_flac_that_miniaudio_cannot_decode_goes_to_libsndfile() -> None:
+    pytest.importorskip("miniaudio")
+    truncated = FlacFile.open(encode(np.tile(SIGNAL, 99), "FLAC")[:3000])
+    assert truncated is not None
+    assert truncated.read("float32") is None
+    unknown_length = encode(SIGNAL, "FLAC").copy()
+    unknown_length[21:26] = 0
+    for encoded in (unknown_length, encode(SIGNAL, "OGG"), encode(SIGNAL, "FLAC")[:20], np.zeros(0, np.uint8)):
+        assert FlacFile.open(encoded) is None
+
+
+def test_flac_is_decoded_without_miniaudio(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = encode(SIGNAL, "FLAC")
+    with_it = decoded(encoded)[0].samples[0]
+    monkeypatch.setattr(flac, "_miniaudio", lambda: None)
+    np.testing.assert_array_equal(decoded(encoded)[0].samples[0], with_it)

@@ -59,7 +59,7 @@ def decoded(decoder: str, images: list[Array], **options: Any) -> list[Array]:
     ],
     ids=lambda options: next(iter(options), "usual"),
 )
-def test_a_batch_equals_windows_of_single_images(decoder: str, options: dict[str, Any]) -> None:
+def test_windows_of_a_batch_equal_those_of_single_images(decoder: str, options: dict[str, Any]) -> None:
     given = {"fast_idct" if name == "use_fast_idct" else name: value for name, value in options.items()}
     single = [decode(image, **{**given, "dtype": np.float32} if "dtype" in given else given) for image in ENCODED]
     expected = run(single, CUTS[decoder])
@@ -77,7 +77,7 @@ def test_errors_name_all_samples_that_fail(decoder: str) -> None:
     assert [failure.sample for failure in caught.value.failures] == [17, 19]
 
 
-def test_a_batch_of_implausible_size_gets_no_memory_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_implausible_size_is_not_allocated_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     images = ENCODED[:5]
     expected = decoded("full", images)
     monkeypatch.setattr(image_batches, "_MOST_BYTES", 100)

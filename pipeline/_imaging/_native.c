@@ -43,6 +43,7 @@ ALWAYS_INLINE void scale_row(const uint8_t *from, Py_ssize_t step, Py_ssize_t wi
 
 #include "_fixed_point.h"
 #include "_floats.h"
+#include "_rounding.h"
 
 /* Borrow an array of rows, columns and channels; `format` is its element type, in the notation of `struct`. */
 static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, int writable) {
@@ -330,11 +331,11 @@ release_values:
 #include "_blobs.h"
 #include "_boxes.h"
 #include "_bytes.h"
+#include "_colors.h"
 #include "_crops.h"
 #include "_draws.h"
 #include "_points.h"
 #include "_polygons.h"
-#include "_rounding.h"
 #include "_signals.h"
 #include "_sums.h"
 #include "_warps.h"
@@ -345,6 +346,7 @@ static PyMethodDef functions[] = {
     {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
+    {"map_colors", map_colors_call, METH_VARARGS, map_colors_doc},
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"take", take_call, METH_VARARGS, take_doc},

@@ -83,6 +83,14 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
         )
     if not out.size:
         return out
+    if (
+        compiled is not None
+        and image.dtype == out.dtype == np.uint8
+        and rows == columns == 3
+        and out.flags.c_contiguous
+    ):
+        compiled.map_colors(np.ascontiguousarray(image), np.column_stack([matrix, offset]).astype(np.float32), out)
+        return out
     pixels = scratch("transformed from", (out.size // rows, 1, columns), np.float32)
     np.copyto(pixels.reshape(image.shape), image, casting="unsafe")
     work = scratch("transformed to", (out.size // rows, 1, rows), np.float32)

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline._imaging import crop_mirror_normalize, native, resize
+from pipeline._imaging import crop_mirror_normalize, native, resize, transform_channels
 from pipeline._imaging.filters import plan_taps
 
 compiled = native.compiled
@@ -179,3 +179,16 @@ def test_module_can_be_left_out() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=True)
     assert done.stdout.strip() == "None"
+
+
+@needs_compiled
+def test_map_of_colors_differs_by_rounding_only() -> None:
+    rng = np.random.default_rng(5)
+    image = rng.integers(0, 256, (61, 90, 3)).astype(np.uint8)
+    matrix, offset = np.eye(3) + rng.normal(0, 0.5, (3, 3)), rng.normal(0, 40, 3)
+    exact = np.clip(image.astype(np.float64) @ matrix.T + offset, 0, 255)
+    for view in (slice(None), slice(None, None, -2)):
+        made = transform_channels(image[view], matrix, offset, np.empty(image[view].shape, np.uint8))
+        assert np.abs(made - exact[view]).max() < 0.5001
+    with pytest.raises(ValueError, match="doesn't fit"):
+        compiled.map_colors(image, np.zeros((2, 4), np.float32), image.copy())

@@ -465,5 +465,5 @@ def test_limit_of_processes_is_an_error_that_names_it() -> None:
         assert run.returncode == 0, run.stderr
         workers, server, rest = run.stdout.splitlines()
         assert "limit of processes is reached" in workers
-        assert "Resource temporarily unavailable" in server or "limit of processes" in server
+        assert "the server can't be started: the limit of processes is reached" in server
         assert rest == "16"

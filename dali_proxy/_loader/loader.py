@@ -348,6 +348,7 @@ class LoaderIterator(Iterator[Any]):
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
         self._failure: Exception | None = None  # error of a batch that wasn't raised yet
+        self._ends = False  # whether `StopIteration` is the next thing that comes
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
@@ -394,6 +395,7 @@ class LoaderIterator(Iterator[Any]):
         except BaseException as error:
             raised = self._reported(error)
             if error is self._failure:
+                self.progress.finished |= self._ends
                 self._failure = None
             elif self._failure is not None:
                 self._failure.__traceback__ = None
@@ -497,7 +499,7 @@ class LoaderIterator(Iterator[Any]):
             if self._has_workers:
                 error.__traceback__ = None
             raise self._explained(error)  # noqa: B904  # `error` is its context
-        self.progress.finished = True
+        self._ends = True
         self._rescue.report()
         self.close()
         raise StopIteration

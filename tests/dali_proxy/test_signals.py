@@ -143,6 +143,30 @@ def test_dead_worker_that_is_reported_while_an_error_leaves_the_loop(
     assert [index for batch in iterator for index in check_affine(*batch)] == list(range(8, 16))
 
 
+def test_state_after_a_handler_that_raised_in_place_of_the_end_of_an_epoch(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = DataLoader(server, IndexDataset(4, server.proxy), batch_size=4)
+    close = LoaderIterator.close
+
+    def interrupt(iterator: LoaderIterator) -> None:
+        monkeypatch.undo()
+        close(iterator)
+        signal.raise_signal(signal.SIGALRM)
+
+    iterator = iter(loader)
+    assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+    monkeypatch.setattr(LoaderIterator, "close", interrupt)
+    with alarms(LateError), pytest.raises(LateError):
+        next(iterator)
+    resumed = DataLoader(server, IndexDataset(4, server.proxy), batch_size=4)
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == []  # the loop hasn't seen the end of this epoch yet
+    assert list(iterator) == []
+    assert loader.state_dict()["epoch"] == 1
+    assert len(list(loader)) == 1
+
+
 class ImpatientDataset(IndexDataset):
     """Calls the proxy until a call completes without an alarm."""
 

@@ -127,9 +127,9 @@ def newest(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def audit(session: nox.Session) -> None:
-    """Compare the versions in constraints.txt with the advisories on PyPI."""
+    """Compare the versions in constraints.txt with the advisories on PyPI. Fail if PyPI has no data for one of them."""
     session.install("pip-audit")
-    session.run("pip-audit", "--no-deps", "--disable-pip", "--requirement", "constraints.txt")
+    session.run("pip-audit", "--strict", "--no-deps", "--disable-pip", "--requirement", "constraints.txt")
 
 
 @nox.session(python="3.11")

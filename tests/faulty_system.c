@@ -1,5 +1,5 @@
-/* A library to preload: reads of files whose path contains $FAULTY_PATH fail with EIO, and the system's clock is ahead
- * by the number of seconds in the file $FAULTY_CLOCK. */
+/* A library to preload: reads of files whose path contains $FAULTY_PATH fail with EIO, those of files whose path contains
+ * $SLOW_PATH take 60 s, and the system's clock is ahead by the number of seconds in the file $FAULTY_CLOCK. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,15 +11,20 @@
 #include <unistd.h>
 
 static int fails(int fd) {
-    const char *part = getenv("FAULTY_PATH");
+    const char *part = getenv("FAULTY_PATH"), *slow = getenv("SLOW_PATH");
     char name[64], path[4096];
     int before = errno;
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    ssize_t length = part ? readlink(name, path, sizeof path - 1) : -1;
+    ssize_t length = part || slow ? readlink(name, path, sizeof path - 1) : -1;
     errno = before;
     if (length <= 0) return 0;
     path[length] = 0;
-    if (!strstr(path, part)) return 0;
+    if (slow && strstr(path, slow)) {
+        struct timespec left = {60, 0};
+        while (nanosleep(&left, &left)) {} /* no signal ends it, as with a file system that doesn't answer */
+        errno = before;
+    }
+    if (!part || !strstr(path, part)) return 0;
     errno = EIO;
     return 1;
 }

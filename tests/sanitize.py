@@ -3,6 +3,7 @@
     python -m tests.sanitize
     python -m tests.sanitize --tool racecheck -k resample -x
 
+The program is in the CUDA toolkit, and in the package nvidia-cuda-sanitizer-api for CUDA 13 from version 13.5 on.
 `memcheck` finds accesses outside of allocations, `racecheck` finds races in shared memory. For these runs, CuPy makes a
 separate allocation for each array: in its pool, an access outside of one array would hit another one.
 """
@@ -14,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 TOOLS = ("memcheck", "racecheck")
 TESTS = ("tests/pipeline/kernels", "tests/pipeline/operators/test_gpu_forms.py")
@@ -26,9 +28,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=TOOLS, action="append", help="the tools to use; by default all")
     arguments, rest = parser.parse_known_args()
-    sanitizer = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH')}:/usr/local/cuda/bin")
+    folders = [os.environ.get("PATH", ""), f"{sysconfig.get_path('purelib')}/nvidia/cu13/bin", "/usr/local/cuda/bin"]
+    sanitizer = shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
     if sanitizer is None:
-        print("compute-sanitizer isn't installed: it is part of the CUDA toolkit; add its folder to PATH")
+        print("compute-sanitizer isn't installed: pip install 'nvidia-cuda-sanitizer-api>=13.5', or add it to PATH")
         return 1
     status = 0
     for tool in arguments.tool or TOOLS:

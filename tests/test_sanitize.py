@@ -12,5 +12,5 @@ def test_missing_sanitizer_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(sanitize.sys, "argv", ["sanitize"])
     assert sanitize.main() == 1
     assert capsys.readouterr().out.splitlines() == [
-        "compute-sanitizer isn't installed: it is part of the CUDA toolkit; add its folder to PATH"
+        "compute-sanitizer isn't installed: pip install 'nvidia-cuda-sanitizer-api>=13.5', or add it to PATH"
     ]

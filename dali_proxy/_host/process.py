@@ -122,8 +122,11 @@ class ProcessHost:
                     cwd=os.path.dirname(options.path),  # an empty directory: nothing there shadows a module
                     start_new_session=True,
                 )
-        except BaseException:
+        except BaseException as error:
             self._control.close()
+            if isinstance(error, BlockingIOError):
+                reason = "the limit of processes is reached (ulimit -u, or pids.max of the container)"
+                raise BlockingIOError(error.errno, f"the server can't be started: {reason}") from error
             raise
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:

@@ -21,7 +21,7 @@ from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.forking import no_forks
+from pipeline._concurrency.forking import keep_in_child, no_forks
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
@@ -133,6 +133,8 @@ class InnerLoop:
         pinned = getattr(batches, "_data_queue", None)  # torch has no public name for it
         if isinstance(pinned, queue.Queue) and "get" not in vars(pinned):
             get_in_turns(pinned)
+        if self._loader.num_workers:  # torch's finalizer would take locks of these workers' queues in other children
+            keep_in_child(batches)
         self._batches = batches
 
     def next(self) -> CollatedBatch | FailedBatch:

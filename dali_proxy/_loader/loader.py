@@ -347,7 +347,8 @@ class LoaderIterator(Iterator[Any]):
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
-        self._failure: Exception | None = None  # error of a batch, in whose place a handler raised
+        self._failure: Exception | None = None  # error of a batch that wasn't raised yet
+        self._ends = False  # whether `StopIteration` is the next thing that comes
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:
@@ -363,32 +364,57 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         self._server.loop_times.enter()
         while self._yielding is None:
-            failure: Exception | None = None
             try:
-                with deferred_signals:
-                    try:
-                        self._yielding = self._next_batch()
-                    except Exception as error:
-                        failure = error
-                        raise
-            except BaseException as error:
-                if failure is not None and error is not failure:  # a handler raised in its place
-                    self._failure = failure.with_traceback(None)
-                if isinstance(error, PipelineError):  # its message says what our frames could say
-                    raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
-                # torch's handler may raise, while this waits for a result.
-                if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
-                    raise self._explained(error)  # noqa: B904  # `error` is its context
+                self._advance()
+            except RuntimeError as error:  # torch's handler may raise while `_advance` handles another exception
                 if not reports_dead_worker(error):
                     raise
-                # Another loader's worker has died. That loader's own loop reports it; this one continues.
+                replaced = error.__context__
+                if not (replaced is None or replaced is self._failure or reports_dead_worker(replaced)):
+                    raise replaced  # noqa: B904  # of another handler; a later call reports the worker
+                if dead_worker(self._loop.workers) is not None:
+                    raise self._explained(error)  # noqa: B904  # `error` is its context
             finally:  # a cycle of an exception and this frame would keep the iterator alive
-                del failure
+                replaced = None
         batch, numbered, position = self._yielding
         if self._transform is not None:
             batch = self._transformed(batch, numbered, position)
         self.progress.yielded, self._yielding = (numbered.batch, position), None
         return batch  # no call since the assignment above, so no signal handler ran in between
+
+    def _advance(self) -> None:
+        """Wait for the next batch, or for nothing if another loader's worker has died."""
+        raised: BaseException | None = None
+        try:
+            with deferred_signals:
+                try:
+                    self._yielding = self._next_batch()
+                except Exception as error:
+                    self._failure = error  # until it is raised: a handler may raise in its place
+                    raise
+        except BaseException as error:
+            raised = self._reported(error)
+            if error is self._failure:
+                self.progress.finished |= self._ends
+                self._failure = None
+            elif self._failure is not None:
+                self._failure.__traceback__ = None
+            if raised is error:
+                raise
+            if raised is not None:
+                raise raised  # noqa: B904  # `error` is its context
+        finally:  # a cycle of an exception and this frame would keep the iterator alive
+            del raised
+
+    def _reported(self, error: BaseException) -> BaseException | None:
+        """Return the exception to raise for one that ended a wait; None if it doesn't concern this loop."""
+        if isinstance(error, PipelineError):  # its message says what our frames could say
+            return error.with_traceback(user_traceback(error))
+        # torch's handler may raise, while this waits for a result.
+        if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
+            return self._explained(error)
+        # If another loader's worker has died, that loader's own loop reports it.
+        return None if reports_dead_worker(error) else error
 
     def _transformed(self, batch: Any, numbered: NumberedIndices, position: bytes | None) -> Any:
         assert self._transform is not None
@@ -473,7 +499,7 @@ class LoaderIterator(Iterator[Any]):
             if self._has_workers:
                 error.__traceback__ = None
             raise self._explained(error)  # noqa: B904  # `error` is its context
-        self.progress.finished = True
+        self._ends = True
         self._rescue.report()
         self.close()
         raise StopIteration

@@ -111,4 +111,4 @@ class FrameParser:
         """Close the descriptors of an incomplete frame."""
         close_all(self._fds)
         self._fds.clear()
-        self._buffer.clear()
+        self._buffer = bytearray()  # a thread that was reading at a fork still refers to the old one, in the child

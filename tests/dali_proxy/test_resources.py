@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,9 @@ with DALIServer(affine(), timeout=20) as server:
 """
 
 
-def test_failing_read_costs_its_sample_and_other_faults_of_the_system_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def faulty_system(tmp_path: Path) -> str:
+    """Return the path of a library that lets calls of the system fail."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("this machine has no C compiler")
@@ -88,9 +91,15 @@ def test_failing_read_costs_its_sample_and_other_faults_of_the_system_nothing(tm
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", library, ROOT / "tests" / "faulty_system.c", "-ldl"], check=True
     )
+    return str(library)
+
+
+def test_failing_read_costs_its_sample_and_other_faults_of_the_system_nothing(
+    tmp_path: Path, faulty_system: str
+) -> None:
     for index in range(6):
         (tmp_path / f"{index}{'-faulty' * (index == 3)}.jpg").write_bytes(jpeg(index))
-    faults = {"LD_PRELOAD": str(library), "FAULTY_PATH": "-faulty", "FAULTY_CLOCK": str(tmp_path / "clock")}
+    faults = {"LD_PRELOAD": faulty_system, "FAULTY_PATH": "-faulty", "FAULTY_CLOCK": str(tmp_path / "clock")}
     environment = with_project(**faults, HOME="/dev/null", TMPDIR=str(tmp_path / "missing"))
     command = [sys.executable, "-W", "ignore", "-c", FAULTY, str(tmp_path)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
@@ -103,6 +112,94 @@ def test_failing_read_costs_its_sample_and_other_faults_of_the_system_nothing(tm
     assert raised.endswith(", [4, 5]]")
     assert read.endswith(", [4, 5]]")
     assert skipped == "[[0, 1], [2], [4, 5]]"
+
+
+SLOW = """
+import os, sys, time
+from pathlib import Path
+import numpy as np
+from dali_proxy import DALIServer, DataLoader, ProxyError
+from pipeline import fn, pipeline_def
+from tests.dali_proxy.indexed import IndexDataset
+
+paths = sorted(Path(sys.argv[1]).glob("*.jpg"))
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=2)
+def by_path():
+    return fn.decoders.image(fn.io.file.read(fn.external_source(name="path")), device="cpu")
+
+class Paths(IndexDataset):
+    def __getitem__(self, index):
+        return self.transform(np.frombuffer(os.fsencode(paths[index]), np.uint8)), index
+
+with DALIServer(by_path(), timeout=3) as server:
+    loop = iter(DataLoader(server, Paths(12, server.proxy), batch_size=2, num_workers=1))
+    print(next(loop)[1].tolist())
+    try:
+        next(loop)
+    except ProxyError as error:
+        print(error)
+    print([batch[1].tolist() for batch in loop])
+    begin = time.monotonic()
+print(time.monotonic() - begin)
+with DALIServer(by_path()) as server:
+    print(next(iter(DataLoader(server, Paths(12, server.proxy), batch_size=2)))[1].tolist())
+"""
+
+
+def test_read_that_takes_a_minute_costs_its_batch(tmp_path: Path, faulty_system: str) -> None:
+    for index in range(12):
+        (tmp_path / f"{index:02}{'-slow' * (index == 3)}.jpg").write_bytes(jpeg(index))
+    environment = with_project(LD_PRELOAD=faulty_system, SLOW_PATH="-slow")
+    command = [sys.executable, "-W", "ignore", "-c", SLOW, str(tmp_path)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert run.returncode == 0, run.stderr
+    first, error, others, end, next_start = run.stdout.splitlines()
+    assert first == next_start == "[0, 1]"
+    assert "didn't answer within 3 s, the limit of DALIServer(timeout=...)" in error
+    assert others == "[[4, 5], [6, 7], [8, 9], [10, 11]]"
+    assert float(end) < 30  # the watchdog ends the server 8 s later
+
+
+START = """
+import sys
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+
+for mode in "process", "thread":
+    try:
+        with DALIServer(affine(), mode=mode) as server:
+            print(check_affine(*next(iter(DataLoader(server, IndexDataset(4, server.proxy), 4)))))
+    except OSError as error:
+        print(error)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mount", "expected"),
+    [
+        ("mount -t tmpfs -o nr_inodes=2 none $TMPDIR", "couldn't listen at {folder}/dali-proxy-"),
+        ("mount -t tmpfs -o ro none $TMPDIR", "[0, 1, 2, 3]"),
+    ],
+    ids=["full", "read-only"],
+)
+def test_temporary_folder_without_room(mount: str, expected: str, tmp_path: Path) -> None:
+    in_namespaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = mount.replace("$TMPDIR", f"'{tmp_path}'")
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*in_namespaces, mount], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("this system has no user namespaces")
+    command = [*in_namespaces, f'{mount} && exec "$0" -c "$1"', sys.executable, START]
+    environment = with_project(TMPDIR=str(tmp_path))
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(expected.format(folder=tmp_path) in line for line in lines), run.stdout
 
 
 def test_billion_indices_take_no_memory() -> None:
@@ -121,6 +218,60 @@ def test_billion_indices_take_no_memory() -> None:
         loader = DataLoader(server, IndexDataset(10**9, server.proxy), batch_sampler=dealt)
         assert check_affine(*next(iter(loader))) == [4, 5, 6, 7]
     assert psutil.Process().memory_info().rss - before < 100 << 20
+
+
+DESCRIPTORS = """
+import resource, threading
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+with DALIServer(affine()) as server:
+    done = []
+
+    def loop(num_workers):
+        loader = DataLoader(server, IndexDataset(200, server.proxy), batch_size=4, num_workers=num_workers)
+        done.append([index for batch in loader for index in check_affine(*batch)] == list(range(200)))
+
+    loop(40)
+    threads = [threading.Thread(target=loop, args=(4,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 9
+"""
+
+
+@pytest.mark.faults
+def test_descriptors_of_many_workers_are_few() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", DESCRIPTORS]
+    run = subprocess.run(command, env=with_project(), capture_output=True, text=True, timeout=150, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+class Enormous(IndexDataset):
+    """Takes two gigabytes for one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            bytearray(1 << 31)
+        return super().__getitem__(index)
+
+
+def limit_address_space(_: int) -> None:
+    used = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
+
+
+def test_worker_with_a_limited_address_space() -> None:
+    with DALIServer(affine()) as server:
+        dataset = Enormous(12, server.proxy)
+        loop = iter(DataLoader(server, dataset, batch_size=4, num_workers=1, worker_init_fn=limit_address_space))
+        assert check_affine(*next(loop)) == [0, 1, 2, 3]
+        with pytest.raises(MemoryError):
+            next(loop)
+        assert check_affine(*next(loop)) == [8, 9, 10, 11]
 
 
 @pytest.mark.faults
@@ -314,5 +465,5 @@ def test_limit_of_processes_is_an_error_that_names_it() -> None:
         assert run.returncode == 0, run.stderr
         workers, server, rest = run.stdout.splitlines()
         assert "limit of processes is reached" in workers
-        assert "Resource temporarily unavailable" in server or "limit of processes" in server
+        assert "the server can't be started: the limit of processes is reached" in server
         assert rest == "16"

@@ -109,6 +109,64 @@ def test_handler_that_raises_in_place_of_the_error_of_a_batch(
     assert [index for batch in iterator for index in check_affine(*batch)] == list(range(8, 16))
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_dead_worker_that_is_reported_while_an_error_leaves_the_loop(
+    server: DALIServer, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = DataLoader(server, RaisingDataset(16, server.proxy), batch_size=4)
+    explained = LoaderIterator._explained
+    numbers = [signal.SIGCHLD, signal.SIGALRM][: 1 + others]
+
+    def interrupt(iterator: LoaderIterator, error: Exception) -> Exception:
+        monkeypatch.undo()
+        for number in numbers:
+            signal.raise_signal(number)
+        return explained(iterator, error)
+
+    def report(_number: int, _frame: FrameType | None) -> None:
+        raise RuntimeError("DataLoader worker (pid 123456) is killed by signal: Killed. ")  # as torch's handler
+
+    iterator = iter(loader)
+    assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+    monkeypatch.setattr(LoaderIterator, "_explained", interrupt)
+    before = signal.signal(signal.SIGCHLD, report)
+    try:
+        with alarms(LateError) as raised:
+            if others:  # both handlers raise, the second while the exception of the first is handled
+                with pytest.raises(LateError):
+                    next(iterator)
+            with pytest.raises(KeyError, match="sample 5 is bad"):
+                next(iterator)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert raised == [int(others)]
+    assert [index for batch in iterator for index in check_affine(*batch)] == list(range(8, 16))
+
+
+def test_state_after_a_handler_that_raised_in_place_of_the_end_of_an_epoch(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = DataLoader(server, IndexDataset(4, server.proxy), batch_size=4)
+    close = LoaderIterator.close
+
+    def interrupt(iterator: LoaderIterator) -> None:
+        monkeypatch.undo()
+        close(iterator)
+        signal.raise_signal(signal.SIGALRM)
+
+    iterator = iter(loader)
+    assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+    monkeypatch.setattr(LoaderIterator, "close", interrupt)
+    with alarms(LateError), pytest.raises(LateError):
+        next(iterator)
+    resumed = DataLoader(server, IndexDataset(4, server.proxy), batch_size=4)
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == []  # the loop hasn't seen the end of this epoch yet
+    assert list(iterator) == []
+    assert loader.state_dict()["epoch"] == 1
+    assert len(list(loader)) == 1
+
+
 class ImpatientDataset(IndexDataset):
     """Calls the proxy until a call completes without an alarm."""
 

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import struct
+import sys
 import threading
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline._ipc import frames
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import (
     ChannelClosedError,
@@ -240,6 +242,30 @@ def test_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
     gate.open()
     child.join()
     gate.close()
+
+
+def test_forked_child_drops_a_channel_that_a_thread_was_reading(channels, monkeypatch):
+    left, right = channels
+    reading, forked = threading.Event(), threading.Event()
+
+    def copy(view: memoryview) -> bytes:
+        reading.set()
+        assert forked.wait(60)
+        return view.tobytes()
+
+    monkeypatch.setattr(frames, "bytes", copy, raising=False)
+    reader = threading.Thread(target=right.receive, args=(60,))
+    left.send(Note(1))
+    reader.start()
+    assert reading.wait(60)
+    errors: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    child = os.fork()
+    if child == 0:  # Python would only print an error, but the channels after this one would stay open
+        os._exit(len(errors))
+    forked.set()
+    reader.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):

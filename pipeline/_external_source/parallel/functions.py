@@ -49,6 +49,7 @@ class FunctionPool:
         self._calls = sent = [FunctionCall.from_node(node, None) for node in nodes]
         if pickler is not None:
             sent = [replace(call, function=pickler.pickled(call.function)) for call in sent]
+        self._seconds: list[float | None] = [None] * len(sent)  # of a sample, in the last batch
         self._numbers = {_identity(node): number for number, node in enumerate(nodes)}
         self._pool = WorkerPool(sent, max_batch_size, num_workers, start_method, "Python functions of the pipeline")
 
@@ -89,7 +90,7 @@ class FunctionPool:
         number = self._numbers[_identity(node)]
         call, timeout = self._calls[number], node.argument("timeout") or 0.0
         info = BatchInfo(request.key.iteration, request.key.epoch)
-        bounds = [(0, size)] if call.batch_processing else chunk_bounds(size, self._pool.size)
+        bounds = [(0, size)] if call.batch_processing else chunk_bounds(size, self._pool.size, self._seconds[number])
         chunks = [
             self._pool.submit_function(
                 number,
@@ -106,7 +107,9 @@ class FunctionPool:
         try:
             for chunk in chunks:
                 results.append(chunk.result())
-            charge(reduce(Cost.plus, (each.cost for each in results)), time.perf_counter_ns() - begin)
+            cost = reduce(Cost.plus, (each.cost for each in results))
+            charge(cost, time.perf_counter_ns() - begin)
+            self._seconds[number] = cost.elapsed / 1e9 / size
         except RemoteFailure as failure:
             failed = failure.failed
             cause = RemoteTraceback(failure.worker, failed.traceback)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -55,13 +54,14 @@ def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
     dense = batch.is_dense_tensor()
     dtype = batch.samples[0].dtype
     table = np.empty((len(batch), 1 + batch.ndim), np.int64)
-    for row, shape in zip(table, batch.shape(), strict=True):
-        nbytes = math.prod(shape) * dtype.itemsize
-        row[0] = start
-        row[1:] = shape
-        start += nbytes if dense else _aligned(nbytes)
+    table[:, 1:] = batch.shape()
+    sizes = table[:, 1:].prod(axis=1) * dtype.itemsize
+    if not dense:
+        sizes = (sizes + ALIGNMENT - 1) & -ALIGNMENT
+    ends = start + sizes.cumsum()
+    table[:, 0] = ends - sizes
     output = Output(dtype.name, batch.layout(), dense, int(batch.ndim), table.tobytes())
-    return output, _aligned(start)
+    return output, _aligned(int(ends[-1]))
 
 
 def _aligned(nbytes: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pipeline.types import BatchInfo
 __all__ = ["ParallelSource", "chunk_bounds", "join"]
 
 _CHUNKS_PER_WORKER = 4  # per batch, so that workers with fast samples relieve those with slow ones
+_WORTH_SENDING = 0.01  # seconds: sending a chunk there and back takes processes about 0.3 ms of processor time
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,18 @@ class ParallelSource(Source):
         return error.like(find_type(failed.type_name))
 
 
-def chunk_bounds(size: int, workers: int) -> list[tuple[int, int]]:
-    """Return the first sample of each chunk of a batch, and the one behind its last."""
-    count = min(size, workers * _CHUNKS_PER_WORKER if workers > 1 else 1)
+def chunk_bounds(size: int, workers: int, seconds: float | None = None) -> list[tuple[int, int]]:
+    """Return the first sample of each chunk of a batch, and the one behind its last.
+
+    Args:
+        size: number of samples.
+        workers: number of processes.
+        seconds: time that a sample takes: if samples take little time, chunks are larger. None if it isn't known.
+    """
+    each = _CHUNKS_PER_WORKER if workers > 1 else 1
+    if seconds is not None:
+        each = max(1, min(each, math.ceil(size * seconds / workers / _WORTH_SENDING)))
+    count = min(size, workers * each)
     return list(pairwise(size * chunk // count for chunk in range(count + 1)))
 
 

@@ -21,6 +21,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
 from pipeline._operators.decoding.image_windows import windows_of
 from pipeline._operators.geometry.random_windows import RandomWindows
+from pipeline._size_limit import image_limit
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -144,7 +145,8 @@ def decode_images(
 def _skips_rows(encoded: EncodedBatch, options: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
     """Return, for each image, whether `decode_regions` decodes its windows as `decode` does."""
     headers = encoded.headers
-    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["truncated"] == 0)
+    nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
+    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["truncated"] == 0) & (nbytes <= image_limit())
     if options["adjust_orientation"]:
         fits &= headers["orientation"] == 1
     is_usual = options["output_type"] == "RGB" and options["dtype"] == np.uint8 and not options["fast_idct"]

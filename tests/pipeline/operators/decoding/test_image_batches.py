@@ -85,6 +85,13 @@ def test_memory_of_implausible_size_is_not_allocated_in_advance(monkeypatch: pyt
         np.testing.assert_array_equal(one, other)
 
 
+def test_image_above_the_limit_is_refused_before_its_window_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [np.frombuffer(pillow(smooth(90, 120), "JPEG"), np.uint8)] * 2
+    monkeypatch.setenv("DALI_PROXY_MAX_SAMPLE_BYTES", "30000")
+    with pytest.raises(errors.OperatorError, match="30000"):
+        decoded("slice", images)
+
+
 def test_windows_without_the_package_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     images = [np.frombuffer(pillow(smooth(90, 120), "JPEG"), np.uint8)] * 9
     expected = decoded("random", images)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 import dali_proxy
 from dali_proxy._cli.command import Command, CommandError, find_commands
@@ -34,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command.handles_interrupts:
         return command.execute(options)
     try:
-        return command.execute(options)
+        with _interrupts():
+            return command.execute(options)
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         return 130
@@ -55,6 +60,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
         return 1
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt for each error after Ctrl-C: libraries that are being imported raise others instead."""
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        signal.default_int_handler(number, frame)
+
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception as error:
+        if interrupted:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:

@@ -154,8 +154,9 @@ def _arrows(graph: Graph, edge: Edge, show_tensors: bool, use_colors: bool) -> l
 
 
 def _node_label(node: GraphNode, show_ids: bool, times: Mapping[int, float] | None) -> list[str]:
-    label = [node.schema.display]
-    if not node.name.startswith("__"):
+    generated = node.name.startswith("__")
+    label = [node.display if generated else node.schema.display]
+    if not generated:
         label.append(node.name)
     if show_ids:
         label.append(f"id {node.index}")

@@ -80,9 +80,11 @@ class GraphNode:
 
     @property
     def display(self) -> str:
-        """The name of the node in messages."""
-        generated = self.name.startswith("__")
-        return self.schema.display + ("" if generated else f" (name={self.name!r})")
+        """The name of the node in messages: its operator, with the name or the function that the user gave it."""
+        if not self.name.startswith("__"):
+            return f"{self.schema.display} (name={self.name!r})"
+        name = _function_name(self.arguments.get("function"))
+        return f"{self.schema.display} ({name})" if name else self.schema.display
 
     @cached_property
     def output_count(self) -> int:
@@ -199,6 +201,16 @@ class Graph:
         edges = tuple(edge(node) for node in outputs)
         check_branches(nodes, edges)
         return cls(nodes, edges)
+
+
+def _function_name(function: Any) -> str:
+    """Return the short name of a function or of a function object; an empty string for a lambda and without one."""
+    function = getattr(function, "func", function)  # of a `functools.partial`
+    if not callable(function):
+        return ""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    short = str(name).rpartition(".")[2]
+    return short if short.isidentifier() else ""
 
 
 def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:

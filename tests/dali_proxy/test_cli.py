@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import dali_proxy
+from dali_proxy._cli import command_line
+from dali_proxy._cli.command import Command
 from dali_proxy._doctor import Check, examine, gpu_problem
 from tests.environment import ROOT, with_project
 from tests.preloaded import run_python
@@ -93,6 +96,23 @@ def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     os.killpg(demo.pid, signal.SIGINT)
     _, errors = demo.communicate(timeout=60)
     assert (demo.returncode, errors.strip()) == (130, "dali-proxy: interrupted")
+
+
+def test_ctrl_c_that_becomes_another_error_is_still_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def execute(options: argparse.Namespace) -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise AttributeError("module 'numpy' has no attribute 'void'") from None  # as an import of NumPy does
+        return 0
+
+    monkeypatch.setattr(command_line, "find_commands", lambda: {"broken": Command("break an import", execute)})
+    before = signal.getsignal(signal.SIGINT)
+    assert command_line.main(["broken"]) == 130
+    assert capsys.readouterr().err.strip() == "dali-proxy: interrupted"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_checks_are_named_once() -> None:

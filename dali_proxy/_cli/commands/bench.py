@@ -73,6 +73,7 @@ def _execute(options: argparse.Namespace) -> int:
     with tqdm(bar_format="{desc} [{elapsed}]", leave=False, disable=None) as line:
         for step in recommend(bench, options.workers, options.threads, options.rounds):
             if isinstance(step, Report):
+                line.close()  # else the report would begin behind it, on the same line
                 print(_as_json(step) if options.json else _as_text(step, len(files), options.batch_size))
             else:
                 line.set_description_str(f"measuring {step}")

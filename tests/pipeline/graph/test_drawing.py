@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,19 @@ def test_times_are_shown_and_colored(pipe: Pipeline) -> None:
         ["1.000", "25%"],
         ["3.000", "75%"],
     ]
+
+
+def test_functions_of_the_user_have_their_names() -> None:
+    def blur(x: Any) -> Any:
+        return x
+
+    with Pipeline(batch_size=2, num_threads=1, device_id=None) as made:
+        x = fn.external_source(name="x")
+        named = fn.python_function(x, function=blur, name="mine")
+        outputs = [fn.python_function(x, function=each) for each in (blur, partial(blur), lambda x: x)]
+        made.set_outputs(named, *outputs)
+    labels = [node.display for node in made._internals.graph.nodes[1:]]
+    ours = "fn.python_function"
+    assert labels == [f"{ours} (name='mine')", f"{ours} (blur)", f"{ours} (blur)", ours]
+    assert f"{ours} (blur)" in draw(made._internals.graph).text
+    assert f"{ours} (blur)" in draw(made._internals.graph).mermaid

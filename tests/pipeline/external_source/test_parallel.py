@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from pipeline import Pipeline, errors, fn, types
+from pipeline._external_source.parallel.source import chunk_bounds
 from tests.pipeline.external_source import sources
 from tests.pipeline.external_source.sources import (
     Counting,
@@ -515,3 +516,13 @@ def test_workers_are_not_started_without_need() -> None:
         pipe.run()
         assert new_children(before) == []
         pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "workers", "seconds", "chunks"),
+    [(64, 2, None, 8), (64, 2, 1e-5, 2), (64, 2, 1e-3, 8), (64, 2, 5e-4, 4), (3, 2, 1.0, 3), (64, 1, None, 1)],
+)
+def test_chunks_of_cheap_samples_are_larger(size: int, workers: int, seconds: float | None, chunks: int) -> None:
+    bounds = chunk_bounds(size, workers, seconds)
+    assert len(bounds) == chunks
+    assert [sample for begin, end in bounds for sample in range(begin, end)] == list(range(size))

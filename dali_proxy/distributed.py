@@ -329,4 +329,4 @@ def _ranks_near(node: int | None, ranks: int, sysfs: Path) -> int:
     if node is None or torch.cuda.device_count() < ranks:
         return 0
     addresses = [_gpu(rank)[1] for rank in range(ranks)]
-    return sum([address is not None and gpu_node(address, sysfs) == node for address in addresses])
+    return sum(address is not None and gpu_node(address, sysfs) == node for address in addresses)

@@ -46,11 +46,10 @@ DECISION = 20.0
 """Seconds of training until the measurement begins even if ``placement="auto"`` hasn't chosen."""
 
 DRAINED = 64
-"""Number of batches, more than any loader prefetches, that are taken before the measurement..."""
+"""Largest number of batches to take before the measurement: more than any loader prefetches."""
 
 DRAINING = 0.5
-"""... or seconds. Otherwise, training would consume what the loader has prefetched during the rest, faster than it
-loads."""
+"""Largest number of seconds for that. Prefetched batches would make a slow loader look fast."""
 
 START = 30.0 + DECISION
 """Seconds that opening a loader, choosing cuDNN's kernels and a placement may take, besides the measurement."""

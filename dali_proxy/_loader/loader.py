@@ -347,8 +347,8 @@ class LoaderIterator(Iterator[Any]):
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
-        self._failure: Exception | None = None  # error of a batch that wasn't raised yet
-        self._ends = False  # whether `StopIteration` is the next thing that comes
+        self._failure: Exception | None = None  # that wasn't raised yet
+        self._ends = False  # whether the next call raises `StopIteration`
         self._server.note_pause()
 
     def _set_sampler_epoch(self, start: LoaderState) -> int | None:

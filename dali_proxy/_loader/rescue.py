@@ -147,7 +147,7 @@ class Rescue:
                 f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
                 f"replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         self._first_bad = ""
 

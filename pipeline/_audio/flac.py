@@ -32,7 +32,7 @@ def _miniaudio() -> Any:
 class FlacFile:
     """A FLAC file in memory, whose samples have the values of libsndfile.
 
-    miniaudio calls no Python functions to read the file, as libsndfile does, so its threads don't wait for the GIL.
+    Unlike libsndfile, miniaudio calls no Python function to read the file, so its threads don't wait for the GIL.
 
     Attributes:
         samplerate: samples per second.

@@ -206,7 +206,7 @@ class Planner:
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
 
         def create(node: GraphNode) -> Any:
-            return by_frames(graph, node, make_operator(node, graph, setup))
+            return by_frames(graph, node, make_operator(node, setup))
 
         self._constants = {node.index: create(node) for node in graph.nodes if node.operator == _CONSTANT}
         self._operators = {node.index: create(node) for each in derivations for node in each.chain}

@@ -32,7 +32,7 @@ def explain(graph: Graph) -> str:
         lines.append(f"phase {number}, {_PLACES[phase.device]}:")
         if phase.device == "gpu":
             nodes = [node for step in phase.steps for node in step.nodes]
-            lines += [f"  {line}" for line in _gpu_lines(nodes, graph, plan.readers)]
+            lines += [f"  {line}" for line in _gpu_lines(nodes, plan.readers)]
             continue
         for step in phase.steps:
             names = [_name(node) for node in step.nodes]
@@ -43,14 +43,14 @@ def explain(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def _gpu_lines(nodes: list[GraphNode], graph: Graph, readers: Counter[Edge]) -> list[str]:
+def _gpu_lines(nodes: list[GraphNode], readers: Counter[Edge]) -> list[str]:
     """Return a line for each chain that runs as one expression, and for each other operator."""
     chains: list[list[GraphNode]] = []
     reasons: list[str] = []
     last: dict[int, int] = {}  # index of the chain that a node ends
     for node in nodes:
         before = node.inputs[0].node if node.inputs else -1
-        reason = _reason(node, graph, readers, chains[last[before]] if before in last else None)
+        reason = _reason(node, readers, chains[last[before]] if before in last else None)
         if reason is None:
             chain = last.pop(before)
             chains[chain].append(node)
@@ -66,7 +66,7 @@ def _gpu_lines(nodes: list[GraphNode], graph: Graph, readers: Counter[Edge]) -> 
     ]
 
 
-def _reason(node: GraphNode, graph: Graph, readers: Counter[Edge], chain: list[GraphNode] | None) -> str | None:
+def _reason(node: GraphNode, readers: Counter[Edge], chain: list[GraphNode] | None) -> str | None:
     """Return why a node doesn't continue the chain of its input; None if it does, empty if there is no such chain."""
     if not _is_pixel(node):
         return "not an expression of pixels"

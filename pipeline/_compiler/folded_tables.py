@@ -67,6 +67,6 @@ def _computed(node: GraphNode, graph: Graph, rows: int, values: Mapping[Edge, Te
     batch = Batch(BatchRequest(rows, {}), 0, nothing, nothing, BatchReads({}, {}), {})
     for edge, value in values.items():
         batch.keep(edge, value)
-    operator = make_operator(node, graph, Setup(rows, 1, None, 0))
+    operator = make_operator(node, Setup(rows, 1, None, 0))
     (result,) = operator.run(batch, [values[edge] for edge in node.inputs])
     return cast("TensorListCPU", result)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from pipeline._declaration.registry import implementation
-from pipeline._graph.graph import Graph, GraphNode
+from pipeline._graph.graph import GraphNode
 from pipeline._kernels.errors import cuda_call
 from pipeline._operator_api.operator import Setup
 from pipeline.errors import BuildError, GraphError, PipelineError
@@ -14,7 +14,7 @@ from pipeline.errors import BuildError, GraphError, PipelineError
 __all__ = ["make_operator"]
 
 
-def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
+def make_operator(node: GraphNode, setup: Setup) -> Any:
     """Create the implementation of a node. Errors name the operator and the user's line.
 
     Raises:

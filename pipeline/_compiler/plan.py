@@ -176,7 +176,7 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
             steps.append(BatchStep(tuple(ready)))
             chosen = ready
         else:
-            chosen = _chain(waiting, pending, graph)
+            chosen = _chain(waiting, pending)
             steps.append(SampleStep(tuple(chosen), _results(chosen, graph)))
         pending -= {node.index for node in chosen}
         waiting = [node for node in waiting if node.index in pending]
@@ -189,7 +189,7 @@ def _gpu_steps(nodes: Iterable[GraphNode]) -> tuple[Step, ...]:
     return tuple(BatchStep(part) for part in (fed, others) if part)
 
 
-def _chain(waiting: Iterable[GraphNode], pending: set[int], graph: Graph) -> list[GraphNode]:
+def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
     chain: list[GraphNode] = []
     members: set[int] = set()
     for node in waiting:

@@ -130,7 +130,7 @@ class Executor:
         kernels = None if self._device is None else self._device.kernels
         setup = Setup.from_config(config, kernels, functions)
         for node in graph.nodes:
-            operator = make_operator(node, graph, setup)
+            operator = make_operator(node, setup)
             closing = getattr(operator, "close", None)
             if closing is not None:
                 self._opened.append(closing)

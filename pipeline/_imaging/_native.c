@@ -2,7 +2,8 @@
 
    Without this module, `resample.py` and `normalize.py` compute the same in several passes over memory. Here an image
    passes through the registers once, in one call without the GIL. Python passes windows, borders and all weights except
-   those of the triangle filter. The loops, which compilers vectorise, are in `_fixed_point.h` and `_floats.h`. */
+   those of the triangle filter. The loops, which compilers vectorise, are in `_fixed_point.h` and `_floats.h`; other
+   headers have those of other operators. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,19 +1,20 @@
 /* Rounding of floats to small integers, half away from zero, in one pass. */
 
-/* The largest float below 0.5. With the sign of a float of up to 23 bits before the point, their sum, truncated, is that
-   float, rounded half away from zero; the sum with 0.5 would also round this number up. */
+/* The largest float below 0.5. Added with the sign of x, and truncated, it rounds x half away from zero, for
+   |x| < 2**23. With 0.5 instead, 0.49999997 would become 1. */
 #define BELOW_HALF 0.49999997f
 
 /* Define a loop over contiguous floats. They are clamped first, and NaN becomes 0; compilers vectorise this. */
-#define DEFINE_ROUNDING(name, type, low, high)                                         \
-    FOR_EACH_CPU static void name(const float *source, Py_ssize_t n, type *restrict target) {   \
-        for (Py_ssize_t i = 0; i < n; i++) {                                           \
-            float value = source[i];                                                   \
-            value = value == value ? value : 0.0f;                                     \
-            value = value > (low) ? value : (low);                                     \
-            value = value < (high) ? value : (high);                                   \
-            target[i] = (type)(int)(value + copysignf(BELOW_HALF, value));             \
-        }                                                                              \
+#define DEFINE_ROUNDING(name, type, low, high)                                     \
+    FOR_EACH_CPU                                                                   \
+    static void name(const float *source, Py_ssize_t n, type *restrict target) {   \
+        for (Py_ssize_t i = 0; i < n; i++) {                                       \
+            float value = source[i];                                               \
+            value = value == value ? value : 0.0f;                                 \
+            value = value > (low) ? value : (low);                                 \
+            value = value < (high) ? value : (high);                               \
+            target[i] = (type)(int)(value + copysignf(BELOW_HALF, value));         \
+        }                                                                          \
     }
 
 DEFINE_ROUNDING(round_to_uint8, uint8_t, 0.0f, 255.0f)

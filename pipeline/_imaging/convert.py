@@ -165,9 +165,4 @@ _OPENCV_GRAY = {("RGB", "GRAY"): cv2.COLOR_RGB2GRAY, ("BGR", "GRAY"): cv2.COLOR_
 def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
     rows = np.ascontiguousarray(image, np.float32).reshape(-1, 1, image.shape[-1])
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
-    if image.dtype != np.uint8:
-        return convert(result, image.dtype)
-    # This rounds, because values are neither negative nor NaN; ten times as fast as `convert`.
-    np.clip(result, 0, 255, out=result)
-    result += np.float32(0.5)
-    return result.astype(np.uint8)
+    return convert(result, image.dtype)

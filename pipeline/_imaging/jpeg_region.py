@@ -48,7 +48,12 @@ def decode_regions(images: Sequence[memoryview], regions: Sequence[Region]) -> l
         is.
     """
     found: list[Pixels | None] = [None] * len(images)
-    codec = _load_codec()
+    fits = [
+        index
+        for index, (encoded, (_, _, height, width)) in enumerate(zip(images, regions, strict=True))
+        if min(height, width) >= _LEAST and _END in bytes(encoded[-_TAIL:])
+    ]
+    codec = _load_codec() if fits else None
     if codec is None:
         return found
     if not hasattr(_local, "decoder"):
@@ -60,19 +65,18 @@ def decode_regions(images: Sequence[memoryview], regions: Sequence[Region]) -> l
         )
         _local.options = codec.DecodeParams(apply_exif_orientation=False, color_spec=codec.ColorSpec.SRGB)
     windows: dict[int, Any] = {}
-    for index, (encoded, (y, x, height, width)) in enumerate(zip(images, regions, strict=True)):
-        if min(height, width) >= _LEAST and _END in bytes(encoded[-_TAIL:]):
-            with suppress(RuntimeError):
-                stream = codec.CodeStream(np.frombuffer(encoded, np.uint8))
-                region = codec.Region(y, x, y + height, x + width)
-                windows[index] = stream.get_sub_code_stream(region=region)
-    if not windows:
-        return found
-    with suppress(RuntimeError):
-        decoded = _local.decoder.decode(list(windows.values()), params=_local.options)
+    for index in fits:
+        y, x, height, width = regions[index]
+        with suppress(RuntimeError, MemoryError):
+            stream = codec.CodeStream(np.frombuffer(images[index], np.uint8))
+            region = codec.Region(y, x, y + height, x + width)
+            windows[index] = stream.get_sub_code_stream(region=region)
+    with suppress(RuntimeError, MemoryError):
+        decoded = _local.decoder.decode(list(windows.values()), params=_local.options) if windows else []
         for index, image in zip(windows, decoded, strict=True):
-            if image is not None:
-                found[index] = np.asarray(image)
+            pixels = None if image is None else np.asarray(image)
+            if pixels is not None and pixels.shape == (*regions[index][2:], 3) and pixels.dtype == np.uint8:
+                found[index] = np.ascontiguousarray(pixels)
     return found
 
 

@@ -86,7 +86,7 @@ class DiskCache:
                 with self._locked():
                     total = self._total()
                     if total + size > self.limit:
-                        total = self._evict(int(self.limit * _KEPT) - size)
+                        total = self._evict(int(self.limit * _KEPT) - size, size)
                         if total + size > self.limit:  # other processes are writing too much at this moment
                             self._set_total(total)
                             return
@@ -129,10 +129,11 @@ class DiskCache:
     def _set_total(self, total: int) -> None:
         (self.folder / "total").write_text(str(total))
 
-    def _evict(self, target: int) -> int:
+    def _evict(self, target: int, room: int = 0) -> int:
         """Remove the least recently used files until the sum of all sizes is at most `target`. Return the sum.
 
-        Files that are being written stay: their space would be occupied, but not counted.
+        Files that are being written stay: their space would be occupied, but not counted. If they leave no room for a
+        file of `room` bytes, nothing is removed.
         """
         files: list[tuple[float, int, str]] = []
         total = 0
@@ -148,8 +149,9 @@ class DiskCache:
                         unfinished = entry.name.endswith(_UNFINISHED)
                         if not unfinished or now - status.st_mtime >= _ABANDONED:
                             files.append((0.0 if unfinished else status.st_mtime, status.st_size, entry.path))
+        staying = total - sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if total <= target:
+            if total <= target or staying + room > self.limit:
                 break
             with suppress(FileNotFoundError):
                 os.unlink(path)

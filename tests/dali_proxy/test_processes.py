@@ -169,12 +169,14 @@ def test_program_that_replaces_the_training_ends_its_processes(mode: str) -> Non
     command = [sys.executable, "-c", REPLACED, mode]
     with subprocess.Popen(command, env=with_project(), stdout=subprocess.PIPE, text=True) as training:
         assert training.stdout is not None
-        processes = [psutil.Process(int(pid)) for pid in training.stdout.readline().split()]
-        if mode == "process":
-            with soon():
-                wait_until(lambda: has_ended(processes[0]), "the end of the server")
-        wait_until(lambda: all(map(has_ended, processes)), "the end of the workers")
-        training.kill()
+        try:
+            processes = [psutil.Process(int(pid)) for pid in training.stdout.readline().split()]
+            if mode == "process":
+                with soon():
+                    wait_until(lambda: has_ended(processes[0]), "the end of the server")
+            wait_until(lambda: all(map(has_ended, processes)), "the end of the workers")
+        finally:
+            training.kill()
     with DALIServer(affine(), mode="thread"):  # removes the folder of a server that was a thread of the program
         pass
 

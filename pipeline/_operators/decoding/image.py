@@ -32,12 +32,11 @@ from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import BGR, FLOAT, GRAY, INT8, INT16, INT32, RGB, UINT8, UINT16, UINT32
+from pipeline.types import BGR, GRAY, RGB
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
 _ENCODED = Input("encoded", "Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
-_DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 IMAGE = register(
     OperatorSchema(
@@ -106,11 +105,16 @@ class ImageDecoder(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         encoded = encoded_batch(inputs[0])
         regions = regions_of(self.node, batch, encoded, inputs[1:])
-        extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
+        extents = np.zeros((1, 2), np.int64)  # unknown
+        if regions is not None:
+            extents = regions[:, 2:]
+        elif encoded.headers["height"].all():  # only JPEGs can be decoded to given memory
+            extents = shown_sizes(encoded, self._options["adjust_orientation"])
         output = None
         if self._channels is not None and (extents > 0).all():
             shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
-            output = allocate_images(batch, self.node, shapes, np.dtype(self._options["dtype"]), self._buffers)
+            dtype = np.dtype(self._options["dtype"])
+            output = allocate_images(batch, self.node, shapes, dtype, self._buffers, self.setup.reading_gpu is not None)
         images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, output)
         return [TensorListCPU(images, "HWC") if output is None else output.images]
 

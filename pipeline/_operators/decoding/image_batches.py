@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ Int64s = npt.NDArray[np.int64]
 
 # Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
 _GROUP = 8
+# Largest height and width of an image that may be allocated in advance; the decoder refuses more.
+_LARGEST_EXTENT = 1 << 24
 # Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
 _MOST_BYTES = 1 << 30
 
@@ -51,28 +54,34 @@ class Output:
 
 
 def allocate_images(
-    batch: Batch, node: GraphNode, shapes: Int64s, dtype: np.dtype[Any], buffers: BufferPool
+    batch: Batch, node: GraphNode, shapes: Int64s, dtype: np.dtype[Any], buffers: BufferPool, for_gpu: bool
 ) -> Output | None:
-    """Return memory for the images of a batch: one array if all have one shape; None if they are implausibly large.
+    """Return memory for the images of a batch; None if they are implausibly large.
 
     Args:
         batch: the batch.
         node: the decoder.
         shapes: (N, 3) heights, widths and channels.
         dtype: dtype of the pixels.
-        buffers: allocator of memory for images of several shapes.
+        buffers: allocator of memory.
+        for_gpu: whether a GPU may read the images. Otherwise, images of one shape use memory of the batch's outputs.
     """
-    if shapes.prod(axis=1).sum() * dtype.itemsize > _MOST_BYTES:
+    if shapes.prod(axis=1, dtype=np.float64).sum() * dtype.itemsize > _MOST_BYTES:
         return None
-    if (shapes == shapes[0]).all():
-        array, owner = batch.allocate(Edge(node.index), (len(shapes), *shapes[0].tolist()), dtype)
+    shape = (len(shapes), *shapes[0].tolist()) if (shapes == shapes[0]).all() else None
+    if shape is not None and not for_gpu:
+        array, owner = batch.allocate(Edge(node.index), shape, dtype)
         images = TensorListCPU.from_dense(array, "HWC")
         images.owner = owner
         return Output(images, array.reshape(-1).view(np.uint8))
-    table, nbytes = Samples.packed(0, shapes, dtype)
-    memory, is_pinned = buffers.memory(nbytes)
-    placed = replace(table, pointers=memory.ctypes.data + table.pointers)
-    images = TensorListCPU.from_table(placed, [memory], layout="HWC")
+    if shape is not None:
+        memory, is_pinned = buffers.memory(math.prod(shape) * dtype.itemsize)
+        images = TensorListCPU.from_dense(memory.view(dtype).reshape(shape), "HWC")
+    else:
+        table, nbytes = Samples.packed(0, shapes, dtype)
+        memory, is_pinned = buffers.memory(nbytes)
+        placed = replace(table, pointers=memory.ctypes.data + table.pointers)
+        images = TensorListCPU.from_table(placed, [memory], layout="HWC")
     images.pinned = is_pinned
     return Output(images, memory)
 
@@ -96,7 +105,7 @@ def decode_images(
         output: memory for the images of the batch; None for new memory.
 
     Returns:
-        The pixels of these images.
+        The pixels of these images; without meaning if there is an output.
 
     Raises:
         OperatorError: images can't be decoded; the error lists them.
@@ -130,7 +139,7 @@ def decode_images(
         if batch.trace is None:
             decode_range(begin, end)
         else:
-            with batch.trace.range(f"samples {begin} to {end - 1}", batch.number):
+            with batch.trace.range(f"samples {positions[begin]} to {positions[end - 1]}", batch.number):
                 decode_range(begin, end)
 
     step = max(1, min(_GROUP, -(-len(positions) // batch.pool.num_threads)))
@@ -189,7 +198,7 @@ def regions_of(node: GraphNode, batch: Batch, encoded: EncodedBatch, inputs: Seq
 
 
 def shown_sizes(encoded: EncodedBatch, adjust_orientation: bool) -> Int64s:
-    """Return the heights and widths of images after decoding, (N, 2); 0 for data that isn't an image."""
+    """Return the heights and widths of images after decoding, (N, 2); 0 for data that isn't a plausible image."""
     headers = encoded.headers
     sizes = np.column_stack([headers["height"], headers["width"]]).astype(np.int64)
     if adjust_orientation:
@@ -198,5 +207,6 @@ def shown_sizes(encoded: EncodedBatch, adjust_orientation: bool) -> Int64s:
     for sample in np.flatnonzero(headers["height"] == 0).tolist():
         with suppress(PipelineError):
             info = peek(encoded.arrays[sample])
-            sizes[sample] = info.shape[:2] if adjust_orientation else (info.height, info.width)
+            if max(info.height, info.width) <= _LARGEST_EXTENT:
+                sizes[sample] = info.shape[:2] if adjust_orientation else (info.height, info.width)
     return sizes

@@ -182,8 +182,9 @@ def test_bad_image_fails_alone(serve: Callable[..., DALIServer], num_workers: in
         loader = DataLoader(server, dataset, batch_size=8, num_workers=num_workers, on_error=on_error)
         return [index for batch in loader for index in brightness(batch)]
 
-    with pytest.warns(RuntimeWarning, match=r"1 samples skipped and 0 replaced.*decoders.image"):
+    with pytest.warns(RuntimeWarning, match=r"1 samples skipped and 0 replaced.*decoders.image") as caught:
         assert epoch("skip") == [index for index in range(24) if index != JpegDataset.bad]
+    assert caught[0].filename == __file__
     with pytest.warns(RuntimeWarning, match="1 replaced"):
         assert epoch("replace") == [14 if index == JpegDataset.bad else index for index in range(24)]
     errors: list[BatchError] = []

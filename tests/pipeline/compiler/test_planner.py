@@ -129,7 +129,7 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
         batch.keep(nodes[1].argument_inputs[name], value)
     pixels = PixelExpression.from_samples(data.table(), data.layout())
     for node in nodes:
-        operator = make_operator(node, graph, Setup(4, 1, 0, config.seed))
+        operator = make_operator(node, Setup(4, 1, 0, config.seed))
         assert isinstance(operator, PixelOperator)
         assert pixels is not None
         pixels = operator.express(batch, pixels)

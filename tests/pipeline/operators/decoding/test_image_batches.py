@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,25 @@ def test_windows_of_a_batch_equal_those_of_single_images(decoder: str, options: 
     expected = run(single, CUTS[decoder])
     for one, other in zip(decoded(decoder, ENCODED, **options), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("number", [1, 20])
+def test_windows_of_one_size_equal_those_of_whole_images(number: int) -> None:
+    images = [np.frombuffer(pillow(smooth(90, 120, seed=seed), "JPEG"), np.uint8) for seed in range(number)]
+    position = {"crop": (40, 50), "crop_pos_x": 0.3}
+    expected = run(images, lambda x: fn.crop(fn.decoders.image(x), **position))
+    for one, other in zip(run(images, lambda x: fn.decoders.image_crop(x, **position)), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("width", [2**31 - 1, 2**24, 40_000])
+@pytest.mark.parametrize("decoder", ["full", "random"])
+def test_absurd_size_is_the_error_of_its_sample(decoder: str, width: int) -> None:
+    png = bytearray(encodings()["png rgb"])
+    png[16:24] = struct.pack(">II", width, width)
+    with pytest.raises(errors.OperatorError, match="for sample 1: ") as caught:
+        decoded(decoder, [ENCODED[0], np.frombuffer(png, np.uint8), ENCODED[0]])
+    assert [failure.sample for failure in caught.value.failures] == [1]
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

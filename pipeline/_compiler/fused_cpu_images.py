@@ -92,11 +92,8 @@ class FusedSamples:
         array, owner = batch.allocate(self._result, images.shape, np.dtype(np.float32))
 
         def make(begin: int, end: int) -> None:
-            if batch.trace is None:
+            with batch.traced(begin, end - 1):
                 images.make(array, begin, end)
-            else:
-                with batch.trace.range(f"samples {begin} to {end - 1}", batch.number):
-                    images.make(array, begin, end)
 
         batch.pool.run_ranges(make, batch.size, _IMAGES)
         result = TensorListCPU(array, "CHW")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +106,10 @@ class Batch:
         self.outputs[edge] = value
         if self.memory is not None:
             self.memory.add_batch(edge, value)
+
+    def traced(self, first: int, last: int) -> AbstractContextManager[Any]:
+        """Return a context that records the span of work on some samples, if there is a trace."""
+        return nullcontext() if self.trace is None else self.trace.range(f"samples {first} to {last}", self.number)
 
     def arguments(self, node: GraphNode) -> Arguments:
         """Return the arguments of a node for this batch."""

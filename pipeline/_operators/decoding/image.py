@@ -26,7 +26,7 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
-from pipeline._operators.decoding.image_batches import allocate_images, decode_images, regions_of, shown_sizes
+from pipeline._operators.decoding.image_batches import Output, allocate_images, decode_images, regions_of, shown_sizes
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
@@ -105,18 +105,20 @@ class ImageDecoder(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         encoded = encoded_batch(inputs[0])
         regions = regions_of(self.node, batch, encoded, inputs[1:])
-        extents = np.zeros((1, 2), np.int64)  # unknown
-        if regions is not None:
-            extents = regions[:, 2:]
-        elif encoded.headers["height"].all():  # only JPEGs can be decoded to given memory
-            extents = shown_sizes(encoded, self._options["adjust_orientation"])
-        output = None
-        if self._channels is not None and (extents > 0).all():
-            shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
-            dtype = np.dtype(self._options["dtype"])
-            output = allocate_images(batch, self.node, shapes, dtype, self._buffers, self.setup.reading_gpu is not None)
+        output = self._allocate(batch, encoded, regions)
         images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, output)
         return [TensorListCPU(images, "HWC") if output is None else output.images]
+
+    def _allocate(self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None) -> Output | None:
+        """Return memory for the images of a batch; None if their sizes are unknown or implausible."""
+        if self._channels is None or (regions is None and not encoded.headers["height"].all()):
+            return None  # full images are decoded to given memory only if they are JPEGs
+        extents = shown_sizes(encoded, self._options["adjust_orientation"]) if regions is None else regions[:, 2:]
+        if (extents <= 0).any():
+            return None
+        shapes = np.column_stack([extents, np.full(len(extents), self._channels)])
+        dtype, for_gpu = np.dtype(self._options["dtype"]), self.setup.reading_gpu is not None
+        return allocate_images(batch, self.node, shapes, dtype, self._buffers, for_gpu)
 
 
 @implements(IMAGE, "mixed")

@@ -119,6 +119,10 @@ def decode_images(
     images: list[Any] = [None] * len(positions)
     failures: list[tuple[int, PipelineError]] = []
 
+    def decode_group(begin: int, end: int) -> None:
+        with batch.traced(positions[begin], positions[end - 1]):
+            decode_range(begin, end)
+
     def decode_range(begin: int, end: int) -> None:
         group = positions[begin:end]
         skipping = [sample for sample in group if skips_rows[sample]]
@@ -134,13 +138,6 @@ def decode_images(
                 failures.append((sample, as_pipeline_error(error)))
         if output is not None and found:
             output.place(found)
-
-    def decode_group(begin: int, end: int) -> None:
-        if batch.trace is None:
-            decode_range(begin, end)
-        else:
-            with batch.trace.range(f"samples {positions[begin]} to {positions[end - 1]}", batch.number):
-                decode_range(begin, end)
 
     step = max(1, min(_GROUP, -(-len(positions) // batch.pool.num_threads)))
     if len(positions) <= step:

@@ -61,14 +61,14 @@ class _Sliced:
         return _checked(*self._windows.locate(sample, (height, width, 1), bounds), (height, width, 1))
 
 
-_WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows]] = {
+_WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows | RandomWindows]] = {
     "decoders.image_crop": _Cropped,
     "decoders.image_slice": _Sliced,
     "decoders.image_random_crop": RandomWindows,
 }
 
 
-def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | None:
+def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | RandomWindows | None:
     """Return the windows of a batch; None for decoders of full images."""
     kind = _WINDOWS.get(node.operator)
     return None if kind is None else kind(node, batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -83,14 +82,13 @@ class RandomWindows:
         ratio = np.exp(low + self._drawn[rows, self._count : -2][:, columns] * (high - low))
         return np.sqrt(area / ratio), np.sqrt(area * ratio)
 
-    def choose(self, sample: int, height: int, width: int, given: Sequence[Array] = ()) -> tuple[int, int, int, int]:
+    def choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
         """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image.
 
         Args:
             sample: position in the batch.
             height: height of the image.
             width: width of the image.
-            given: inputs that define other kinds of windows; unused.
         """
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0

@@ -67,6 +67,8 @@ def take_over(
         elif not no_copy:
             runtime.streamWaitEvent(handle, ready.ptr, 0)  # the user's next work on the stream waits for the copy
         if no_copy:
+            if batch.dense is None:
+                batch.table()  # once, however often the batch is repeated
             result = batch.with_layout(batch.layout())
         else:
             result.stream = internal  # its memory returns to the pool of this stream

@@ -11,10 +11,14 @@ import numpy as np
 
 from pipeline._declaration.schema import Input
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, fail
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import to_numpy_type
 
 __all__ = ["DATA", "BatchView", "ViewCpu", "ViewGpu"]
@@ -80,16 +84,17 @@ class ViewCpu(BatchOperator):
         fail(failures)
         if len({len(shape) for shape in shapes}) > 1:
             raise ArgumentValueError("the samples of a batch must have the same number of dimensions")
-        data = self._contiguous(data, batch)
-        views: Any = data.dense
-        if views is not None and len(set(shapes)) == 1:
-            views = _view_of(views, dtype, (len(shapes), *shapes[0]))
-        else:
-            views = [_view_of(array, dtype, shape) for array, shape in zip(data.samples, shapes, strict=True)]
-        return [type(data)(views, view.layout(len(shapes[0])))]
+        return [self._views(data, batch, shapes, dtype, view.layout(len(shapes[0])))]
 
-    def _contiguous(self, data: Any, batch: Batch) -> Any:
-        return data  # NumPy copies where necessary
+    def _views(
+        self, data: Any, batch: Batch, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any], layout: str
+    ) -> TensorList:
+        # NumPy copies samples that aren't contiguous
+        if data.dense is not None and len(set(shapes)) == 1:
+            return TensorListCPU(_view_of(data.dense, dtype, (len(shapes), *shapes[0])), layout)
+        return TensorListCPU(
+            [_view_of(array, dtype, shape) for array, shape in zip(data.samples, shapes, strict=True)], layout
+        )
 
 
 class ViewGpu(GpuOperator, ViewCpu):
@@ -97,8 +102,15 @@ class ViewGpu(GpuOperator, ViewCpu):
 
     only_launches = True
 
-    def _contiguous(self, data: Any, batch: Batch) -> Any:
-        return self.contiguous(data, batch.stream)
+    def _views(
+        self, data: Any, batch: Batch, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any], layout: str
+    ) -> TensorList:
+        data = self.contiguous(data, batch.stream)
+        if data.dense is not None and len(set(shapes)) == 1:
+            return TensorListGPU(_view_of(data.dense, dtype, (len(shapes), *shapes[0])), layout)
+        extents = np.array(shapes, np.int64).reshape(len(shapes), -1)
+        table = Samples.contiguous(data.table().pointers, extents, dtype)
+        return TensorListGPU.from_table(table, data, data.device_id(), layout)
 
 
 def _checked_shape(

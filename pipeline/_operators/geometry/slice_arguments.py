@@ -36,15 +36,21 @@ SLICE_ARGUMENTS = (
 # Meaning of an empty layout, by number of dimensions.
 _IMPLIED_LAYOUTS = {2: "HW", 3: "HWC", 4: "DHWC"}
 
-_Rows = Sequence[Sequence[float]]
-
 
 @dataclass(frozen=True)
 class _Bound:
-    """Bounds of slices: values by sample and axis. If `rows` is None, slices extend to the end of the axis."""
+    """Bounds of slices.
+
+    Attributes:
+        name: argument with the values.
+        rows: values by sample and axis, (N, values) if all samples have as many. With None, slices extend to the end
+            of the axis.
+        relative: whether values are fractions of the extent.
+        from_start: whether values count from the start of the slice.
+    """
 
     name: str
-    rows: _Rows | None
+    rows: Array | Sequence[Array] | None
     relative: bool = False
     from_start: bool = False
 
@@ -52,7 +58,7 @@ class _Bound:
         """Return the bound in elements before rounding; fractions are multiplied in float32 unless `exact`."""
         assert self.rows is not None
         row = self.rows[sample]
-        value = row[position] if len(row) > 1 else row[0]
+        value: float = row[position if len(row) > 1 else 0].item()
         if not self.relative:
             return value
         return value * extent if exact else float(np.float32(value * extent))
@@ -63,7 +69,7 @@ class _Bound:
         Raises:
             ValueError: The samples have different numbers of values.
         """
-        values = np.broadcast_to(np.array(self.rows, np.float64), extents.shape)
+        values = np.broadcast_to(np.asarray(self.rows, np.float64), extents.shape)
         if not self.relative:
             return values
         return values * extents if exact else (values * extents).astype(np.float32).astype(np.float64)
@@ -113,6 +119,7 @@ class SliceWindows:
         self.ndim = ndim if ndim is not None else len(layout) or 3
         self.layout = layout or _IMPLIED_LAYOUTS.get(self.ndim, "")
         self._axes = self._find_axes(arguments, batch_size)
+        self._same_axes = all(axes is self._axes[0] for axes in self._axes)
         named = [name for name in _NAMES if arguments.given(name)]
         if with_inputs and named:
             raise ArgumentValueError(f"argument {named[0]!r} can't be used together with the anchor and shape inputs")
@@ -164,7 +171,7 @@ class SliceWindows:
             The windows; None if `locate` must locate, or refuse, the samples one by one.
         """
         axes = self._axes[0]
-        if shapes.shape[1] != self.ndim or any(other is not axes for other in self._axes):
+        if shapes.shape[1] != self.ndim or not self._same_axes:
             return None
         sizes = shapes[:, axes].astype(np.float64)
         try:
@@ -235,7 +242,7 @@ class SliceWindows:
 
     def _check_lengths(self, batch_size: int) -> None:
         for bound in (self._begin, self._end):
-            if bound.rows is None:
+            if bound.rows is None or (isinstance(bound.rows, np.ndarray) and self._fits(bound.rows.shape[1])):
                 continue
             for sample in range(batch_size):
                 if len(bound.rows[sample]) not in (1, len(self._axes[sample])):
@@ -243,6 +250,10 @@ class SliceWindows:
                         f"argument {bound.name!r} has {len(bound.rows[sample])} values for sample {sample}, but "
                         f"{len(self._axes[sample])} axes are sliced"
                     )
+
+    def _fits(self, values: int) -> bool:
+        """Return whether so many values for each sample fit its axes, without a look at each sample."""
+        return values == 1 or (self._same_axes and values == len(self._axes[0]))
 
 
 _NAMES = ("start", "rel_start", "end", "rel_end", "shape", "rel_shape")
@@ -255,10 +266,12 @@ def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
     if not passed:
         return _Bound(names[0], None)
     (name,) = passed
-    rows = arguments.rows(name, np.float32 if name.startswith("rel_") else np.int64)
-    assert rows is not None
-    values: _Rows = [row.tolist() for row in rows] if arguments.per_sample(name) else [rows[0].tolist()] * len(rows)
-    return _Bound(name, values, name.startswith("rel_"), name.endswith("shape"))
+    dtype = np.float32 if name.startswith("rel_") else np.int64
+    try:
+        rows: Array | Sequence[Array] | None = arguments.vectors(name, dtype=dtype)
+    except ArgumentValueError:  # their lengths differ, as do the axes
+        rows = arguments.rows(name, dtype)
+    return _Bound(name, rows, name.startswith("rel_"), name.endswith("shape"))
 
 
 def _from_inputs(bounds: Positional, position: int, size: int) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 import threading
 import time
@@ -57,6 +58,7 @@ from pipeline._operator_api.trace import Trace
 __all__ = ["ConsumerClient"]
 
 _GLANCE = 0.5  # seconds between checks of the deadline while waiting
+_UNASKED = 0.005  # seconds to wait for a result that the server may send unasked, before it is requested
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
 
@@ -151,7 +153,8 @@ class ConsumerClient:
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
+            unasked = _UNASKED if self._ahead.has_sessions else 0.0
+            answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience, unasked)
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that request the same batch get the same tensors
@@ -324,8 +327,15 @@ class ConsumerClient:
             self._device_stage.close()
         self._opener.close()
 
-    def _ask(self, key: Key, message: Any, patience: float | None = None) -> Any:
-        """Send a request unless it was sent, and wait for its answer, which stays until `PendingRequests.forget`."""
+    def _ask(self, key: Key, message: Any, patience: float | None = None, unasked: float = 0.0) -> Any:
+        """Send a request unless it was sent, and wait for its answer, which stays until `PendingRequests.forget`.
+
+        Args:
+            key: identifies the answer.
+            message: the request.
+            patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
+            unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
+        """
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
@@ -337,8 +347,11 @@ class ConsumerClient:
             self._receive_ready()
         if self._device_stage is not None:
             self._device_stage.release_finished()
+        if unasked and not request.sent:
+            self._wait(request, deadline, time.monotonic() + unasked)
         with self._lock:
-            new, request.sent = not request.sent, True
+            new = not request.sent and request.answer is None
+            request.sent = True
         try:
             if new:
                 self._send(message, deadline)
@@ -347,21 +360,31 @@ class ConsumerClient:
             raise
         if self._releases:  # added by a finalizer; if the batch arrived early, no message carried them
             self._flush_if_safe()
+        self._wait(request, deadline)
+        return request.answer
+
+    def _wait(self, request: PendingRequest, deadline: Deadline, end: float = math.inf) -> None:
+        """Wait until a request is answered, or until a time of `time.monotonic`.
+
+        Raises:
+            ProxyError: the deadline has passed, or the connection has ended.
+        """
         while True:
+            left = end - time.monotonic() if deadline.left is None else min(deadline.left, end - time.monotonic())
             with self._lock:
-                waits = request.answer is None and (request.coming or (self._receiving and self._end is None))
+                if request.answer is not None or (left <= 0 and end < math.inf):
+                    return
+                waits = request.coming or (self._receiving and self._end is None)
                 if waits:
-                    self._changed.wait(_TURN if deadline.left is None else min(deadline.left, _TURN))
-                if request.answer is not None:
-                    return request.answer
-                if not waits:
-                    if self._end is not None:
-                        raise fresh(self._end)
+                    self._changed.wait(min(left, _TURN))
+                elif self._end is not None:
+                    raise fresh(self._end)
+                else:
                     self._receiving = True
             if waits:
                 let_through(int)  # lets signal handlers run, without the lock
             else:
-                self._receive_in_turn(deadline.left)
+                self._receive_in_turn(left)
             deadline.check()
 
     def _receive(self) -> None:
@@ -375,7 +398,7 @@ class ConsumerClient:
         with self._lock:
             self._changed.notify_all()
 
-    def _receive_in_turn(self, left: float | None) -> None:
+    def _receive_in_turn(self, left: float) -> None:
         try:
             self._receive_one(left)
         finally:
@@ -383,13 +406,13 @@ class ConsumerClient:
                 self._receiving = False
                 self._changed.notify_all()
 
-    def _receive_one(self, left: float | None = None) -> None:
+    def _receive_one(self, left: float = _GLANCE) -> None:
         """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
             with ChannelGuard(self._in_channel):
                 if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
                     self._channel.flush()
-                received = self._channel.receive(timeout=_GLANCE if left is None else min(left, _GLANCE))
+                received = self._channel.receive(timeout=max(0.0, min(left, _GLANCE)))
         except ChannelTimeoutError:
             return
         except ChannelClosedError as error:

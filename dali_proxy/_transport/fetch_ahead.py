@@ -30,6 +30,11 @@ class FetchAhead:
     def __init__(self) -> None:
         self._sessions: dict[int, _Session] = {}
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the server sends results of any session unasked."""
+        return bool(self._sessions)
+
     def open(self, session: int) -> None:
         """Add a session."""
         self._sessions[session] = _Session()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from pipeline._ipc.errors import IPCError, ProtocolError
 
 if TYPE_CHECKING:
     from dali_proxy._host.dispatcher import ReadTask
-    from dali_proxy._host.requests import Request
 
 __all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "Worker", "check_count"]
 
@@ -55,7 +53,6 @@ class Worker:
         pid: process ID.
         ring: its shared memory.
         completions: counter that shows the worker which of its requests have been read.
-        queue: its requests that wait for the executor, in order.
         submitted: number of requests that it has submitted.
         waited: seconds that it waited for free space in its shared memory.
         gone: whether it has disconnected.
@@ -78,7 +75,6 @@ class Worker:
         self.pid = channel.peer_pid
         self.arena = ArenaReader(limit=arena_bytes_limit, pin=pin)
         self.completions = CompletionWriter()
-        self.queue: deque[Request] = deque()
         self.submitted = 0
         self.waited = 0.0
         self.gone = False

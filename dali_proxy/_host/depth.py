@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from dali_proxy._common.available_memory import in_flight_bytes
+
 __all__ = ["Depth"]
 
-_NBYTES = 256 << 20  # inputs and results of all batches in the executor, if these are more than the least number
+_NBYTES = 768 << 20  # inputs and results of all batches in the executor, if these are more than the least number
 _WINDOW = 0.1  # seconds of a measurement, at least
 _BATCHES = 8  # finished batches of a measurement, at least
 _GAIN = 1.04  # a greater depth must be so much faster, else it only takes memory
+_LIMITED = 0.5  # part of a measurement's batches after which the executor counts as limiting
 _REST = 32  # measurements until a depth that gained nothing is tried again; doubled each time
 
 
@@ -25,6 +28,8 @@ class Depth:
         least: number of batches that the executor can always use, from `prefetch_queue_depth`.
         most: number of batches from which on more would hardly help.
         changed: called with the new depth.
+        merges: whether batches that wait run as one: many together then gain what few don't, so the search tries the
+            greatest depth first.
         clock: returns the time in seconds.
 
     Attributes:
@@ -33,15 +38,23 @@ class Depth:
     """
 
     def __init__(
-        self, least: int, most: int, changed: Callable[[int], None], clock: Callable[[], float] = time.monotonic
+        self,
+        least: int,
+        most: int,
+        changed: Callable[[int], None],
+        merges: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.value = least
         self.reason = "prefetch_queue_depth"
         self._least, self._most = least, most
         self._changed = changed
+        self._merges = merges
+        self._nbytes = min(_NBYTES, in_flight_bytes())
         self._clock = clock
         self._begin = 0.0  # of a measurement; 0 for none
         self._count = 0
+        self._limited = 0  # batches of the measurement at whose end the executor limited the speed
         self._base: tuple[int, float] | None = None  # depth and rate before the depth that is being tried
         self._settled = False  # whether batches of an earlier depth have ended
         self._rest = 0
@@ -54,20 +67,28 @@ class Depth:
             limits: whether the executor limits the speed: other requests wait for it, and consumers wait for results.
             nbytes: size of its inputs and results.
         """
-        most = max(self._least, min(self._most, _NBYTES // max(nbytes, 1)))
+        most = max(self._least, min(self._most, self._nbytes // max(nbytes, 1)))
         if self.value > most:
             self._set(most, "memory")
             self._base, self._begin = None, 0.0
             return
-        if not limits or not self._begin:
-            self._begin, self._count = (self._clock() if limits else 0.0), 0
+        if not self._begin:
+            self._start()
             return
         self._count += 1
+        self._limited += limits
         seconds = self._clock() - self._begin
         if self._count < max(_BATCHES, 2 * self.value) or seconds < _WINDOW:
             return
-        rate, self._begin, self._count = self._count / seconds, self._clock(), 0
-        self._judge(rate, most)
+        rate, limited = self._count / seconds, self._limited / self._count
+        self._start()
+        if limited < _LIMITED:
+            self._base = None
+        else:
+            self._judge(rate, most)
+
+    def _start(self) -> None:
+        self._begin, self._count, self._limited = self._clock(), 0, 0
 
     def _judge(self, rate: float, most: int) -> None:
         if self._base is not None and not self._settled:
@@ -85,7 +106,8 @@ class Depth:
             self._rest -= 1
         elif self.value < most:
             self._base, self._settled = (self.value, rate), False
-            self._set(min(self.value + max(1, self.value // 2), most), "tried: requests wait for the executor")
+            step = most if self._merges else max(1, self.value // 2)
+            self._set(min(self.value + step, most), "tried: requests wait for the executor")
         else:
             self._base = None
 

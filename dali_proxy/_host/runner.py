@@ -79,7 +79,8 @@ class Runner:
         self._call_soon = call_soon
         self._on_lost_gpu = on_lost_gpu
         self._scheduler = Scheduler(variant.executor.concurrency)
-        self._depth = Depth(self._scheduler.depth, variant.executor.most_concurrent, self._set_depth)
+        executor = variant.executor
+        self._depth = Depth(self._scheduler.depth, executor.most_concurrent, self._set_depth, executor.merges)
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
@@ -176,16 +177,22 @@ class Runner:
             error = failed
         self._call_soon(partial(self._finish_copy, request, staged, error))
 
+    def _is_wanted(self, request: Request) -> bool:
+        """Return whether a consumer takes the result of a batch at once; without a session, whether all are taken."""
+        consumer = self._sessions.get(request.session)
+        if consumer is not None:
+            return request.key.iteration <= consumer.sessions[request.session]
+        return len(self._store) <= self._scheduler.running + self._scheduler.queued + self._copying
+
     def _finish_copy(self, request: Request, staged: StagedResult, error: Exception | None) -> None:
         self._copying -= 1
         self._finish_safely(request, staged, error)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
-        unfetched = len(self._store) - self._scheduler.running - self._scheduler.queued - self._copying
         if self.trace is not None:
             self.trace.ended(request, "in the executor")
-        self._depth.finish(self._scheduler.waits and unfetched <= 0, self._bytes_out + request.bytes_in)
+        self._depth.finish(self._scheduler.waits and self._is_wanted(request), self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         if staged is not None and staged.on_gpu:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 
-from dali_proxy._host.clients import Worker
 from dali_proxy._host.requests import Request, State
 
 __all__ = ["Scheduler"]
 
+_Source = tuple[int, int]  # a session, or a client without one
+_Order = tuple[int, int, int, int, int]
+
 
 class Scheduler:
-    """Chooses the next request for the executor: workers take turns, the requests of one worker stay in order.
+    """Chooses the next request for the executor.
 
-    Invariant: `running` requests are in the executor, at most `depth` when the last one was taken; the queues of the
-    workers in `_turns`, and only those, have requests.
+    Iterators take turns, and the batches of one run in the order in which it returns them, whichever worker reads them:
+    it waits for the first one. Workers without an iterator take turns, too.
+
+    Invariant: `running` requests are in the executor, at most `depth` when the last one was taken; `_turns` has the
+    sources with requests, and `_waiting` their requests, as heaps.
 
     Args:
         depth: number of requests that may be in the executor at once.
@@ -32,7 +38,8 @@ class Scheduler:
         self.running = 0
         self.busy_seconds = 0.0
         self.occupancy_seconds = 0.0
-        self._turns: deque[Worker] = deque()
+        self._turns: deque[_Source] = deque()
+        self._waiting: dict[_Source, list[tuple[_Order, Request]]] = {}
         self._since = time.monotonic()
 
     @property
@@ -43,29 +50,38 @@ class Scheduler:
     @property
     def queued(self) -> int:
         """Number of requests that wait."""
-        return sum(len(worker.queue) for worker in self._turns)
+        return sum(map(len, self._waiting.values()))
 
     def add(self, request: Request) -> None:
         """Queue a request."""
-        if not request.worker.queue:
-            self._turns.append(request.worker)
-        request.worker.queue.append(request)
+        source = _source(request)
+        waiting = self._waiting.get(source)
+        if waiting is None:
+            waiting = self._waiting[source] = []
+            self._turns.append(source)
+        heapq.heappush(waiting, (_order(request), request))
 
     def drop(self, request: Request) -> None:
         """Remove a request from its queue."""
-        queue = request.worker.queue
-        queue.remove(request)
-        if not queue:
-            self._turns.remove(request.worker)
+        source = _source(request)
+        waiting = self._waiting[source]
+        waiting.remove((_order(request), request))
+        heapq.heapify(waiting)
+        if not waiting:
+            del self._waiting[source]
+            self._turns.remove(source)
 
     def take(self) -> Request | None:
         """Return the request that the executor gets next; None if no request waits or the executor is full."""
         if not self._turns or self.running >= self.depth:
             return None
-        worker = self._turns.popleft()
-        request = worker.queue.popleft()
-        if worker.queue:
-            self._turns.append(worker)
+        source = self._turns.popleft()
+        waiting = self._waiting[source]
+        _, request = heapq.heappop(waiting)
+        if waiting:
+            self._turns.append(source)
+        else:
+            del self._waiting[source]
         self.measure()
         self.running += 1
         request.state = State.RUNNING
@@ -83,3 +99,15 @@ class Scheduler:
         self._since = now
         self.busy_seconds += passed * (self.running > 0)
         self.occupancy_seconds += passed * self.running
+
+
+def _source(request: Request) -> _Source:
+    return (request.session, 0) if request.session else (0, request.worker.client)
+
+
+def _order(request: Request) -> _Order:
+    """Return the position of a request among those of its source: that of its batch, or of its submission."""
+    client, seq = request.worker.client, request.seq
+    if not request.session:
+        return 0, 0, 0, client, seq
+    return request.key.epoch, request.key.iteration, request.key.view, client, seq

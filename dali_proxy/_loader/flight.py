@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import CollatedBatch
 
@@ -11,7 +14,9 @@ _LARGEST = 16  # batches; more would hardly save anything
 _SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one
 _SAMPLES = 1024
 _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
-_NBYTES = 64 << 20  # samples and results of all batches in flight
+_NBYTES = 64 << 20  # samples and results of all batches in flight, and, while the loop waits for results:
+_WAITING_NBYTES = 768 << 20
+_WAITS, _RESTS = 0.05, 0.005  # part of its time in which a loop that waits does, and one that doesn't any more
 _WEIGHT = 0.2  # of a batch in the moving average of its cost
 
 
@@ -34,6 +39,10 @@ class Flight:
         self.reason = "the first batches"
         self._tasks = workers * prefetch_factor
         self._seconds = self._nbytes = self._message = 0.0
+        self._waits = False
+        self._waiting_nbytes = min(_WAITING_NBYTES, in_flight_bytes())
+        self._interval = self._waited = 0.0  # moving averages: seconds between batches, and of waiting for results
+        self._last = 0.0
 
     @property
     def in_flight(self) -> InFlight:
@@ -45,6 +54,15 @@ class Flight:
         """Return the size of the first chunks of an epoch: its first batch waits for no other."""
         self.chunk = 1
         return self.chunk
+
+    def note_wait(self, seconds: float) -> None:
+        """Record for how long the loop has waited for the result of a batch."""
+        now = time.monotonic()
+        if self._last:
+            self._interval += _WEIGHT * (now - self._last - self._interval)
+            self._waited += _WEIGHT * (seconds - self._waited)
+            self._waits = self._waited > (_RESTS if self._waits else _WAITS) * self._interval
+        self._last = now
 
     def observe(self, batch: CollatedBatch, result: int) -> int:
         """Record the cost of a batch. Return the size of the next chunks.
@@ -62,12 +80,13 @@ class Flight:
         self._nbytes += _WEIGHT * (nbytes - self._nbytes)
         self._message = max(self._message, message)
         samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
+        most = self._waiting_nbytes if self._waits else _NBYTES
         bounds = {
             "more would save nothing": float(_LARGEST),
             "time of a worker for a batch": _SECONDS / max(self._seconds, 1e-9),
             "samples": _SAMPLES / max(samples, 1),
             "size of a worker's message": _MESSAGE / max(self._message, 1.0),
-            "memory": _NBYTES / max((self._nbytes + result) * self._tasks, 1.0),
+            "memory": most / max((self._nbytes + result) * self._tasks, 1.0),
         }
         self.reason = min(bounds, key=lambda name: bounds[name])
         self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))

@@ -47,13 +47,12 @@ class InnerLoop:
 
     Attributes:
         make: function that repeats a batch in this process; None if that is impossible.
-        result_size: size of the last result; the caller sets it.
     """
 
     make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None
 
     def __init__(self, loader: InnerLoader, sampler: NumberedSampler | None, sampler_state: SamplerState) -> None:
-        self.result_size = 0
+        self._result_size = 0
         self._loader = loader
         self._sampler = sampler
         self._sampler_state = sampler_state
@@ -101,6 +100,12 @@ class InnerLoop:
         if self._flight is not None:
             return self._flight.in_flight
         return self._loader.in_flight
+
+    def note_result(self, nbytes: int, waited: float) -> None:
+        """Record the size of a result, and for how many seconds the loop has waited for it."""
+        self._result_size = nbytes
+        if self._flight is not None:
+            self._flight.note_wait(waited)
 
     def begin(self, start: LoaderState, resumes: bool) -> None:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
@@ -154,7 +159,7 @@ class InnerLoop:
                 self._held = batch
             elif not isinstance(batch, Pause):
                 if self._flight is not None and self._sampler is not None and isinstance(batch, CollatedBatch):
-                    self._sampler.chunk = self._flight.observe(batch, self.result_size)
+                    self._sampler.chunk = self._flight.observe(batch, self._result_size)
                 return batch
 
     @deferred_signals  # Python discards the exception of a handler that it calls while an object is freed

@@ -287,6 +287,11 @@ class Executor:
                 self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
 
     @property
+    def merges(self) -> bool:
+        """Whether batches that wait for the GPU run as one."""
+        return self._merger is not None
+
+    @property
     def device_id(self) -> int | None:
         """Number of the graph's GPU; None if the graph uses no GPU."""
         return None if self._device is None else self._device.device_id

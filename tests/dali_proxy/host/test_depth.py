@@ -10,10 +10,10 @@ from dali_proxy._host.depth import Depth
 class Executor:
     """Finishes batches at a rate that depends on the depth."""
 
-    def __init__(self, rate: Callable[[int], float]) -> None:
+    def __init__(self, rate: Callable[[int], float], merges: bool = False) -> None:
         self.rate = rate
         self.now = 1.0
-        self.depth = Depth(3, 16, lambda value: None, clock=lambda: self.now)
+        self.depth = Depth(3, 16, lambda value: None, merges, clock=lambda: self.now)
         self.largest = 3
 
     def run(self, count: int, limits: bool = True, nbytes: int = 1000) -> None:
@@ -44,10 +44,27 @@ def test_depth_stays_where_the_executor_does_not_limit_the_speed() -> None:
     assert executor.depth.reason == "prefetch_queue_depth"
 
 
+def test_depth_that_gains_only_when_many_batches_merge_is_found() -> None:
+    alone = Executor(lambda depth: 400.0 if depth < 8 else 1600.0)
+    alone.run(2000)
+    assert alone.depth.value == 3
+    merging = Executor(alone.rate, merges=True)
+    merging.run(2000)
+    assert merging.depth.value == 16
+
+
+def test_a_few_results_that_nobody_takes_at_once_do_not_end_the_search() -> None:
+    executor = Executor(lambda depth: 50.0 * depth)
+    for _ in range(300):
+        executor.run(4)
+        executor.run(1, limits=False)
+    assert executor.largest == 16
+
+
 def test_large_batches_bound_the_depth() -> None:
     executor = Executor(lambda depth: 50.0 * depth)
-    executor.run(2000, nbytes=50 << 20)
+    executor.run(2000, nbytes=150 << 20)
     assert executor.largest == 5
-    executor.run(1, nbytes=200 << 20)
+    executor.run(1, nbytes=500 << 20)
     assert executor.depth.value == 3
     assert executor.depth.reason == "memory"

@@ -31,8 +31,8 @@ def workers() -> Iterator[list[Worker]]:
         theirs.close()
 
 
-def request(worker: Worker, seq: int) -> Request:
-    return Request(worker, None, seq, session=0, key=BatchKey(), size=1, labels="")
+def request(worker: Worker, seq: int, session: int = 0, batch: int = 0) -> Request:
+    return Request(worker, None, seq, session, BatchKey(iteration=batch), size=1, labels="")
 
 
 def take_all(scheduler: Scheduler) -> list[Request]:
@@ -54,6 +54,22 @@ def test_workers_take_turns_and_stay_in_order(workers: list[Worker]) -> None:
     order = [(each.worker.client, each.seq) for each in started]
     assert order == [(0, 0), (0, 1), (1, 0), (2, 0), (0, 2), (2, 1), (0, 3)]
     assert (scheduler.running, scheduler.queued) == (0, 0)
+
+
+def test_batches_of_an_iterator_run_in_its_order(workers: list[Worker]) -> None:
+    """The loop waits for the first one, so others gain nothing by running before it."""
+    scheduler = Scheduler(1)
+    for worker, batches in zip(workers, ((0, 1, 6), (2, 3, 7), (4, 5)), strict=True):
+        for seq, batch in enumerate(batches):
+            scheduler.add(request(worker, seq, session=1, batch=batch))
+    scheduler.add(request(workers[0], 3, session=2, batch=90))
+    scheduler.add(request(workers[1], 3, session=2, batch=80))
+    started: list[Request] = []
+    for _ in range(10):
+        started += take_all(scheduler)
+        scheduler.finish()
+    assert [each.key.iteration for each in started if each.session == 1] == list(range(8))
+    assert [each.key.iteration for each in started[:4]] == [0, 80, 1, 90], "iterators take turns"
 
 
 def test_depth_limits_requests_that_run(workers: list[Worker]) -> None:

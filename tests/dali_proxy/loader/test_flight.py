@@ -168,6 +168,24 @@ def test_bounds_of_chunks() -> None:
     assert observe(Flight(2, 2), result=0) == 1, "its memory isn't known"
 
 
+def test_more_are_in_flight_while_the_loop_waits_for_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1.0]
+    monkeypatch.setattr("dali_proxy._loader.flight.time.monotonic", lambda: now[0])
+    flight = Flight(14, 2)
+    size = 11 << 20
+
+    def loop(batches: int, waits: float) -> int:
+        for _ in range(batches):
+            now[0] += 0.001
+            flight.note_wait(waits * 0.001)
+        return observe(flight, result=size)
+
+    assert loop(50, 0.0) == 1
+    assert loop(50, 0.9) == 2
+    assert loop(50, 0.02) == 2, "because of these"
+    assert loop(50, 0.0) == 1
+
+
 def test_chunks_grow_step_by_step() -> None:
     flight = Flight(2, 2)
     cost = Cost(1e-4, 100, 100)

@@ -9,7 +9,7 @@ from dali_proxy._common.available_memory import in_flight_bytes
 
 __all__ = ["Depth"]
 
-_NBYTES = 768 << 20  # inputs and results of all batches in the executor, if these are more than the least number
+_NBYTES = 1 << 30  # inputs and results of all batches in the executor, if these are more than the least number
 _WINDOW = 0.1  # seconds of a measurement, at least
 _BATCHES = 8  # finished batches of a measurement, at least
 _GAIN = 1.04  # a greater depth must be so much faster, else it only takes memory

@@ -279,8 +279,8 @@ class Runner:
         if message.through <= consumer.sessions.get(session, message.through):
             return  # the session is closed
         consumer.sessions[session] = message.through
-        for request in self._store.of_session(session):
-            if request.state is State.DONE and self._receiver(request) is consumer:
+        for request in self._store.done_in(session):
+            if self._receiver(request) is consumer:
                 self._deliver(request, consumer)
 
     def _receiver(self, request: Request) -> Consumer | None:

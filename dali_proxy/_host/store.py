@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from dali_proxy._host.requests import Request
+from dali_proxy._host.requests import Request, State
 
 __all__ = ["Store"]
 
@@ -64,9 +64,9 @@ class Store:
         """Remove and return all requests."""
         return self._remove_all(self)
 
-    def of_session(self, session: int) -> list[Request]:
-        """Return the requests of a session, in order."""
-        requests = self._by_session.get(session, ())
+    def done_in(self, session: int) -> list[Request]:
+        """Return the requests of a session that are done, in order."""
+        requests = [each for each in self._by_session.get(session, ()) if each.state is State.DONE]
         return sorted(requests, key=lambda each: (each.key.iteration, each.key.view, each.worker.client, each.seq))
 
     def is_closed(self, session: int) -> bool:

@@ -15,7 +15,7 @@ _SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the 
 _SAMPLES = 1024
 _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
 _NBYTES = 64 << 20  # samples and results of all batches in flight, and, while the loop waits for results:
-_WAITING_NBYTES = 768 << 20
+_WAITING_NBYTES = 1 << 30
 _WAITS, _RESTS = 0.05, 0.005  # part of its time in which a loop that waits does, and one that doesn't any more
 _WEIGHT = 0.2  # of a batch in the moving average of its cost
 

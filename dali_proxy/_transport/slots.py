@@ -265,8 +265,8 @@ class SlotPool(Generic[M]):
             self._make_idle(slot)
 
     def _is_lent(self, slot: Slot[M]) -> bool:
-        number = slot.number  # may exceed the size of `generations`
-        return any(borrower.generations[number : number + 1].any() for borrower in self._borrowers)
+        number = slot.number
+        return number < CONTROL_NBYTES and any(bool(borrower.generations[number]) for borrower in self._borrowers)
 
     def _make_idle(self, slot: Slot[M]) -> None:
         slot.array = None

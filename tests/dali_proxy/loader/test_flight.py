@@ -181,8 +181,8 @@ def test_more_are_in_flight_while_the_loop_waits_for_results(monkeypatch: pytest
         return observe(flight, result=size)
 
     assert loop(50, 0.0) == 1
-    assert loop(50, 0.9) == 2
-    assert loop(50, 0.02) == 2, "because of these"
+    assert loop(50, 0.9) == 3
+    assert loop(50, 0.02) == 3, "because of these"
     assert loop(50, 0.0) == 1
 
 

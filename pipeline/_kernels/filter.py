@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ _INTEGERS = (
 )
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
-    [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "u8"),
+    [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "i8"),
      ("fill", "f4")],
     align=True,
 )  # fmt: skip
@@ -34,7 +33,7 @@ def filter_images(
     src: Samples,
     dst: Samples,
     *,
-    windows: Sequence[npt.NDArray[np.float32]],
+    windows: Samples,
     anchors: npt.NDArray[np.int64],
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
@@ -46,7 +45,7 @@ def filter_images(
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous images of (height, width, channels).
         dst: contiguous images, smaller than the source if windows must lie inside. Integers are rounded and clamped.
-        windows: one window of (rows, columns) per image.
+        windows: one contiguous window of (rows, columns) in float32 per image.
         anchors: (N, 2), row and column in each window that align with the output pixel.
         border: value of a `pipeline._imaging.filter2d.Border`: the rule for pixels outside the image.
         fills: values outside the image for a constant border: one for all images, or one per image.
@@ -64,7 +63,7 @@ def plan_filter_images(
     src: Samples,
     dst: Samples,
     *,
-    windows: Sequence[npt.NDArray[np.float32]],
+    windows: Samples,
     anchors: npt.NDArray[np.int64],
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
@@ -72,22 +71,18 @@ def plan_filter_images(
     """Return the launch of `filter_images`, or None if the output is empty. The arguments are the same."""
     if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
-    if not (src.is_contiguous() and dst.is_contiguous()):
+    if not (src.is_contiguous() and dst.is_contiguous() and windows.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    sizes = np.array([window.size for window in windows], np.int64)
     table = zeros(len(src), _IMAGE)
-    table["src"], table["dst"] = src.pointers, dst.pointers
+    table["src"], table["dst"], table["window"] = src.pointers, dst.pointers, windows.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["height"], table["width"], table["channels"] = src.shapes.T
     table["columns"] = dst.shapes[:, 1]
-    table["rows_of_window"] = [window.shape[0] for window in windows]
-    table["columns_of_window"] = [window.shape[1] for window in windows]
+    table["rows_of_window"], table["columns_of_window"] = windows.shapes.T
     table["row"], table["column"] = np.asarray(anchors, np.int64).reshape(len(src), 2).T
-    table["window"] = np.cumsum(sizes) - sizes
     table["fill"] = np.asarray(fills, np.float32)
     most = int(table["count"].max())
     if not most:
         return None
-    weights = np.concatenate([np.ravel(window) for window in windows]).astype(np.float32)
     defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))))
-    return Launch("filter.cu", "filter_images", defines, (table, weights), (blocks_for(most), len(src)))
+    return Launch("filter.cu", "filter_images", defines, (table,), (blocks_for(most), len(src)))

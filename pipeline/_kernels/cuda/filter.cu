@@ -14,13 +14,13 @@ struct Image {
     int64 channels;
     int64 rows_of_window, columns_of_window;
     int64 row, column;      // position in the window that aligns with the output pixel
-    uint64 window;          // index of its first weight in the table
+    const float* window;    // its weights, row by row
     float fill;
 };
 
-extern "C" __global__ void filter_images(const Image* __restrict__ images, const float* __restrict__ windows) {
+extern "C" __global__ void filter_images(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
-    const float* window = windows + image.window;
+    const float* __restrict__ window = image.window;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
          element += step) {

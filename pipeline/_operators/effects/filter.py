@@ -14,14 +14,17 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import BORDERS, Border, filter2d
 from pipeline._kernels.filter import filter_images
+from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.upload import upload
 from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import FLOAT, FLOAT16, INT8, INT16, UINT8, UINT16, to_numpy_type
 
 __all__ = ["FILTER"]
@@ -99,29 +102,57 @@ class _FilterSettings:
         border = BORDERS[node.argument("border")]
         return cls(layout.index("H"), anchors, border, node.argument("mode") == "valid")
 
-    def anchor(self, sample: int, window: Array) -> tuple[int, int]:
-        """Return row and column of a window that are aligned with the output's pixel."""
-        rows, columns = window.shape
+    def anchor(self, sample: int, size: Sequence[int]) -> tuple[int, int]:
+        """Return row and column of a window of a size that are aligned with the output's pixel."""
+        rows, columns = size
         if self.valid:
             return 0, 0
         row, column = self.anchors[sample].tolist()
         row, column = (rows // 2 if row == -1 else row), (columns // 2 if column == -1 else column)
         if not (0 <= row < rows and 0 <= column < columns):
             raise ArgumentValueError(
-                f"argument 'anchor' ({row}, {column}) is outside of the window of shape {window.shape}"
+                f"argument 'anchor' ({row}, {column}) is outside of the window of shape {tuple(size)}"
             )
         return row, column
 
-    def shape(self, shape: Sequence[int], window: Array) -> tuple[int, ...]:
-        """Return the shape of a sample's output."""
+    def shape(self, shape: Sequence[int], size: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of a sample's output, for a window of a size."""
         if not self.valid:
             return tuple(shape)
-        sizes = [extent - length + 1 for extent, length in zip(shape[self.outer :], window.shape[-2:], strict=False)]
+        sizes = [extent - length + 1 for extent, length in zip(shape[self.outer :], size, strict=False)]
         if min(sizes) < 1:
             raise ArgumentValueError(
-                f"the window of shape {window.shape[-2:]} doesn't fit into the sample of shape {tuple(shape)}"
+                f"the window of shape {tuple(size)} doesn't fit into the sample of shape {tuple(shape)}"
             )
         return (*shape[: self.outer], *sizes, *shape[self.outer + 2 :])
+
+    def place_all(self, shapes: Array, sizes: Array) -> tuple[Array, Array]:
+        """Return `anchor` of all samples, (N, 2), and `shape`, (N, ndim).
+
+        Args:
+            shapes: shapes of the samples, (N, ndim).
+            sizes: sizes of their windows, (N, 2).
+
+        Raises:
+            OperatorError: a window doesn't fit its sample, or an anchor its window.
+        """
+        results = shapes.copy()
+        if self.valid:
+            anchors = np.zeros_like(sizes)
+            results[:, self.outer : self.outer + 2] -= sizes - 1
+            bad = (results[:, self.outer : self.outer + 2] < 1).any(axis=1)
+        else:
+            anchors = np.where(self.anchors == -1, sizes // 2, self.anchors)
+            bad = ((anchors < 0) | (anchors >= sizes)).any(axis=1)
+        failures: list[tuple[int, PipelineError]] = []
+        for sample in np.flatnonzero(bad).tolist():
+            try:
+                self.anchor(sample, sizes[sample].tolist())
+                self.shape(shapes[sample].tolist(), sizes[sample].tolist())
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return anchors, results
 
     def windows(self, windows: Array, shape: Sequence[int]) -> list[Array]:
         """Return a window for each image of a sample.
@@ -136,7 +167,7 @@ class _FilterSettings:
         if windows.ndim == 2:
             return [windows] * count
         if windows.ndim != 3 or not self.outer or len(windows) != shape[0]:
-            raise ArgumentValueError(f"windows of shape {windows.shape} don't fit a sample of shape {tuple(shape)}")
+            raise _unfit(windows.shape, shape)
         return [window for window in windows for _ in range(count // len(windows))]
 
     def fills(self, fill: Array | None, shape: Sequence[int]) -> list[float]:
@@ -148,6 +179,10 @@ class _FilterSettings:
         if len(values) != 1 and (not self.outer or len(values) != shape[0]):
             raise ArgumentValueError(f"{len(values)} fill values don't fit a sample of shape {tuple(shape)}")
         return [value for value in values for _ in range(count // len(values))]
+
+
+def _unfit(windows: Sequence[int], shape: Sequence[int]) -> ArgumentValueError:
+    return ArgumentValueError(f"windows of shape {tuple(windows)} don't fit a sample of shape {tuple(shape)}")
 
 
 def _dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
@@ -180,21 +215,21 @@ class FilterCpu(SampleOperator[_FilterSettings]):
         windows = state.windows(window, data.shape)
         fills = state.fills(inputs[2] if len(inputs) > 2 else None, data.shape)
         if out is None:
-            out = np.empty(state.shape(data.shape, window), _dtype(self.node, data.dtype))
+            out = np.empty(state.shape(data.shape, window.shape[-2:]), _dtype(self.node, data.dtype))
         if not data.size:
             return out
         for number, index in enumerate(np.ndindex(*data.shape[: state.outer])):
             image, target = data[index], out[index]
             if image.ndim == 2:
                 image, target = image[:, :, None], target[:, :, None]
-            anchor = state.anchor(sample, windows[number])
+            anchor = state.anchor(sample, windows[number].shape)
             filter2d(image, windows[number], anchor, target, state.border, fills[number])
         return out
 
 
 @implements(FILTER, "gpu")
 class FilterGpu(GpuOperator):
-    """One launch per batch. Waits for windows on the GPU."""
+    """One launch per batch. Waits for fill values on the GPU."""
 
     only_launches = True
 
@@ -203,25 +238,16 @@ class FilterGpu(GpuOperator):
         source = samples_of(data)
         dtype = _dtype(self.node, source.dtype)
         settings = _FilterSettings.from_batch(batch, self.node, data.layout(), data.ndim)
-        filters = self.on_host(inputs[1], batch)
-        fill_inputs = self.on_host(inputs[2], batch) if len(inputs) > 2 else ()
-        windows: list[Array] = []
-        anchors: list[tuple[int, int]] = []
+        images, owners = frames(source, settings.outer)
+        windows = self._windows(batch, inputs[1], source, settings.outer)
+        anchors, shapes = settings.place_all(source.shapes, samples_of(inputs[1]).shapes[:, -2:])
         fills: list[float] = []
-        shapes = source.shapes.copy()
-        failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(source.shapes.tolist()):
-            try:
-                own = settings.windows(filters[sample], shape)
-                shapes[sample] = settings.shape(shape, filters[sample])
-                anchors += [settings.anchor(sample, window) for window in own]
-                fills += settings.fills(fill_inputs[sample] if fill_inputs else None, shape)
-                windows += own
-            except PipelineError as error:
-                failures.append((sample, error))
-        fail(failures)
+        if len(inputs) > 2:
+            values, extents = self.on_host(inputs[2], batch), source.shapes.tolist()
+            fills = [
+                fill for value, shape in zip(values, extents, strict=True) for fill in settings.fills(value, shape)
+            ]
         output, target = allocate(shapes, dtype, data.layout())
-        images, _ = frames(source, settings.outer)
         targets, _ = frames(target, settings.outer)
         if len(images):
             filter_images(
@@ -230,8 +256,26 @@ class FilterGpu(GpuOperator):
                 images,
                 targets,
                 windows=windows,
-                anchors=np.array(anchors, np.int64),
+                anchors=anchors[owners],
                 border=settings.border,
-                fills=fills,
+                fills=fills or 0.0,
             )
         return [output]
+
+    def _windows(self, batch: Batch, data: Any, source: Samples, outer: int) -> Samples:
+        """Return a window on the GPU for each image."""
+        held = self.contiguous(data if isinstance(data, TensorListGPU) else upload(batch, data), batch.stream)
+        batch.keep_alive.append(held)
+        windows = samples_of(held)
+        if windows.dtype != np.float32:
+            raise ArgumentValueError(f"windows must be float32, not {windows.dtype}")
+        counts = np.prod(source.shapes[:, :outer], axis=1, dtype=np.int64)
+        if windows.ndim == 2:
+            return windows.take(np.repeat(np.arange(len(windows)), counts))
+        by_frame = windows.ndim == 3 and outer > 0
+        unfit = windows.shapes[:, 0] != source.shapes[:, 0] if by_frame else np.ones(len(windows), bool)
+        pairs = zip(windows.shapes.tolist(), source.shapes.tolist(), unfit.tolist(), strict=True)
+        fail([(sample, _unfit(size, shape)) for sample, (size, shape, is_unfit) in enumerate(pairs) if is_unfit])
+        each, owners = frames(windows, 1)
+        images = np.repeat(np.arange(len(each)), counts[owners] // windows.shapes[owners, 0])
+        return Samples(each.pointers, each.shapes[:, :2], each.strides[:, :2], each.dtype).take(images)

@@ -135,8 +135,9 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
-    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_filter_images(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
+    def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
+        own = Samples.from_arrays(windows)
+        launch = plan_filter_images(Samples.from_arrays(src), Samples.from_arrays(dst), windows=own, **options)
         if launch is not None:
             emulator.run(launch)
 
@@ -230,8 +231,9 @@ class GpuRunner:
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(map_counted_bytes, src, dst, options)
 
-    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(filter_images, src, dst, options)
+    def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
+        held = [_to_device(window) for window in windows]
+        self._on_device(filter_images, src, dst, {"windows": Samples.from_arrays(held), **options})
 
     def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:

@@ -198,7 +198,7 @@ def test_tables_for_bytes_compile() -> None:
 
 @pytest.mark.parametrize("src", ["uint8", "int8", "uint16", "int16", "float16", "float32"])
 def test_filters_compile(src: str) -> None:
-    window, anchor, dtype = [np.ones((3, 3), np.float32)], np.ones((1, 2), np.int64), np.dtype(src)
+    window, anchor, dtype = batch(FLOAT, 3, 3), np.ones((1, 2), np.int64), np.dtype(src)
     for border, dst in [*((border, dtype) for border in range(5)), (0, FLOAT)]:
         launch = plan_filter_images(
             batch(dtype, 4, 4, 1), batch(dst, 4, 4, 1), windows=window, anchors=anchor, border=border

@@ -47,4 +47,6 @@ def test_filter_without_border_covers_inner_windows(runner: Any) -> None:
 def test_samples_must_fit() -> None:
     here, there = Samples.from_arrays([np.zeros((3, 4, 1))]), Samples.from_arrays([np.zeros((3, 5, 2))])
     with pytest.raises(PipelineError, match="differ in number or channels"):
-        plan_filter_images(here, there, windows=[np.ones((1, 1), np.float32)], anchors=np.zeros((1, 2), np.int64))
+        plan_filter_images(
+            here, there, windows=Samples.from_arrays([np.ones((1, 1), np.float32)]), anchors=np.zeros((1, 2), np.int64)
+        )

@@ -93,6 +93,10 @@ class ClusterConsumer:
         """Return 0: the loader measures the size of results itself."""
         return 0
 
+    def on_gpu(self, session: int) -> bool:
+        """Return False: results arrive in host memory."""
+        return False
+
     def depth(self, session: int) -> int:
         """Return the number of results that are sent before a thread requests them: all that the loader requests."""
         return 0

@@ -278,6 +278,10 @@ class ConsumerClient:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
         return self._ahead.size(session)
 
+    def on_gpu(self, session: int) -> bool:
+        """Return whether the server's last result of a session is on a GPU."""
+        return self._ahead.on_gpu(session)
+
     def depth(self, session: int) -> int:
         """Return how many batches of a session the server may send before a thread requests them."""
         return self._ahead.depth(session)
@@ -460,7 +464,9 @@ class ConsumerClient:
         key = ("batch", result.client, result.seq)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
-            self._ahead.note_size(result.session, sum([output.nbytes for output in result.outputs]))
+            outputs = result.outputs
+            nbytes, on_gpu = sum([each.nbytes for each in outputs]), any(each.device != "cpu" for each in outputs)
+            self._ahead.note_size(result.session, nbytes, on_gpu)
             if request is None and self._ahead.arrive(result.session, key[1:], result.batch):
                 request = self._requests[key] = PendingRequest()
                 request.sent = True

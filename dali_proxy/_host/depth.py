@@ -9,7 +9,9 @@ from dali_proxy._common.available_memory import in_flight_bytes
 
 __all__ = ["Depth"]
 
-_NBYTES = 1 << 30  # inputs and results of all batches in the executor, if these are more than the least number
+# Inputs and results of all batches in the executor, if these are more than the least number, in bytes: on the CPU, and
+# on a GPU where batches merge.
+_NBYTES, _MERGING_NBYTES = 256 << 20, 1 << 30
 _WINDOW = 0.1  # seconds of a measurement, at least
 _BATCHES = 8  # finished batches of a measurement, at least
 _GAIN = 1.04  # a greater depth must be so much faster, else it only takes memory
@@ -50,7 +52,7 @@ class Depth:
         self._least, self._most = least, most
         self._changed = changed
         self._merges = merges
-        self._nbytes = min(_NBYTES, in_flight_bytes())
+        self._nbytes = min(_MERGING_NBYTES, in_flight_bytes()) if merges else _NBYTES
         self._clock = clock
         self._begin = 0.0  # of a measurement; 0 for none
         self._count = 0

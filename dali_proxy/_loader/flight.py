@@ -14,8 +14,8 @@ _LARGEST = 16  # batches; more would hardly save anything
 _SECONDS = 0.05  # of a worker's time: the first batch of a chunk waits for the last one
 _SAMPLES = 1024
 _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
-_NBYTES = 64 << 20  # samples and results of all batches in flight, and, while the loop waits for results:
-_WAITING_NBYTES = 1 << 30
+_NBYTES = 64 << 20  # samples and results of all batches in flight
+_WAITING_NBYTES = 1 << 30  # the same while the loop waits for results on a GPU
 _WAITS, _RESTS = 0.05, 0.005  # part of its time in which a loop that waits does, and one that doesn't any more
 _WEIGHT = 0.2  # of a batch in the moving average of its cost
 
@@ -56,7 +56,7 @@ class Flight:
         return self.chunk
 
     def note_wait(self, seconds: float) -> None:
-        """Record for how long the loop has waited for the result of a batch."""
+        """Record for how many seconds the loop has waited for a result on a GPU."""
         now = time.monotonic()
         if self._last:
             self._interval += _WEIGHT * (now - self._last - self._interval)

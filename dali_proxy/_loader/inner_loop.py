@@ -102,7 +102,7 @@ class InnerLoop:
         return self._loader.in_flight
 
     def note_result(self, nbytes: int, waited: float) -> None:
-        """Record the size of a result, and for how many seconds the loop has waited for it."""
+        """Record the size of a result, and for how many seconds the loop has waited for it on a GPU."""
         self._result_size = nbytes
         if self._flight is not None:
             self._flight.note_wait(waited)

@@ -12,11 +12,12 @@ _NBYTES = 128 << 20  # results that have arrived, or may arrive, if they are mor
 
 
 class _Session:
-    __slots__ = ("keys", "nbytes", "through")
+    __slots__ = ("keys", "nbytes", "on_gpu", "through")
 
     def __init__(self) -> None:
         self.through = -1  # the server sends batches up to this number
         self.nbytes = 0  # size of the last result
+        self.on_gpu = False  # whether a part of it is on a GPU
         self.keys: dict[Key, int] = {}  # results that have arrived, and that no thread has asked for: their batches
 
 
@@ -44,11 +45,16 @@ class FetchAhead:
         closed = self._sessions.pop(session, None)
         return set() if closed is None else set(closed.keys)
 
-    def note_size(self, session: int, nbytes: int) -> None:
-        """Record the size of a result."""
+    def note_size(self, session: int, nbytes: int, on_gpu: bool = False) -> None:
+        """Record the size of a result, and whether it is on a GPU."""
         known = self._sessions.get(session)
         if known is not None:
-            known.nbytes = nbytes
+            known.nbytes, known.on_gpu = nbytes, on_gpu
+
+    def on_gpu(self, session: int) -> bool:
+        """Return whether the last result is on a GPU."""
+        known = self._sessions.get(session)
+        return known is not None and known.on_gpu
 
     def size(self, session: int) -> int:
         """Return the size of the last result; 0 if there was none."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.launch import THREADS, Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -19,6 +19,8 @@ _INTEGERS = (
     *("height", "width", "columns", "channels"),
     *("rows_of_window", "columns_of_window", "row", "column"),
 )
+# Elements that the threads of a launch compute at once, at most: positions grow by this before the last loop ends.
+_LARGEST_STEP = THREADS << 16
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "i8"),
@@ -84,5 +86,7 @@ def plan_filter_images(
     most = int(table["count"].max())
     if not most:
         return None
-    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))))
+    largest = max(most, int(np.prod(src.shapes, axis=1, dtype=np.int64).max())) + _LARGEST_STEP
+    index = "int" if largest < 1 << 31 else "int64"
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))), ("INDEX", index))
     return Launch("filter.cu", "filter_images", defines, (table,), (blocks_for(most), len(src)))

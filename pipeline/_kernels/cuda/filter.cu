@@ -1,6 +1,7 @@
 // Correlates images with windows of any size; channels last, one image per blockIdx.y.
 //
-// Macros from the launcher: IN, OUT (types), BORDER (see borders.cuh).
+// Macros from the launcher: IN, OUT (types), BORDER (see borders.cuh), INDEX (signed type of positions: divisions of int64
+// take most of the time).
 
 #include "common.cuh"
 #include "borders.cuh"
@@ -21,23 +22,27 @@ struct Image {
 extern "C" __global__ void filter_images(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
     const float* __restrict__ window = image.window;
-    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
-    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
-         element += step) {
-        const int64 channel = static_cast<int64>(element % static_cast<uint64>(image.channels));
-        const int64 pixel = static_cast<int64>(element / static_cast<uint64>(image.channels));
-        const int64 top = pixel / image.columns - image.row, left = pixel % image.columns - image.column;
+    const INDEX count = static_cast<INDEX>(image.count), step = static_cast<INDEX>(gridDim.x * blockDim.x);
+    const INDEX channels = static_cast<INDEX>(image.channels), columns = static_cast<INDEX>(image.columns);
+    const INDEX height = static_cast<INDEX>(image.height), width = static_cast<INDEX>(image.width);
+    const INDEX window_rows = static_cast<INDEX>(image.rows_of_window);
+    const INDEX window_columns = static_cast<INDEX>(image.columns_of_window);
+    for (INDEX element = static_cast<INDEX>(blockIdx.x * blockDim.x + threadIdx.x); element < count; element += step) {
+        const INDEX pixel = element / channels, channel = element - pixel * channels;
+        const INDEX line = pixel / columns;
+        const INDEX top = line - static_cast<INDEX>(image.row);
+        const INDEX left = pixel - line * columns - static_cast<INDEX>(image.column);
         float sum = 0.0f;
-        for (int64 i = 0; i < image.rows_of_window; ++i) {
-            const int64 y = inside<BORDER>(top + i, image.height);
-            for (int64 j = 0; j < image.columns_of_window; ++j) {
-                const int64 x = inside<BORDER>(left + j, image.width);
+        for (INDEX i = 0; i < window_rows; ++i) {
+            const INDEX y = inside<BORDER>(top + i, height);
+            for (INDEX j = 0; j < window_columns; ++j) {
+                const INDEX x = inside<BORDER>(left + j, width);
                 float value = image.fill;
                 if (x >= 0 && y >= 0) {
-                    const int64 offset = (y * image.width + x) * image.channels + channel;
+                    const int64 offset = (y * width + x) * channels + channel;
                     value = convert<float>(load<IN>(image.src + offset * static_cast<int64>(sizeof(IN))));
                 }
-                sum += window[i * image.columns_of_window + j] * value;
+                sum += window[i * window_columns + j] * value;
             }
         }
         image.dst[element] = convert<OUT>(sum);

@@ -63,8 +63,8 @@ def test_a_few_results_that_nobody_takes_at_once_do_not_end_the_search() -> None
 
 def test_large_batches_bound_the_depth() -> None:
     executor = Executor(lambda depth: 50.0 * depth)
-    executor.run(2000, nbytes=200 << 20)
+    executor.run(2000, nbytes=50 << 20)
     assert executor.largest == 5
-    executor.run(1, nbytes=500 << 20)
+    executor.run(1, nbytes=200 << 20)
     assert executor.depth.value == 3
     assert executor.depth.reason == "memory"

@@ -50,3 +50,15 @@ def test_samples_must_fit() -> None:
         plan_filter_images(
             here, there, windows=Samples.from_arrays([np.ones((1, 1), np.float32)]), anchors=np.zeros((1, 2), np.int64)
         )
+
+
+def test_positions_of_large_images_have_64_bits() -> None:
+    window, anchor = Samples.from_arrays([np.ones((3, 3), np.float32)]), np.zeros((1, 2), np.int64)
+    for rows, index in ((1 << 20, "int"), (1 << 21, "int64")):
+        image = Samples(
+            *(np.array(column, np.int64) for column in ([0], [[rows, 1 << 10, 1]], [[1 << 10, 1, 1]])),
+            np.dtype(np.uint8),
+        )
+        launch = plan_filter_images(image, image, windows=window, anchors=anchor)
+        assert launch is not None
+        assert dict(launch.defines)["INDEX"] == index

@@ -53,7 +53,7 @@ def test_depth_that_gains_only_when_many_batches_merge_is_found() -> None:
     assert merging.depth.value == 16
 
 
-def test_a_few_results_that_nobody_takes_at_once_do_not_end_the_search() -> None:
+def test_search_goes_on_if_a_few_results_are_taken_later() -> None:
     executor = Executor(lambda depth: 50.0 * depth)
     for _ in range(300):
         executor.run(4)

@@ -23,7 +23,7 @@ __all__ = ["Profiler", "Span", "Trace", "profiler", "profiler_trace"]
 Profiler: TypeAlias = tuple[Callable[[str], Any], Callable[[], Any]]
 
 # The fields of a `Span`, which are converted when they are read: that is too slow while batches run.
-_Raw: TypeAlias = tuple[str, int, str, float, float, BatchKey | None]
+_Raw: TypeAlias = tuple[str, int, str, float, float, BatchKey | tuple[int, int] | None]
 
 _MOST = 500_000  # spans; a span takes about 200 bytes
 
@@ -108,8 +108,16 @@ class Trace:
         """Return a context manager that records its block as an activity of the calling thread."""
         return _Range(self, name, batch, key)
 
-    def add(self, name: str, batch: int, begin: float, end: float, key: BatchKey | None = None, lane: str = "") -> None:
-        """Record an activity of a thread, by default of the calling one."""
+    def add(
+        self,
+        name: str,
+        batch: int,
+        begin: float,
+        end: float,
+        key: BatchKey | tuple[int, int] | None = None,
+        lane: str = "",
+    ) -> None:
+        """Record an activity of a thread, by default of the calling one. A key may be an epoch and a number."""
         if not self._records:
             return
         if len(self._spans) >= _MOST:
@@ -163,7 +171,8 @@ class Trace:
 
 def _span(raw: _Raw) -> Span:
     name, batch, lane, begin, end, key = raw
-    return Span(name, batch, lane, begin, end, "" if key is None else f"{key.epoch}.{key.iteration}")
+    epoch_and_number = (key.epoch, key.iteration) if isinstance(key, BatchKey) else key or ()
+    return Span(name, batch, lane, begin, end, ".".join(map(str, epoch_and_number)))
 
 
 def profiler_trace() -> Trace | None:

@@ -164,7 +164,7 @@ def main() -> None:
         spread = f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}"
         medians = statistics.median(each[1][unit] for each in pairs) / off
         print(
-            f"{what} per batch: {off:.3f} ms without, {statistics.median(ratios):.4f} times as much with {options.kind} "
+            f"{what} per batch: {off:.3f} ms without, {statistics.median(ratios):.4f} times as much with it "
             f"(middle half of the pairs: {spread}; ratio of the medians: {medians:.4f})"
         )
     print(f"at the end, such as to write the trace: {statistics.median(ends):.3f} ms per batch")

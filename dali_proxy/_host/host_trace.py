@@ -73,9 +73,7 @@ class HostTrace:
             return
         worker = request.worker
         request.times = times = [time.perf_counter(), 0.0, 0.0, 0.0]
-        self._batches.append(
-            _Batch((worker.pid, worker.name), request.key, message.begun_ns, message.sent_ns, times)
-        )
+        self._batches.append(_Batch((worker.pid, worker.name), request.key, message.begun_ns, message.sent_ns, times))
 
     def ended(self, request: Request, stage: int) -> None:
         """Record that a batch leaves a stage: it entered the stage when it left the one before."""

@@ -52,7 +52,7 @@ def interrupts() -> Iterator[None]:
 
 
 def _repeat(over: threading.Event) -> None:
-    """Interrupt the main thread again whenever it has gone on."""
+    """Interrupt the main thread again whenever it continues."""
     main = threading.main_thread().ident
     assert main is not None
     while not over.wait(_PATIENCE):

@@ -92,5 +92,5 @@ class HostTrace:
             by_process[server] += stages
         by_process[server] += (threads := self.trace.take(_AT_ONCE))
         processes = [(pid, name, spans) for (pid, name), spans in by_process.items()]
-        more = bool(self._batches) or len(threads) == _AT_ONCE
+        more = bool(self._batches) or len(threads) >= _AT_ONCE
         return {"processes": processes, "dropped": self.trace.dropped + self._dropped, "more": more}

@@ -144,6 +144,24 @@ def test_ctrl_c_that_is_discarded_is_repeated(monkeypatch: pytest.MonkeyPatch) -
     assert not [thread for thread in threading.enumerate() if thread.name == "dali-interrupt"]
 
 
+def test_ctrl_c_while_torch_is_imported_is_raised_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fragile:
+        def __getattr__(self, name: str) -> None:
+            signal.raise_signal(signal.SIGINT)
+            imported.append(name)
+
+    def execute(options: argparse.Namespace) -> int:
+        exec(compile("signal.numpy", "torch/__init__.py", "exec"), {"__name__": "torch", "signal": Fragile()})
+        with pytest.raises(KeyboardInterrupt):
+            wait_until(lambda: False)
+        imported.append("interrupted")
+        return 0
+
+    imported: list[str] = []
+    assert interrupted(monkeypatch, execute) == 0
+    assert imported == ["numpy", "interrupted"]
+
+
 def test_ctrl_c_is_not_repeated_while_a_command_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     checks, ended, is_ending = [], [], interrupts._is_ending
     monkeypatch.setattr(interrupts, "_PATIENCE", 0.001)

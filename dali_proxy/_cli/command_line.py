@@ -29,18 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong
         arguments, 130 after Ctrl-C.
     """
-    commands = find_commands()
-    top = parser(commands)
-    options = top.parse_args(arguments)
-    if options.command is None:
-        top.print_help(sys.stderr)
-        return 2
-    command = commands[options.command]
-    if command.handles_interrupts:
-        return command.execute(options)
     try:
         with interrupts():
-            return command.execute(options)
+            commands = find_commands()
+            top = parser(commands)
+            options = top.parse_args(arguments)
+            if options.command is None:
+                top.print_help(sys.stderr)
+                return 2
+            command = commands[options.command]
+            if not command.handles_interrupts:
+                return command.execute(options)
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         exec("")  # else Python ends by SIGINT, not by a status, if the interrupt met text that C code executes
@@ -62,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
         return 1
+    return command.execute(options)
 
 
 def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:

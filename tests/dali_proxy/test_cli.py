@@ -182,6 +182,12 @@ def test_ctrl_c_is_not_repeated_while_a_command_cleans_up(monkeypatch: pytest.Mo
     assert ended
 
 
+def test_ctrl_c_while_commands_are_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command_line, "find_commands", lambda: signal.raise_signal(signal.SIGINT))
+    assert command_line.main([]) == 130
+    assert capsys.readouterr().err.strip() == "dali-proxy: interrupted"
+
+
 def test_ctrl_c_in_text_that_is_executed_gives_the_same_status() -> None:
     program = """
 import argparse, signal, sys

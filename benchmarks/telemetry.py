@@ -1,21 +1,23 @@
-"""Measure the cost of traces and of the live page: ``python -m benchmarks.telemetry --help``.
+"""Measure the cost of traces, metrics and the live page: ``python -m benchmarks.telemetry --help``.
 
-One server trains nothing: a loop takes batches of JPEG images that are decoded, cropped, resized and normalized, or
-batches of small arrays (`--small`). Rounds with and without telemetry take turns in one process. A round's figure is
-the processor time of all processes (training, server, workers) per batch; other programs hardly change it. The page's
-own process isn't included.
+One server trains nothing: a loop takes batches of 64 JPEG images that are decoded, cropped, resized to 224 x 224 and
+normalized, or batches of 64 arrays of 64 bytes (`--small`). Rounds with and without telemetry take turns in one
+process. A round's figure is the processor time per batch of all processes (training, server, workers), which other
+programs change less than the elapsed time. The page's own process isn't included. A trace is written when its block
+ends; that time is given separately, per batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ from torch.utils.data import Dataset
 from dali_proxy import DALIServer, DataLoader
 from pipeline import fn, pipeline_def
 
-BATCH = 32
+BATCH = 64
+BATCHES = {"images": 12, "small": 500}  # of a round
 
 
 @pipeline_def(batch_size=BATCH, num_threads=2, device_id=None, seed=1)
@@ -65,80 +68,106 @@ def jpegs() -> list[Any]:
 
 
 @contextmanager
+def repeated(action: Callable[[int], object], interval: float = 1.0) -> Iterator[None]:
+    """Call a function with 0, 1, ... in each interval, on a thread, until the block ends."""
+    ends = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not ends.wait(interval):
+            action(number)
+            number += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+@contextmanager
 def page(server: DALIServer) -> Iterator[None]:
     """Open the page and read it as a browser does."""
     from dali_proxy._monitor.servers import Servers
 
     servers = Servers(server.endpoint.path)
     pid = servers.observations()[0].pid
-    stop = False
 
-    def poll() -> None:
-        number = 0
-        while not stop:
-            servers.observations(newer=True)
-            if number % 4 == 0:
-                servers.request(pid, "samples")
-            number += 1
-            time.sleep(1.0)
+    def poll(number: int) -> None:
+        servers.observations(newer=True)
+        if number % 4 == 0:
+            servers.request(pid, "samples")
 
-    thread = threading.Thread(target=poll)
-    thread.start()
     try:
-        yield
+        with repeated(poll):
+            yield
     finally:
-        stop = True
-        thread.join()
         servers.close()
 
 
-def processor_time(server: DALIServer) -> float:
-    """Return the processor time so far of this process, its ended children, its workers and the server."""
+def processor_time() -> float:
+    """Return the processor time so far of all threads of this process and its children, in seconds."""
     own = psutil.Process()
-    times = own.cpu_times()
-    total = times.user + times.system + times.children_user + times.children_system
-    for child in own.children(recursive=True):
-        each = child.cpu_times()
-        total += each.user + each.system
-    return float(total)
+    nanoseconds = 0
+    for pid in (own.pid, *(child.pid for child in own.children(recursive=True))):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(FileNotFoundError):  # it has ended
+                nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="batches of small arrays instead of JPEG images")
-    parser.add_argument("--page", action="store_true", help="measure the live page instead of a trace")
-    parser.add_argument("--off", action="store_true", help="only print the processor time per batch, without telemetry")
-    parser.add_argument("--rounds", type=int, default=10, help="pairs of rounds (default: 10)")
-    parser.add_argument("--batches", type=int, default=60, help="batches in a round (default: 60)")
+    parser.add_argument("--kind", choices=("trace", "page", "stats", "off"), default="trace", help="what is measured")
+    parser.add_argument("--rounds", type=int, default=20, help="pairs of rounds (default: 20)")
+    parser.add_argument("--batches", type=int, help=f"batches in a round (default: {BATCHES})")
     options = parser.parse_args()
 
-    samples = [np.full(64, index, np.float32) for index in range(32)] if options.small else jpegs()
+    batches = options.batches or BATCHES["small" if options.small else "images"]
+    samples = [np.full(16, index, np.float32) for index in range(32)] if options.small else jpegs()
     with tempfile.TemporaryDirectory() as folder, DALIServer((small if options.small else images)()) as server:
-        dataset = Samples(server.proxy, samples, options.batches)
+        dataset = Samples(server.proxy, samples, batches)
         loader = DataLoader(server, dataset, batch_size=BATCH, num_workers=2, persistent_workers=True)
+        telemetry = {
+            "trace": lambda: server.trace(Path(folder) / "trace.json"),
+            "page": lambda: page(server),
+            "stats": lambda: repeated(lambda number: server.stats()),
+        }
 
-        def cost(telemetry: Callable[[], AbstractContextManager[None]]) -> float:
-            with telemetry():
-                begin = processor_time(server)
-                for _ in loader:
-                    pass
-                return (processor_time(server) - begin) / options.batches * 1e3
+        def cost() -> tuple[float, float]:
+            begin, started = processor_time(), time.perf_counter()
+            for _ in loader:
+                pass
+            elapsed = time.perf_counter() - started
+            return (processor_time() - begin) / batches * 1e3, elapsed / batches * 1e3
 
-        def traced() -> AbstractContextManager[None]:
-            return page(server) if options.page else server.trace(Path(folder) / "trace.json")
+        def measured() -> tuple[tuple[float, float], float]:
+            if options.kind == "off":
+                return cost(), 0.0
+            with telemetry[options.kind]():
+                result = cost()
+                begin = processor_time()
+            return result, (processor_time() - begin) / batches * 1e3
 
-        cost(nullcontext)
-        pairs = []
+        cost()
+        pairs, ends = [], []
         for number in range(options.rounds):
-            order = (nullcontext, nullcontext if options.off else traced)
-            first, second = (cost(each) for each in (order if number % 2 else order[::-1]))
-            pairs.append((first, second) if number % 2 else (second, first))
-    off = statistics.median(each[0] for each in pairs)
-    print(f"processor time per batch: {off:.3f} ms without telemetry")
-    if not options.off:
-        ratios = sorted(each[1] / each[0] for each in pairs)
+            first, second = (cost(), measured()) if number % 2 else (measured(), cost())[::-1]
+            pairs.append((first, second[0]))
+            ends.append(second[1])
+    for unit, what in enumerate(("processor time", "elapsed time")):
+        off = statistics.median(each[0][unit] for each in pairs)
+        ratios = sorted(each[1][unit] / each[0][unit] for each in pairs)
         spread = f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}"
-        print(f"with: {statistics.median(ratios):.3f} times as much (middle half of the pairs: {spread})")
+        medians = statistics.median(each[1][unit] for each in pairs) / off
+        print(
+            f"{what} per batch: {off:.3f} ms without, {statistics.median(ratios):.4f} times as much with it "
+            f"(middle half of the pairs: {spread}; ratio of the medians: {medians:.4f})"
+        )
+    print(f"at the end, such as to write the trace: {statistics.median(ends):.3f} ms per batch")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
@@ -16,7 +18,9 @@ __all__ = ["as_array", "show"]
 
 Array = npt.NDArray[Any]
 
-_GAP, _CAPTION = 4, 14  # pixels
+_GAP, _CAPTION, _FONT_SIZE = 4, 14, 10  # pixels
+#: Fonts of common systems for texts that Pillow's own font can't show.
+_FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial.ttf")
 #: Colors of boxes, and of the classes of masks from 1 on: Okabe and Ito's, which most people can tell apart.
 _COLORS = (
     *((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
@@ -50,6 +54,7 @@ def show(
         std: what the pipeline divided by.
         columns: number of images in a row.
         size: longest side of an image in the drawing, in pixels: larger images are reduced, with what is drawn in them.
+            Much smaller ones are enlarged by a whole number.
         path: file to save the drawing to.
 
     Returns:
@@ -76,8 +81,7 @@ def show(
         for index, image in enumerate(pixels)
     ]
     if size is not None:
-        for tile in tiles:
-            tile.thumbnail((size, size))
+        tiles = [_fitted(tile, size) for tile in tiles]
     captions = None if labels is None else [_text(label) for label in labels]
     sheet = _arrange(tiles, captions, min(columns, len(tiles)))
     if path is not None:
@@ -147,6 +151,15 @@ def _tile(image: Array, mask: Array | None, boxes: Array | None) -> Image.Image:
     return tile
 
 
+def _fitted(tile: Image.Image, size: int) -> Image.Image:
+    """Return an image whose longest side is at most `size`, and more than half of it."""
+    factor = size // max(tile.size)
+    if factor > 1:
+        return tile.resize((factor * tile.width, factor * tile.height), Image.Resampling.NEAREST)
+    tile.thumbnail((size, size))
+    return tile
+
+
 def _text(label: Any) -> str:
     array = as_array(label) if not isinstance(label, str) else None
     if array is None or array.dtype.kind not in "biuf":
@@ -166,5 +179,20 @@ def _arrange(tiles: list[Image.Image], captions: list[str] | None, columns: int)
         x, y = _GAP + column * (width + _GAP), _GAP + sum(heights[:row])
         sheet.paste(tile, (x, y))
         if captions is not None:
-            pen.text((x + 1, y + tile.height + 1), captions[index][: width // 6], fill="black")
+            _write(pen, (x + 1, y + tile.height + 1), captions[index], width)
     return sheet
+
+
+def _write(pen: ImageDraw.ImageDraw, position: tuple[int, int], text: str, width: int) -> None:
+    """Write as much of a text as fits."""
+    font: Any = ImageFont.load_default(_FONT_SIZE)
+    if not text.isascii():  # Pillow's own font has hardly any other letters
+        for name in _FONTS:
+            with suppress(OSError):
+                font = ImageFont.truetype(name, _FONT_SIZE)
+                break
+        else:
+            text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    while text and pen.textlength(text, font) > width - 2:
+        text = text[:-1]
+    pen.text(position, text, fill="black", font=font)

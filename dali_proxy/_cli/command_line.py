@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 
 import dali_proxy
 from dali_proxy._cli.command import Command, CommandError, find_commands
+from dali_proxy._cli.interrupts import interrupts
 from dali_proxy._shadowing import import_ours
 
 __all__ = ["main", "parser"]
@@ -32,16 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for a failure that was reported or if something is missing, 2 for wrong
         arguments, 130 after Ctrl-C.
     """
-    commands = find_commands()
-    options = parser(commands).parse_args(arguments)
-    command = commands[options.command]
-    if command.handles_interrupts:
-        return command.execute(options)
     try:
-        with _interrupts():
-            return command.execute(options)
+        with interrupts():
+            commands = find_commands()
+            top = parser(commands)
+            options = top.parse_args(arguments)
+            if options.command is None:
+                top.print_help(sys.stderr)
+                return 2
+            command = commands[options.command]
+            if not command.handles_interrupts:
+                return command.execute(options)
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
+        exec("")  # else Python ends by SIGINT, not by a status, if the interrupt met text that C code executes
         return 130
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
@@ -60,31 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
         return 1
-
-
-@contextmanager
-def _interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt for each error after Ctrl-C: libraries that are being imported raise others instead."""
-    interrupted = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        signal.default_int_handler(number, frame)
-
-    on_main_thread = threading.current_thread() is threading.main_thread()
-    if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    except Exception as error:
-        if interrupted:
-            raise KeyboardInterrupt from error
-        raise
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return command.execute(options)
 
 
 def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
@@ -100,7 +77,7 @@ def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
-    choices = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    choices = top.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in commands.items():
         command.add_arguments(
             choices.add_parser(

@@ -52,7 +52,7 @@ class Request:
         staged: the executor's result, when it is DONE and succeeded.
         failure: description of the error, when it is DONE and failed.
         waiter: the consumer that has already asked for it, or None.
-        since: time when its current stage began, if a trace records it; else 0.
+        times: when it arrived and left each stage, if a trace records it; see `HostTrace`.
     """
 
     worker: Worker
@@ -71,7 +71,7 @@ class Request:
     staged: StagedResult | None = None
     failure: Failure | None = None
     waiter: Consumer | None = None
-    since: float = 0.0
+    times: list[float] | None = None
 
     @property
     def nbytes(self) -> int:

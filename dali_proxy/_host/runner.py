@@ -12,7 +12,7 @@ from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.depth import Depth
-from dali_proxy._host.host_trace import HostTrace
+from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
@@ -134,7 +134,7 @@ class Runner:
         while (request := self._scheduler.take()) is not None:
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
-                self.trace.ended(request, "queued")
+                self.trace.ended(request, QUEUED)
             batch = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
@@ -191,7 +191,7 @@ class Runner:
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
         if self.trace is not None:
-            self.trace.ended(request, "in the executor")
+            self.trace.ended(request, EXECUTED)
         self._depth.finish(self._scheduler.waits and self._is_wanted(request), self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
@@ -294,7 +294,7 @@ class Runner:
         self._store.remove(request)
         request.state = State.GONE
         if self.trace is not None:
-            self.trace.ended(request, "finished")
+            self.trace.ended(request, FINISHED)
         staged, request.staged = request.staged, None
         if staged is None:
             consumer.send(request.failure)

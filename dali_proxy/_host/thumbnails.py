@@ -27,8 +27,8 @@ _LEAST = 8  # pixels; smaller arrays aren't images
 def draw_thumbnails(outputs: Sequence[TensorList], captions: Sequence[str]) -> dict[str, Any]:
     """Draw the first samples of a batch: a sheet for each output with images, with the boxes and masks of the others.
 
-    An output with arrays (N, 4) has boxes. An output with integers of an image's height and width and no colors has
-    masks. Boxes and masks are drawn on the first output whose images they fit.
+    An output with arrays (N, 4) has boxes. An output with integers or booleans of an image's height and width and no
+    colors has masks. Boxes and masks are drawn on the first output whose images they fit.
 
     Args:
         outputs: outputs of the pipeline.
@@ -95,7 +95,7 @@ def _height_width(array: Array) -> tuple[int, int] | None:
 
 def _fit(images: list[Array], masks: list[Array]) -> bool:
     pairs = zip(images, masks, strict=True)
-    return all(mask.dtype.kind in "iu" and _height_width(image) == _height_width(mask) for image, mask in pairs)
+    return all(mask.dtype.kind in "biu" and _height_width(image) == _height_width(mask) for image, mask in pairs)
 
 
 def _sheet(arrays: list[Array], overlays: dict[str, list[Array]], captions: Sequence[str]) -> str:

@@ -31,11 +31,13 @@ def as_html(stats: ServerStats) -> str:
     operators = sorted(stats.operators.items(), key=lambda item: -item[1].seconds)
     most = max((times.seconds for _, times in operators), default=0.0) or 1.0
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{times.seconds:.2f} s</td><td style='text-align:left'><span style='display:"
+        f"<tr><td style='text-align:left'>{escape(name)}</td><td>{_duration(times.seconds)}</td>"
+        f"<td style='text-align:left'><span style='display:"
         f"inline-block;height:0.8em;width:{8 * times.seconds / most:.1f}em;background:#4f83cc'></span></td></tr>"
         for name, times in operators[:_OPERATORS]
     )
-    table = f"<table><tr><th>operator</th><th>processor</th><th></th></tr>{rows}</table>" if rows else ""
+    head = "<tr><th style='text-align:left'>operator</th><th>processor</th><th></th></tr>"
+    table = f"<table>{head}{rows}</table>" if rows else ""
     limit = stats.limited_by or "nothing yet"
     return (
         f"<p><b>limited by: {limit}</b>, {stats.samples:,} samples, {rate:,.0f} samples/s</p>"
@@ -43,3 +45,7 @@ def as_html(stats: ServerStats) -> str:
         f'<div style="width:30em;white-space:nowrap">{bar}</div><p>{legend}</p>{table}'
         f"<details><summary>report</summary><pre>{escape(str(stats))}</pre></details>"
     )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds >= 10 else f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

@@ -13,7 +13,6 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.advice import advise
 from dali_proxy._transport.protocol import LoopReport
 from pipeline._operator_api.trace import Trace, profiler_trace
-from pipeline._rng import BatchKey
 
 __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
@@ -59,7 +58,7 @@ class LoopTimes:
             now = time.perf_counter()
             self.training += now - self._handed_over
             if self.trace is not None:
-                self.trace.add("training", self._batch[1], self._handed_over, now, self._key)
+                self.trace.add("training", self._batch[1], self._handed_over, now, self._batch)
             self._handed_over = 0.0
         if self.trace is not None and self.trace.push is not None and not self._in_range:
             self._in_range = True
@@ -85,12 +84,8 @@ class LoopTimes:
             waits = ("wait for workers", now - result_wait, worker_wait), ("wait for results", now, result_wait)
             for name, end, seconds in waits:
                 if seconds > _SHOWN:
-                    self.trace.add(name, batch[1], end - seconds, end, self._key)
+                    self.trace.add(name, batch[1], end - seconds, end, batch)
             self._end_range()
-
-    @property
-    def _key(self) -> BatchKey:
-        return BatchKey(*self._batch)
 
     def _end_range(self) -> None:
         if self._in_range and self.trace is not None and self.trace.pop is not None:

@@ -83,7 +83,8 @@ class SampleRef(Placeholder):
 
     advice = (
         "It is a placeholder for a pipeline's output, which is produced after collation. "
-        "Move the computation into the pipeline, or after the loader."
+        "Move the computation into the pipeline, or after the loader: DataLoader(batch_transform=function), for "
+        "example with dali_proxy.MixUp."
     )
 
     def __init__(self, sample: Sample, output: int) -> None:

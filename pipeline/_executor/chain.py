@@ -31,6 +31,8 @@ _CHEAP = 500_000
 _SHORT = 150_000
 # Seconds above which a trace shows the time of a sample: to record it takes about a microsecond.
 _SHOWN = 50e-6
+# Mean processor time of a sample, in nanoseconds, below which a trace doesn't even measure single samples.
+_BRIEF = 10_000
 # Size in bytes of the inputs up to which elementwise operators process a batch in one call.
 _SMALL = 1 << 20
 
@@ -60,6 +62,8 @@ class ChainRunner:
         #: Whether that depends on the time that both ways take, and this time: of the pool, and of the batch's thread.
         self._compares = False
         self._elapsed = [0, 0]
+        #: Whether a trace leaves the samples out, because they are known to take little time.
+        self._is_brief = False
 
     def run(self, batch: Batch) -> None:
         """Compute the chain's results and store them in the batch.
@@ -69,7 +73,7 @@ class ChainRunner:
         """
         chain = _ChainOfBatch(self, batch)
         if not (self._elementwise and chain.run_batch()):
-            task = chain.run_sample if batch.trace is None else chain.run_sample_traced
+            task = chain.run_sample if batch.trace is None or self._is_brief else chain.run_sample_traced
             is_due = batch.number % MEASURED_CHEAP == 0
             here = self._runs_here ^ (self._compares and (is_due or not all(self._elapsed)))
             is_measured = is_due or self._compares or not here
@@ -84,6 +88,7 @@ class ChainRunner:
 
     def _learn(self, here: bool, processor: int, elapsed: int, size: int) -> None:
         """Choose the threads of the next batches, given the times of one batch in nanoseconds, and its size."""
+        self._is_brief = processor < size * _BRIEF and not self._waits
         self._elapsed[here] = (self._elapsed[here] + elapsed) // 2 if self._elapsed[here] else elapsed
         self._compares = _CHEAP <= processor < size * _SHORT and not self._waits
         in_pool, in_one = self._elapsed

@@ -439,15 +439,16 @@ class Executor:
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
-        batch = run.batch
+        batch, trace = run.batch, run.batch.trace
+        traced = None if trace is None else trace.sequence(phase.steps, batch.number, batch.request.key)
         weight = self._weight(run)
         begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
             batch.costs = self.statistics.begin(step.nodes)
-            if batch.trace is None:
+            if traced is None:
                 self._steps.run(batch, step)
             else:
-                with batch.trace.range(step.name, batch.number, batch.request.key):
+                with traced:
                     self._steps.run(batch, step)
             cost = _UNMEASURED
             if weight:

@@ -10,9 +10,10 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._rng import BatchKey
@@ -23,9 +24,14 @@ __all__ = ["Profiler", "Span", "Trace", "profiler", "profiler_trace"]
 Profiler: TypeAlias = tuple[Callable[[str], Any], Callable[[], Any]]
 
 # The fields of a `Span`, which are converted when they are read: that is too slow while batches run.
-_Raw: TypeAlias = tuple[str, int, str, float, float, BatchKey | None]
+_Raw: TypeAlias = tuple[str, int, str, float, float, BatchKey | tuple[int, int] | None]
 
 _MOST = 500_000  # spans; a span takes about 200 bytes
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
 class Span(NamedTuple):
@@ -71,6 +77,33 @@ class _Range:
             self._trace.pop()
 
 
+class _Sequence:
+    """Activities of a thread that follow each other: a `with` block for each. It costs less than several spans."""
+
+    __slots__ = ("_activities", "_batch", "_key", "_lane", "_times", "_trace")
+
+    def __init__(self, trace: Trace, activities: Sequence[_Named], batch: int, key: BatchKey | None) -> None:
+        self._trace, self._activities, self._batch, self._key = trace, activities, batch, key
+        self._lane = threading.current_thread().name
+        self._times = [time.perf_counter()]
+
+    def __enter__(self) -> None:
+        if self._trace.push is not None:
+            self._trace.push(self._activities[len(self._times) - 1].name)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._times.append(time.perf_counter())
+        if self._trace.pop is not None:
+            self._trace.pop()
+
+    def raw(self) -> list[_Raw]:
+        """Return the spans of the activities that have ended."""
+        return [
+            (each.name, self._batch, self._lane, begin, end, self._key)
+            for each, (begin, end) in zip(self._activities, pairwise(self._times), strict=False)
+        ]
+
+
 class Trace:
     """Collects spans from any thread, and marks ranges for a profiler.
 
@@ -98,6 +131,7 @@ class Trace:
         self._lock = new_lock(Level.LEAF, "trace")
         self._records = records
         self._spans: list[_Raw] = []  # `append` is atomic under the GIL
+        self._sequences: list[_Sequence] = []
         self._on_gpu: list[tuple[_Raw, Any, Any]] = []
         self._origin: tuple[Any, float] | None = None
         self.dropped = 0
@@ -108,14 +142,31 @@ class Trace:
         """Return a context manager that records its block as an activity of the calling thread."""
         return _Range(self, name, batch, key)
 
-    def add(self, name: str, batch: int, begin: float, end: float, key: BatchKey | None = None, lane: str = "") -> None:
-        """Record an activity of a thread, by default of the calling one."""
+    def add(
+        self,
+        name: str,
+        batch: int,
+        begin: float,
+        end: float,
+        key: BatchKey | tuple[int, int] | None = None,
+        lane: str = "",
+    ) -> None:
+        """Record an activity of a thread, by default of the calling one. A key may be an epoch and a number."""
         if not self._records:
             return
         if len(self._spans) >= _MOST:
             self.dropped += 1
             return
         self._spans.append((name, batch, lane or threading.current_thread().name, begin, end, key))
+
+    def sequence(self, activities: Sequence[_Named], batch: int, key: BatchKey | None = None) -> _Sequence:
+        """Return a context manager to enter for each of these activities of the calling thread, one after another."""
+        sequence = _Sequence(self, activities, batch, key)
+        if len(self._sequences) >= _MOST:
+            self.dropped += 1
+        elif self._records:
+            self._sequences.append(sequence)
+        return sequence
 
     def mark(self, stream: Any) -> Any:
         """Record an event on a CUDA stream and return it; None if the trace collects no spans."""
@@ -138,13 +189,19 @@ class Trace:
 
     def spans(self) -> list[Span]:
         """Return all spans, sorted by their begin. Wait for work on the GPU."""
-        spans = [*map(_span, list(self._spans)), *map(self._measured, list(self._on_gpu))]
+        raw = [*self._spans, *(each for sequence in list(self._sequences) for each in sequence.raw())]
+        spans = [*map(_span, raw), *map(self._measured, list(self._on_gpu))]
         return sorted(spans, key=lambda span: span.begin)
 
     def take(self, most: int) -> list[Span]:
-        """Return up to `most` spans and forget them. Wait for work on the GPU."""
+        """Return spans and forget them, up to `most` or a few more. Wait for work on the GPU."""
         spans = self._spans[:most]
         del self._spans[: len(spans)]
+        count = 0
+        while count < len(self._sequences) and len(spans) < most:
+            spans += self._sequences[count].raw()
+            count += 1
+        del self._sequences[:count]
         on_gpu = self._on_gpu[: most - len(spans)]
         del self._on_gpu[: len(on_gpu)]
         return [*map(_span, spans), *map(self._measured, on_gpu)]
@@ -163,7 +220,8 @@ class Trace:
 
 def _span(raw: _Raw) -> Span:
     name, batch, lane, begin, end, key = raw
-    return Span(name, batch, lane, begin, end, "" if key is None else f"{key.epoch}.{key.iteration}")
+    epoch_and_number = (key.epoch, key.iteration) if isinstance(key, BatchKey) else key or ()
+    return Span(name, batch, lane, begin, end, ".".join(map(str, epoch_and_number)))
 
 
 def profiler_trace() -> Trace | None:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import dali_proxy
-from pipeline import Pipeline, fn
+from pipeline import Pipeline, _sheet, fn
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 RNG = np.random.default_rng(0)
@@ -81,3 +81,15 @@ def test_parts_of_images(tmp_path: Path) -> None:
 def test_bad_calls_are_refused(images: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         dali_proxy.show(images, **options)
+
+
+def test_labels_in_other_languages_are_readable_and_cut_where_the_next_image_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def caption(label: str) -> Any:
+        return np.asarray(dali_proxy.show(np.zeros((1, 4, 60, 3), np.uint8), labels=[label]))[9:]
+
+    assert not np.array_equal(caption("\u00e4"), caption("\u00f6")), "a letter that the font lacks is a box"
+    assert (caption("W" * 60)[:, 64:] == 255).all()
+    monkeypatch.setattr(_sheet, "_FONTS", ())
+    assert np.array_equal(caption("\u00e4"), caption("a"))

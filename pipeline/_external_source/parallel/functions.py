@@ -90,7 +90,11 @@ class FunctionPool:
         number = self._numbers[_identity(node)]
         call, timeout = self._calls[number], node.argument("timeout") or 0.0
         info = BatchInfo(request.key.iteration, request.key.epoch)
-        bounds = [(0, size)] if call.batch_processing else chunk_bounds(size, self._pool.size, self._seconds[number])
+        if call.batch_processing:
+            bounds = [(0, size)]
+        else:
+            ahead = self._pool.samples_ahead() / self._pool.size
+            bounds = chunk_bounds(size, self._pool.size, self._seconds[number], ahead)
         chunks = [
             self._pool.submit_function(
                 number,

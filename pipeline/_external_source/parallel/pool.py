@@ -232,6 +232,12 @@ class WorkerPool:
         """Process IDs of the workers."""
         return tuple(member.process.pid for member in self._members)
 
+    def samples_ahead(self) -> int:
+        """Return the number of samples that are waiting, or that workers process."""
+        with self._lock:
+            jobs = [*self._waiting, *(job for member in self._members for job in member.jobs.values())]
+        return sum([job.count for job in jobs])
+
     def submit(
         self,
         source: int,

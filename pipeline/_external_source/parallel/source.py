@@ -22,6 +22,7 @@ from pipeline.types import BatchInfo
 __all__ = ["ParallelSource", "chunk_bounds", "join"]
 
 _CHUNKS_PER_WORKER = 4  # per batch, so that workers with fast samples relieve those with slow ones
+_LONGEST = 0.1  # seconds of a chunk that is longer than necessary, to save processor time
 _WORTH_SENDING = 0.01  # seconds: sending a chunk there and back takes processes about 0.3 ms of processor time
 
 
@@ -112,18 +113,22 @@ class ParallelSource(Source):
         return error.like(find_type(failed.type_name))
 
 
-def chunk_bounds(size: int, workers: int, seconds: float | None = None) -> list[tuple[int, int]]:
+def chunk_bounds(size: int, workers: int, seconds: float | None = None, ahead: float = 0.0) -> list[tuple[int, int]]:
     """Return the first sample of each chunk of a batch, and the one behind its last.
 
     Args:
         size: number of samples.
         workers: number of processes.
         seconds: time that a sample takes: if samples take little time, chunks are larger. None if it isn't known.
+        ahead: number of samples that each process has to process before these. A chunk may have as many, because no
+            process is idle until it ends.
     """
     each = _CHUNKS_PER_WORKER if workers > 1 else 1
     if seconds is not None:
         each = max(1, min(each, math.ceil(size * seconds / workers / _WORTH_SENDING)))
     count = min(size, workers * each)
+    if seconds is not None and ahead >= 1:
+        count = min(count, max(math.ceil(size / ahead), math.ceil(size * seconds / _LONGEST)))
     return list(pairwise(size * chunk // count for chunk in range(count + 1)))
 
 

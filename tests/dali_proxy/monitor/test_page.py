@@ -52,13 +52,16 @@ def test_page_shows_charts_the_graph_and_samples(tmp_path: Path) -> None:
                     pass
 
         training = threading.Thread(target=train)
-        training.start()
         try:
             page = browser.new_page()
             problems: list[str] = []
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
             page.goto(server.dashboard().url)
+            page.locator("#flight polyline").first.wait_for(state="attached")
+            labels = page.locator("#flight svg text").all_text_contents()[:3]
+            assert len(set(labels)) == 3, f"the axis of an idle server has the labels {labels}"
+            training.start()
             page.locator("#samples img").wait_for()
             page.locator("#throughput polyline").wait_for()
             page.locator("#waits polygon").first.wait_for()
@@ -69,5 +72,6 @@ def test_page_shows_charts_the_graph_and_samples(tmp_path: Path) -> None:
             assert problems == []
         finally:
             stop.set()
-            training.join()
+            if training.ident is not None:
+                training.join()
             browser.close()

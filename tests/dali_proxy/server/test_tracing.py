@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dali_proxy import DALIServer, DataLoader
+from dali_proxy._host import host_trace
 from tests.dali_proxy.indexed import IndexDataset, affine
 
 
@@ -51,6 +52,16 @@ def test_trace_can_be_repeated_and_covers_its_block_only(tmp_path: Path) -> None
             assert loops == set(range(10))
             assert sum(event["name"] == "in the executor" and event["ph"] == "b" for event in events) == 10
         assert server.loop_times.trace is None
+
+
+def test_long_trace_arrives_in_several_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_trace, "_AT_ONCE", 8)
+    with DALIServer(affine(), mode="thread") as server:
+        events = traced_loop(tmp_path / "trace.json", server, 0)
+    for name in ("read samples", "queued", "in the executor", "finished", "arithmetic"):
+        found = [event["args"]["key"] for event in events if name in event["name"] and event["ph"] in "Xb"]
+        assert set(found) == {f"0.{number}" for number in range(10)}, name
+        assert len(found) == 10 or name == "arithmetic"
 
 
 def test_full_disk_is_an_error_that_names_the_file() -> None:

@@ -63,7 +63,9 @@ def refs(server: DALIServer) -> list[Any]:
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> None:
-    for ref, advice in zip(refs, ("after the loader", "collate_fn runs before the pipeline"), strict=True):
+    for ref, advice in zip(
+        refs, (r"after the loader: DataLoader\(batch_transform", "collate_fn runs before the pipeline"), strict=True
+    ):
         with pytest.raises(PlaceholderError, match=advice):
             use(ref)
 

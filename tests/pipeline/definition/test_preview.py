@@ -45,7 +45,7 @@ def test_row_has_the_draws_of_a_file_without_normalization(folder: Path, tmp_pat
             images, dtype=types.FLOAT, output_layout="CHW", mean=[100.0, 50.0, 20.0], std=[2.0, 3.0, 4.0]
         )
         pipe.set_outputs(images)
-    sheet = pipe.preview(folder, draws=3, path=tmp_path / "sheet.png")
+    sheet = pipe.preview(folder, draws=3, size=24, path=tmp_path / "sheet.png")
     assert sheet.size == (3 * STEP + 4, 2 * (24 + 14 + 4) + 4)
     assert Image.open(tmp_path / "sheet.png").size == sheet.size
     red = np.array([colors(sheet, 0, column) for column in range(3)])
@@ -65,7 +65,7 @@ def test_pixels_of_0_to_1_are_restored(by_graph: bool, folder: Path) -> None:
             pipe.set_outputs(fn.crop_mirror_normalize(images, dtype=types.FLOAT, mean=mean, std=std))
         else:
             pipe.set_outputs((images - np.float32(mean)) / np.float32(std))
-    sheet = pipe.preview(folder) if by_graph else pipe.preview(folder, mean=mean, std=std)
+    sheet = pipe.preview(folder, size=24) if by_graph else pipe.preview(folder, size=24, mean=mean, std=std)
     assert [colors(sheet, row, 0) for row in range(2)] == [list(RED), list(BLUE)]
 
 
@@ -81,7 +81,7 @@ def test_boxes_masks_and_labels_lie_on_their_image(folder: Path, tmp_path: Path)
     def box_of(path: Path) -> Any:
         return np.float32([[0, 0, 1, 1]] if path.stem == "red" else np.empty((0, 4)))
 
-    sheet = pipe.preview(folder, masks=tmp_path / "masks", boxes=box_of, labels=7)
+    sheet = pipe.preview(folder, masks=tmp_path / "masks", boxes=box_of, labels=7, size=24)
     pixels = np.asarray(sheet)
     assert colors(sheet, 0, 0) == ((np.array(RED) + _COLORS[1]) // 2).tolist()
     assert tuple(pixels[4, 4]) == _COLORS[0]
@@ -93,7 +93,7 @@ def test_reader_gives_a_batch_per_row(folder: Path) -> None:
     with Pipeline(batch_size=64, num_threads=1, device_id=None) as pipe:
         files, labels = fn.readers.file(file_root=str(folder))
         pipe.set_outputs(fn.decoders.image(files), labels)
-    sheet = pipe.preview(images=1, draws=2)
+    sheet = pipe.preview(images=1, draws=2, size=24)
     assert [colors(sheet, 0, column) for column in range(2)] == [list(RED), list(BLUE)]
 
 

@@ -519,10 +519,24 @@ def test_workers_are_not_started_without_need() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "workers", "seconds", "chunks"),
-    [(64, 2, None, 8), (64, 2, 1e-5, 2), (64, 2, 1e-3, 8), (64, 2, 5e-4, 4), (3, 2, 1.0, 3), (64, 1, None, 1)],
+    ("size", "workers", "seconds", "ahead", "chunks"),
+    [
+        (64, 2, None, 0, 8),
+        (64, 2, 1e-5, 0, 2),
+        (64, 2, 1e-3, 0, 8),
+        (64, 2, 5e-4, 0, 4),
+        (3, 2, 1.0, 0, 3),
+        (64, 1, None, 0, 1),
+        (64, 2, 1e-3, 64, 1),
+        (64, 2, 1e-3, 32, 2),
+        (64, 2, 5e-3, 64, 4),
+        (64, 2, None, 64, 8),
+        (64, 16, 1e-3, 4, 16),
+    ],
 )
-def test_chunks_of_cheap_samples_are_larger(size: int, workers: int, seconds: float | None, chunks: int) -> None:
-    bounds = chunk_bounds(size, workers, seconds)
+def test_chunks_of_cheap_samples_and_of_busy_processes_are_larger(
+    size: int, workers: int, seconds: float | None, ahead: float, chunks: int
+) -> None:
+    bounds = chunk_bounds(size, workers, seconds, ahead)
     assert len(bounds) == chunks
     assert [sample for begin, end in bounds for sample in range(begin, end)] == list(range(size))

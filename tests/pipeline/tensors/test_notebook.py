@@ -26,10 +26,10 @@ def test_batches_of_images_are_drawn_with_their_shapes(shape: tuple[int, ...], l
     html = images._repr_html_()
     assert str(shape) in html
     pixels = np.asarray(drawing(html).convert("RGB"))
-    assert pixels.shape[1] == 2 * 40 + 3 * 4
-    assert (pixels[4:34, 4:44] == 0).all()
-    assert (pixels[4:34, 48:88] == 200).all()
-    assert drawing(images[1]._repr_html_()).size[0] == 48
+    assert pixels.shape[1] == 2 * 120 + 3 * 4, "small images are enlarged by a whole number"
+    assert (pixels[4:94, 4:124] == 0).all()
+    assert (pixels[4:94, 128:248] == 200).all()
+    assert drawing(images[1]._repr_html_()).size[0] == 128
 
 
 def test_batches_of_other_data_and_empty_ones_are_described_without_a_drawing() -> None:

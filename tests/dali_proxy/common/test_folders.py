@@ -150,7 +150,7 @@ def test_starting_server_is_not_mistaken_for_a_dead_one() -> None:
                 listener = Listener(str(folder / "socket"), b"key", CODEC)
                 assert (folder / "socket").exists()
             listener.close()
-            folder.rmdir()
+            remove_folder(folder)
     finally:
         over.set()
         others.join()

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -19,6 +18,8 @@ from pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux
+
+av = pytest.importorskip("av")
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
 #: Files without time stamps to identify frames.

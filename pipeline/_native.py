@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPILE", "FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
 
 COMPILE = "python setup.py build_ext --inplace --force"
-"""Compiles all modules of a checkout. Without ``--force``, setuptools skips modules that are newer than their sources."""
+"""Compiles all modules of a checkout. Without ``--force``, setuptools skips those that are newer than their sources."""
 
 FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_kernels", "_video")
 """The folders of this package that have a C module."""

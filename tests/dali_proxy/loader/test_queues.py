@@ -63,7 +63,7 @@ def test_messages_between_processes(method: str) -> None:
     process.start()
     for item in ("short", "long" * 10_000, 1, None):
         there.put(item)
-    assert [back.get(timeout=60) for _ in range(3)] == ["shortshort", "long" * 20_000, 2]
+    assert [back.get(timeout=150) for _ in range(3)] == ["shortshort", "long" * 20_000, 2]
     process.join(60)
     assert process.exitcode == 0
 

@@ -81,7 +81,8 @@ QUICK = [
 COPIED = ["tests", "docs", "examples", "benchmarks", "README.md", "pyproject.toml"]
 SETTINGS = nox.project.load_toml("pyproject.toml")["project"]
 EXTRAS: dict[str, list[str]] = SETTINGS["optional-dependencies"]
-TOOLS = [each for each in EXTRAS["test"] if each.startswith(("pytest", "hypothesis", "ipykernel"))]
+#: Installed last, without a choice of versions: torch needs a certain one of nvidia-cuda-nvrtc, or comes without it.
+TOOLS = [each for each in EXTRAS["test"] if each.startswith(("pytest", "hypothesis", "ipykernel", "nvidia-cuda-nvrtc"))]
 OTHERS = [each for each in EXTRAS["test"] if each not in TOOLS and not each.startswith(("mypy", "ruff"))]
 NEEDED: list[str] = [*SETTINGS["dependencies"], *OTHERS, *EXTRAS["demo"], *EXTRAS["video"]]
 

@@ -81,7 +81,8 @@ QUICK = [
 COPIED = ["tests", "docs", "examples", "benchmarks", "README.md", "pyproject.toml"]
 SETTINGS = nox.project.load_toml("pyproject.toml")["project"]
 EXTRAS: dict[str, list[str]] = SETTINGS["optional-dependencies"]
-TOOLS = [each for each in EXTRAS["test"] if each.startswith(("pytest", "hypothesis", "ipykernel"))]
+#: Installed last, without a choice of versions: torch needs a certain one of nvidia-cuda-nvrtc, or comes without it.
+TOOLS = [each for each in EXTRAS["test"] if each.startswith(("pytest", "hypothesis", "ipykernel", "nvidia-cuda-nvrtc"))]
 OTHERS = [each for each in EXTRAS["test"] if each not in TOOLS and not each.startswith(("mypy", "ruff"))]
 NEEDED: list[str] = [*SETTINGS["dependencies"], *OTHERS, *EXTRAS["demo"], *EXTRAS["video"]]
 
@@ -89,14 +90,20 @@ nox.options.default_venv_backend = "uv"
 nox.options.sessions = ["lint", "tests"]
 
 
-def run_tests(session: nox.Session, **resolution: str) -> None:
-    """Install the wheel and what it needs, and run tests in a folder without the packages' sources."""
+def run_tests(session: nox.Session, *options: str, **resolution: str) -> None:
+    """Install the wheel and what it needs, and run tests in a folder without the packages' sources.
+
+    Args:
+        session: the session.
+        options: options of `uv pip install`.
+        resolution: environment variables of uv.
+    """
     folder = Path(session.create_tmp()).resolve()
     session.install("build[uv]")
     shutil.rmtree(folder / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--installer=uv", f"--outdir={folder}/dist", env={"DALI_PROXY_NATIVE": "1"})
     (wheel,) = folder.glob("dist/*.whl")
-    session.install("--reinstall-package=dali-proxy", str(wheel), *NEEDED, env=resolution)
+    session.install("--reinstall-package=dali-proxy", *options, str(wheel), *NEEDED, env=resolution)
     session.install(*TOOLS)
     session.run("uv", "pip", "list", external=True)
     for name in COPIED:
@@ -116,7 +123,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def lowest(session: nox.Session) -> None:
     """Test with the lowest version of each dependency that has a wheel for this Python."""
-    run_tests(session, UV_RESOLUTION="lowest-direct", UV_NO_BUILD="1")
+    run_tests(session, "--no-build", UV_RESOLUTION="lowest-direct")
 
 
 @nox.session(python="3.11")

@@ -2,7 +2,8 @@
 
 They are compiled when the package is installed, if a C compiler is available. Without them, slower Python code computes
 the same results. For comparisons, the environment variable DALI_PROXY_NATIVE=0 disables them. In a checkout, modules
-that are older than their sources are disabled, too, because the Python code may call functions that they don't have.
+that were compiled from other sources are disabled, too, with a warning, because the Python code may call functions that
+they don't have.
 
 These modules require the GIL. They don't declare support for running without it, so a free-threaded Python enables the
 GIL, with a warning, when it imports the first one. ``PYTHON_GIL=0``, which would keep it disabled, isn't supported.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +21,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
+__all__ = ["COMPILE", "FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
+
+COMPILE = "python setup.py build_ext --inplace --force"
+"""Compiles all modules of a checkout. Without ``--force``, setuptools skips those that are newer than their sources."""
 
 FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_kernels", "_video")
 """The folders of this package that have a C module."""
 
 OUT_OF_DATE: set[str] = set()
-"""The folders whose modules are disabled because they are older than their sources."""
+"""The folders whose modules are disabled because they were compiled from other sources."""
 
 _HERE = Path(__file__).resolve().parent
 
@@ -45,7 +50,15 @@ def find_compiled(folder: str) -> ModuleType | None:
     if not all(path.exists() for path in (_HERE.parent / "setup.py", _HERE / folder / "_native.c")):
         return module  # an installed package, not a checkout: its sources don't change
     if not hasattr(module, "sources") or module.sources() != checksum(folder):
+        is_first = not OUT_OF_DATE
         OUT_OF_DATE.add(folder)
+        if is_first:  # the command compiles all modules
+            warnings.warn(
+                f"pipeline.{folder}._native was compiled from other sources than this checkout has, so slower Python "
+                f"code takes its place. Run in {_HERE.parent}: {COMPILE}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return None
     return module
 

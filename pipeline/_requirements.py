@@ -15,7 +15,7 @@ NEEDED = (
     "tqdm",
 )  # fmt: skip
 """Distributions that this project always needs."""
-_BOUND = re.compile(r"^Requires-Dist: ([\w.-]+)(?:\[.*?\])? ?>=([\d.]+)", re.MULTILINE)
+_REQUIREMENT = re.compile(r"^Requires-Dist: ([\w.-]+)(?:\[.*?\])?([^;\n]*)", re.MULTILINE)
 
 
 @cache
@@ -35,23 +35,26 @@ def check_requirements() -> None:
 
 @cache
 def too_old(name: str) -> str:
-    """Return the lowest version of a package and the installed one, if that is older; otherwise an empty string.
+    """Return the versions of a package that work and the installed one, if that isn't one; otherwise an empty string.
 
     Args:
         name: name of the distribution, such as "pillow".
     """
     name = name.replace("_", "-")
-    bound = _bounds().get(name)
+    bound, *broken = _bounds().get(name, [""])
     found = re.search("^Version: (.+)$", _metadata(name), re.MULTILINE)
-    if bound is None or found is None or _numbers(found[1]) >= _numbers(bound):
+    if not bound or found is None or (_numbers(found[1]) >= _numbers(bound) and found[1] not in broken):
         return ""
-    return f"{name} {bound} or newer, not {found[1]}"
+    others = f" except {' and '.join(broken)}" if broken else ""
+    return f"{name} {bound} or newer{others}, not {found[1]}"
 
 
 @cache
-def _bounds() -> dict[str, str]:
-    """Return the lowest version of each package. There are none in a checkout that isn't installed."""
-    return dict(_BOUND.findall(_metadata(_DISTRIBUTION)))
+def _bounds() -> dict[str, list[str]]:
+    """Return the lowest version of each package, then those that don't work. A checkout may have no metadata."""
+    found = _REQUIREMENT.findall(_metadata(_DISTRIBUTION))
+    lowest = {name: re.findall(r">=([\d.]+)", versions) for name, versions in found}
+    return {name: [*lowest[name], *re.findall(r"!=([\d.]+)", versions)] for name, versions in found if lowest[name]}
 
 
 def _metadata(name: str) -> str:

@@ -11,9 +11,10 @@ import pytest
 
 from pipeline.errors import DecodeError
 from tests.environment import with_project
-from tests.fuzz import search
-from tests.fuzz.parsers import PARSERS, Parser
 from tests.preloaded import run_python
+
+parsers = pytest.importorskip("tests.fuzz.parsers")  # these need optional packages
+search = pytest.importorskip("tests.fuzz.search")
 
 
 def read_badly(path: Path) -> None:
@@ -32,7 +33,7 @@ def test_search_finds_wrong_errors_crashes_and_hangs(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(search, "ANSWER_S", 0.5)
     monkeypatch.setattr(search, "CASES", 20)
     write = lambda folder: (folder / "file").write_bytes(bytes(40))  # noqa: E731
-    monkeypatch.setitem(PARSERS, "bad", Parser(write, read_badly, single=True))
+    monkeypatch.setitem(parsers.PARSERS, "bad", parsers.Parser(write, read_badly, single=True))
     findings = search.search("bad", 1, 60, cases=30)
     kinds = {kind.partition(" ")[0] for kind in findings.faults}
     assert kinds == {"KeyError", "crash,", "hang"}

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests import sanitize
+from tests.environment import ROOT, with_project
+
+WITHOUT_OPTIONAL_PACKAGES = """
+import sys
+
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"astropy", "av", "fsspec", "lmdb", "lz4", "miniaudio", "numba", "soundfile"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hide())
+import pytest
+sys.exit(pytest.main(["-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
 
 
 def test_missing_sanitizer_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,3 +31,20 @@ def test_missing_sanitizer_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().out.splitlines() == [
         "compute-sanitizer isn't installed: pip install 'nvidia-cuda-sanitizer-api>=13.5', or add it to PATH"
     ]
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        pytest.param(sanitize.TESTS, id="kernels"),
+        pytest.param(("tests/parity", "tests/pipeline", "tests/test_fuzz.py"), id="operators", marks=pytest.mark.slow),
+    ],
+)
+def test_gpu_tests_are_collected_without_optional_packages(folders: tuple[str, ...]) -> None:
+    """Modules that need a package are skipped as a whole, instead of ending the run by an error."""
+    command = [sys.executable, "-c", WITHOUT_OPTIONAL_PACKAGES, *folders]
+    done = subprocess.run(
+        command, cwd=ROOT, env=with_project(), capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), done.stdout + done.stderr
+    assert " deselected" in done.stdout

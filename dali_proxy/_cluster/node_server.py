@@ -69,12 +69,12 @@ class NodeServer:
         """
         remove_dead_folders()
         folder = new_folder()
-        make_folder(folder)
         path, key = os.path.join(folder, "socket"), secrets.token_bytes(32)
         own = replace(host.endpoint, path=path, key=key, is_remote=False)
         options = replace(host.options, path=path, key=key, server=secrets.token_bytes(16))
         try:
-            self._host = HOSTS[host.mode](host.pipeline, options)
+            with make_folder(folder):
+                self._host = HOSTS[host.mode](host.pipeline, options)
             self._consumer = ConsumerClient(own, self._host.describe_exit, self._host.local)
         except BaseException:
             remove_folder(folder)

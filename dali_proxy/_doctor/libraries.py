@@ -28,13 +28,13 @@ def check_libraries() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Check:
-    from pipeline._native import FOLDERS, OUT_OF_DATE, find_compiled
+    from pipeline._native import COMPILE, FOLDERS, OUT_OF_DATE, find_compiled
 
     if None not in [find_compiled(folder) for folder in FOLDERS]:
         return Check("compiled loops", "ok", "resizing, normalizing, colors of videos, reading and copying of batches")
     if OUT_OF_DATE:
-        problem = f"out of date: older than their sources: {', '.join(sorted(OUT_OF_DATE))}"
-        return Check("compiled loops", "optional", problem, "install dali-proxy again")
+        problem = f"compiled from other sources than this checkout has: {', '.join(sorted(OUT_OF_DATE))}"
+        return Check("compiled loops", "optional", problem, f"run in the checkout: {COMPILE}")
     return Check(
         "compiled loops",
         "optional",

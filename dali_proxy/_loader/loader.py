@@ -399,9 +399,9 @@ class LoaderIterator(Iterator[Any]):
                 self._failure = None
             elif self._failure is not None:
                 self._failure.__traceback__ = None
-            if raised is error:
+            if raised is error and not isinstance(error, PipelineError):
                 raise
-            if raised is not None:
+            if raised is not None:  # not a bare `raise`: in Python 3.10, it restores the frames that were removed
                 raise raised  # noqa: B904  # `error` is its context
         finally:  # a cycle of an exception and this frame would keep the iterator alive
             del raised

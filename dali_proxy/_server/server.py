@@ -356,18 +356,18 @@ class DALIServer:
                 device_id=self.pipeline._internals.arguments.device_id if alternatives else None,
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
-                make_folder(self._life.directory)
-                if self.num_workers:  # they import torch while the host starts
-                    self._life.dataset_workers = PoolProcess(self._life.directory)
-                if self._remote is None:
-                    self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
-                else:
-                    self._life.host = self._remote.start(self.mode, self.endpoint, options)
-                if self._life.dataset_workers is not None:
-                    self._life.dataset_workers.begin(self.endpoint, self.num_workers)
-                if self._placing.device_stage is not None:
-                    _ = self.consumer  # raises now if something is missing in this process
-                self._placing.begin_trial(self._choose, self._refused)
+                with make_folder(self._life.directory):
+                    if self.num_workers:  # they import torch while the host starts
+                        self._life.dataset_workers = PoolProcess(self._life.directory)
+                    if self._remote is None:
+                        self._life.host = HOSTS[self.mode](serialize_for_host(pipeline), options)
+                    else:
+                        self._life.host = self._remote.start(self.mode, self.endpoint, options)
+                    if self._life.dataset_workers is not None:
+                        self._life.dataset_workers.begin(self.endpoint, self.num_workers)
+                    if self._placing.device_stage is not None:
+                        _ = self.consumer  # raises now if something is missing in this process
+                    self._placing.begin_trial(self._choose, self._refused)
                 self._life.failure = ""
             except BaseException as error:
                 self._life.stop("it couldn't start")

@@ -58,6 +58,9 @@ class LmdbLoader(Loader):
 
     def open(self) -> int:
         for number, path in enumerate(self._paths):
+            file = path if os.path.isfile(path) else os.path.join(path, "data.mdb")
+            if os.path.exists(file) and not os.path.isfile(file):  # LMDB would wait for the writer of a named pipe
+                raise BuildError(f"can't read the LMDB database {path!r}: {file!r} isn't a regular file")
             try:
                 database = self._acquire(path)
                 with database.begin() as transaction:

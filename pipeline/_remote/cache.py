@@ -21,7 +21,6 @@ __all__ = ["DiskCache", "disk_cache"]
 _HEAD = struct.Struct("<8sQ")  # a mark, and the size of the content: a crash of the machine may truncate files
 _MARK = b"dalicach"
 _UNFINISHED = ".tmp"
-_ABANDONED = 3600.0  # seconds after which an unfinished file counts as left behind by a process that was killed
 _TOUCH = 60.0  # seconds between two updates of the time when a file was used
 _KEPT = 0.9  # share of the limit that eviction leaves
 _DEFAULT_LIMIT = 10 << 30
@@ -92,13 +91,14 @@ class DiskCache:
                             return
                     self._set_total(total + size)  # first: a process that is killed here must not lower the sum
                     stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
+                    fcntl.flock(stream, fcntl.LOCK_EX)  # until the file has its name, or this process was killed
                     os.truncate(stream.fileno(), size)  # counts for other processes from now on
                 stream.write(_HEAD.pack(_MARK, len(content)))
                 left = memoryview(content)
                 while left:
                     left = left[stream.write(left) :]
-            with self._locked():  # an eviction, which lists files meanwhile, could miss both names
-                os.replace(unfinished, path)
+                with self._locked():  # an eviction, which lists files meanwhile, could miss both names
+                    os.replace(unfinished, path)
         except OSError as error:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -137,7 +137,6 @@ class DiskCache:
         """
         files: list[tuple[float, int, str]] = []
         total = 0
-        now = time.time()
         for folder in self.folder.iterdir():
             if not folder.is_dir():
                 continue
@@ -147,7 +146,7 @@ class DiskCache:
                         status = entry.stat()
                         total += status.st_size
                         unfinished = entry.name.endswith(_UNFINISHED)
-                        if not unfinished or now - status.st_mtime >= _ABANDONED:
+                        if not unfinished or _is_abandoned(entry.path):
                             files.append((0.0 if unfinished else status.st_mtime, status.st_size, entry.path))
         staying = total - sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
@@ -157,6 +156,18 @@ class DiskCache:
                 os.unlink(path)
             total -= size
         return total
+
+
+def _is_abandoned(path: str) -> bool:
+    """Return whether no process writes an unfinished file any more: the process was killed."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def disk_cache() -> DiskCache | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -83,7 +85,7 @@ class DataFile:
         blocks: blocks through which a remote file is read; None to request exactly what is read.
 
     Raises:
-        OSError: a local file can't be opened.
+        OSError: a local file can't be opened, or isn't a regular file.
         PipelineError: the URL can't be read.
 
     Attributes:
@@ -112,7 +114,11 @@ class DataFile:
             self.pread = self._exactly if blocks is None else partial(_swapped, blocks.read, path, self.size)
         else:
             self.descriptor = os.open(local_path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            self.size = os.fstat(self.descriptor).st_size
+            status = os.fstat(self.descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                self.close()
+                raise OSError(errno.EINVAL, "it isn't a regular file", path)
+            self.size = status.st_size
             self.pread = partial(os.pread, self.descriptor)
 
     def pread_into(self, target: memoryview, offset: int) -> int:

@@ -177,6 +177,10 @@ class Clip:
             source = local_path(source)
             if os.path.isdir(source):
                 raise DecodeError("it is a folder")
+            if os.path.exists(source) and not os.path.isfile(
+                source
+            ):  # FFmpeg would wait for the writer of a named pipe
+                raise DecodeError("it isn't a regular file")
             source = f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
         elif not source.size:
             raise DecodeError("the data is empty")

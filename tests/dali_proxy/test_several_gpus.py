@@ -108,3 +108,16 @@ def test_servers_side_by_side(files: list[str], mode: str) -> None:
     assert made[0].keys() == made[1].keys() == set(range(len(files)))
     for index, image in made[0].items():
         torch.testing.assert_close(image, made[1][index], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_visible_devices_in_another_order(files: list[str], first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order changed after CUDA was initialized here, so the server numbers the GPUs differently."""
+    found = [torch.cuda.get_device_properties(device).uuid for device in (0, 1)]
+    order = (first, 1 - first)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(f"GPU-{found[device]}" for device in order))
+    with dali_proxy.DALIServer(decode(device_id=0)) as server:
+        loader = dali_proxy.DataLoader(server, Encoded(files, server.proxy), batch_size=BATCH, num_workers=2)
+        made = list(loader)
+    assert {images.device.index for images, _ in made} == {first}
+    assert [index for _, indices in made for index in indices.tolist()] == list(range(len(files)))

@@ -6,7 +6,6 @@ import io
 from functools import cache
 
 import numpy as np
-import soundfile
 
 from tests.parity.drawing import Array, Draw, Type
 from tests.parity.machine import case
@@ -133,6 +132,8 @@ KINDS = (
 @cache
 def encoded(kind: tuple[str, str], channels: int, number: int) -> Array:
     """Return an audio file of a few tones, 100 to 400 samples long."""
+    import soundfile  # here: the other cases don't need it
+
     rng = np.random.default_rng(number)
     times = np.arange(int(rng.integers(100, 400)))[:, None]
     tones = 0.7 * np.sin(times * rng.uniform(0.01, 0.5, channels)) + rng.uniform(-0.05, 0.05, (len(times), channels))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,11 +32,16 @@ def test_module_has_the_checksum_of_its_sources(folder: str) -> None:
 
 
 @pytest.mark.parametrize("module", [SimpleNamespace(), SimpleNamespace(sources=lambda: 1)], ids=["before", "other"])
-def test_module_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_that_is_out_of_date_is_left_out(
+    module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
     for folder in ("_imaging", "_ipc"):
         monkeypatch.setitem(sys.modules, f"pipeline.{folder}._native", module)
-    assert find_compiled("_imaging") is None
-    assert find_compiled("_ipc") is None
+    assert [find_compiled(folder) for folder in ("_imaging", "_ipc", "_imaging")] == [None] * 3
+    assert [str(each.message) for each in recwarn] == [
+        "pipeline._imaging._native was compiled from other sources than this checkout has, so slower Python code takes "
+        f"its place. Run in {ROOT}: python setup.py build_ext --inplace --force"
+    ]
     assert sorted(native.OUT_OF_DATE) == ["_imaging", "_ipc"]
 
 
@@ -51,9 +58,11 @@ def test_doctor_names_modules_that_are_out_of_date(tmp_path: Path, monkeypatch: 
     with (tmp_path / "pipeline/_video/_native.c").open("a") as changed:
         changed.write("// another line")
     monkeypatch.setattr(native, "_HERE", tmp_path / "pipeline")
-    (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
+    with pytest.warns(RuntimeWarning, match="_video._native was compiled from other sources"):
+        (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
     assert made.status == "optional"
-    assert made.detail == "out of date: older than their sources: _video"
+    assert made.detail == "compiled from other sources than this checkout has: _video"
+    assert made.advice == f"run in the checkout: {native.COMPILE}"
 
 
 def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +81,40 @@ def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monk
     assert checksum("bulk") == found[-1]
 
 
-def test_module_without_a_checkout_is_taken_as_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = SimpleNamespace()
+@pytest.mark.parametrize("of_others", [[], ["setup.py"], ["pipeline/_bulk/_native.c"]], ids=["nothing", "setup", "c"])
+def test_module_without_a_checkout_is_taken_as_installed(
+    of_others: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Other distributions may have installed a setup.py beside the package; a wheel may contain sources."""
+    module = SimpleNamespace(sources=lambda: 1)
     monkeypatch.setitem(sys.modules, "pipeline._bulk._native", module)
-    monkeypatch.setattr(native, "_HERE", tmp_path)
+    monkeypatch.setattr(native, "_HERE", tmp_path / "pipeline")
+    for name in of_others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
     assert find_compiled("_bulk") is module
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["checkout", "installed"])
+def test_process_warns_once_in_a_checkout_only(installed: bool, tmp_path: Path) -> None:
+    """A header that all modules include has changed since they were compiled."""
+    if len(BUILT) < len(FOLDERS):
+        pytest.skip("the package was installed without a C compiler")
+    ignored = ["*.[ch]"] if installed else []
+    shutil.copytree(ROOT / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__", *ignored))
+    if not installed:
+        shutil.copy(ROOT / "setup.py", tmp_path)
+        (tmp_path / "pipeline" / "normal_quantile.h").unlink()
+    variables = {name: value for name, value in os.environ.items() if name not in ("DALI_PROXY_NATIVE", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import pipeline.fn; print(pipeline.__file__)"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "pipeline" / "__init__.py")
+    assert done.stderr.count("was compiled from other sources") == (0 if installed else 1), done.stderr

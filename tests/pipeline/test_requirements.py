@@ -30,7 +30,15 @@ def install(folder: Path, name: str, version: str, *requirements: str) -> None:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with distributions, before all others."""
-    install(tmp_path, "dali-proxy", "1.0", "numpy>=2.0", "torch>=2.6", "lmdb>=1.4.1; extra == 'lmdb'", "pillow >=10.3")
+    install(
+        tmp_path,
+        "dali-proxy",
+        "1.0",
+        "numpy!=2.1.0,!=2.1.1,>=2.0",
+        "torch>=2.6",
+        "lmdb>=1.4.1; extra == 'lmdb'",
+        "pillow >=10.3",
+    )
     monkeypatch.syspath_prepend(tmp_path)
     for function in (_requirements._bounds, too_old):
         function.cache_clear()
@@ -48,7 +56,9 @@ def test_all_needed_packages_are_checked() -> None:
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        ("1.26.4", "numpy 2.0 or newer, not 1.26.4"),
+        ("1.26.4", "numpy 2.0 or newer except 2.1.0 and 2.1.1, not 1.26.4"),
+        ("2.1.1", "numpy 2.0 or newer except 2.1.0 and 2.1.1, not 2.1.1"),
+        ("2.1.2", ""),
         ("2.0", ""),
         ("2.0.0rc1", ""),
         ("10.1+cpu", ""),
@@ -93,7 +103,7 @@ def test_old_packages_are_one_line(arguments: list[str], prefix: str, site: Path
     )
     *others, last = run.stderr.splitlines()
     assert last == (
-        f"{prefix}dali-proxy needs torch 2.6 or newer, not 2.5.1+cu124, numpy 2.0 or newer, not 1.26.4: "
-        "pip install --upgrade dali-proxy"
+        f"{prefix}dali-proxy needs torch 2.6 or newer, not 2.5.1+cu124, numpy 2.0 or newer except 2.1.0 and "
+        "2.1.1, not 1.26.4: pip install --upgrade dali-proxy"
     )
     assert prefix == "ImportError: " or not others

@@ -190,12 +190,26 @@ def test_file_above_the_limit_is_refused(tmp_path: Path) -> None:
         run(lambda: fn.io.file.read(feed(path.encode(), path.encode())))
 
 
-def test_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.bin")
-    with pytest.raises(PipelineError, match=r"a\.bin': it isn't a regular file"):
-        run(lambda: fn.readers.file(files=[str(tmp_path / "a.bin")])[0])
-    with pytest.raises(PipelineError, match="no records"):
-        run(lambda: fn.readers.mxnet(path=[str(tmp_path / "a.bin")])[0])
+NAMED_PIPES: dict[str, Callable[[str], Any]] = {
+    "file": lambda path: fn.readers.file(files=[path])[0],
+    "mxnet": lambda path: fn.readers.mxnet(path=[path])[0],
+    "webdataset": lambda path: fn.readers.webdataset(paths=[path], ext=["jpg"]),
+    "numpy": lambda path: fn.readers.numpy(files=[path]),
+    "video": lambda path: fn.readers.video(filenames=[path], sequence_length=2),
+    "caffe": lambda path: fn.readers.caffe(path=os.path.dirname(path))[0],
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("reader", NAMED_PIPES)
+def test_named_pipe_is_not_waited_for(reader: str, tmp_path: Path) -> None:
+    for needs, package in (("video", "av"), ("caffe", "lmdb")):
+        if reader == needs:
+            pytest.importorskip(package)
+    path = tmp_path / "data.mdb"
+    os.mkfifo(path)
+    with pytest.raises(PipelineError, match=r"data\.mdb'.* isn't a regular file"):
+        run(lambda: NAMED_PIPES[reader](str(path)))
 
 
 def test_region_above_the_limit_is_refused(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import signal
 import socket
 import stat
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,19 +22,17 @@ from pipeline._ipc.connecting import Listener
 
 def test_folders_of_dead_servers_are_removed() -> None:
     folders = [Path(new_folder()) for _ in range(3)]
-    for folder in folders:
-        folder.mkdir(mode=0o700)
     of_the_user = Path(f"{tempfile.gettempdir()}/dali-proxy-data")
     of_the_user.mkdir()
-    os.utime(of_the_user, (0, 0))
     with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as alive:
-        dead.bind(str(folders[0] / "socket"))
-        alive.bind(str(folders[1] / "socket"))
+        for folder, server in zip(folders, (dead, alive), strict=False):
+            with make_folder(str(folder)):
+                server.bind(str(folder / "socket"))
         alive.listen()
         dead.close()
-        remove_dead_folders()
-        assert [folder.exists() for folder in folders] == [False, True, True]  # the server of the third one is starting
-        os.utime(folders[2], (0, 0))
+        with make_folder(str(folders[2])):
+            remove_dead_folders()
+            assert [folder.exists() for folder in folders] == [False, True, True]  # the third server is starting
         remove_dead_folders()
     assert [folder.exists() for folder in folders] == [False, True, False]
     remove_dead_folders()
@@ -38,13 +40,79 @@ def test_folders_of_dead_servers_are_removed() -> None:
     of_the_user.rmdir()
 
 
+@pytest.mark.parametrize("seconds", [-(10**6), 0, 10**6], ids=["forward", "unchanged", "back"])
+def test_clock_that_is_set_makes_no_folder_look_dead_or_alive(seconds: int) -> None:
+    """A time of the folder that lies in the past or the future is what remains of the clock's change."""
+    starting, dead = Path(new_folder()), Path(new_folder())
+    with make_folder(str(dead)):
+        pass
+    with make_folder(str(starting)):
+        for folder in (starting, dead):
+            os.utime(folder, (time.time() + seconds,) * 2)
+        remove_dead_folders()
+        assert (starting.exists(), dead.exists()) == (True, False)
+    remove_dead_folders()
+    assert not starting.exists()
+
+
+def test_folder_of_a_starting_process_that_was_killed_is_removed() -> None:
+    folder = Path(new_folder())
+    made, stays = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        with make_folder(str(folder)):
+            os.write(made[1], b"1")
+            os.read(stays[0], 1)
+    os.read(made[0], 1)
+    remove_dead_folders()
+    assert folder.exists()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    remove_dead_folders()
+    assert not folder.exists()
+    for end in (*made, *stays):
+        os.close(end)
+
+
+def test_forked_child_does_not_keep_a_folder_locked() -> None:
+    folder = Path(new_folder())
+    ends = os.pipe()
+    with make_folder(str(folder)):
+        child = os.fork()
+        if not child:
+            os.read(ends[0], 1)
+            os._exit(0)
+    remove_dead_folders()
+    assert not folder.exists()
+    os.write(ends[1], b"1")
+    os.waitpid(child, 0)
+    for end in ends:
+        os.close(end)
+
+
+def test_file_system_without_locks_keeps_folders_of_starting_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBADF, "network file systems lock no folders")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    folders = [Path(new_folder()) for _ in range(2)]
+    with socket.socket(socket.AF_UNIX) as dead:
+        for folder in folders:
+            with make_folder(str(folder)):
+                remove_dead_folders()
+        dead.bind(str(folders[1] / "socket"))
+    remove_dead_folders()
+    assert [folder.exists() for folder in folders] == [True, False]
+    remove_folder(folders[0])
+
+
 def test_folders_of_dead_servers_are_removed_from_long_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     folder = Path(new_folder())
-    make_folder(str(folder))
-    listener = Listener(str(folder / "socket"), b"key", CODEC)
+    with make_folder(str(folder)):
+        listener = Listener(str(folder / "socket"), b"key", CODEC)
     remove_dead_folders()
     assert folder.exists()
     listener.close(unlink=False)
@@ -56,7 +124,8 @@ def test_folder_is_private_and_can_be_removed_with_any_umask() -> None:
     folder = Path(new_folder())
     usual = os.umask(0o777)
     try:
-        make_folder(str(folder))
+        with make_folder(str(folder)):
+            os.umask(usual)
     finally:
         os.umask(usual)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -77,11 +146,11 @@ def test_starting_server_is_not_mistaken_for_a_dead_one() -> None:
     try:
         for _ in range(500):
             folder = Path(new_folder())
-            folder.mkdir(mode=0o700)
-            listener = Listener(str(folder / "socket"), b"key", CODEC)
-            assert (folder / "socket").exists()
+            with make_folder(str(folder)):
+                listener = Listener(str(folder / "socket"), b"key", CODEC)
+                assert (folder / "socket").exists()
             listener.close()
-            folder.rmdir()
+            remove_folder(folder)
     finally:
         over.set()
         others.join()

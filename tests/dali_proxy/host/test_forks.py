@@ -52,6 +52,6 @@ def test_workers_import_and_read_nothing(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
     done = subprocess.run(
-        [sys.executable, str(script)], env=with_project(), capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(script)], env=with_project(), capture_output=True, text=True, timeout=150, check=False
     )
     assert (done.stdout.split(), done.stderr) == ([], "")

@@ -129,7 +129,7 @@ def test_path_of_the_parent_may_hold_any_object(options: HostOptions, monkeypatc
 
 def test_host_started_by_hand_explains_itself() -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "dali_proxy._host"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "dali_proxy._host"], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
     )
     assert run.returncode == 2
     assert "DALIServer" in run.stderr

@@ -254,7 +254,7 @@ def error_of(iterator: Any) -> BatchError:
         failure = error.with_traceback(None)
     else:
         pytest.fail("no error came")
-    assert raised_in == ["error_of", "__next__"]
+    assert raised_in == ["error_of", "__next__", "_advance"]
     return failure
 
 

@@ -283,7 +283,7 @@ def test_workers_end_for_any_handler_of_sigterm_of_the_program(compiled: bool) -
     command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]
     variables = {} if compiled else {"DALI_PROXY_NATIVE": "0"}
     ended = subprocess.run(
-        command, env=with_project(**variables), capture_output=True, text=True, timeout=60, check=True
+        command, env=with_project(**variables), capture_output=True, text=True, timeout=150, check=True
     )
     assert ended.stdout == "2\n"
 

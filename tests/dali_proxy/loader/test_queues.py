@@ -63,8 +63,8 @@ def test_messages_between_processes(method: str) -> None:
     process.start()
     for item in ("short", "long" * 10_000, 1, None):
         there.put(item)
-    assert [back.get(timeout=30) for _ in range(3)] == ["shortshort", "long" * 20_000, 2]
-    process.join(30)
+    assert [back.get(timeout=150) for _ in range(3)] == ["shortshort", "long" * 20_000, 2]
+    process.join(60)
     assert process.exitcode == 0
 
 
@@ -83,7 +83,7 @@ def test_messages_up_to_the_limit_of_a_pipe_are_written_immediately() -> None:
         queue = _make()
         queue.put(b"x" * size)
         assert len(_feeders()) == threads
-        assert len(queue.get(timeout=30)) == size
+        assert len(queue.get(timeout=60)) == size
         queue.close()
         queue.join_thread()
     assert _AT_ONCE + 4 <= select.PIPE_BUF
@@ -96,7 +96,7 @@ def test_messages_of_all_sizes_arrive_in_order(size: int) -> None:
     for array in sent:
         queue.put(array)
     for array in sent:
-        assert np.array_equal(queue.get(timeout=30), array)
+        assert np.array_equal(queue.get(timeout=60), array)
     queue.close()
     queue.join_thread()
 
@@ -105,7 +105,7 @@ def test_full_pipe_does_not_block() -> None:
     queue = _make()
     for number in range(5_000):  # about 400 bytes each; a pipe holds 64 KiB
         queue.put((number, "x" * 400))
-    assert [queue.get(timeout=30)[0] for _ in range(5_000)] == list(range(5_000))
+    assert [queue.get(timeout=60)[0] for _ in range(5_000)] == list(range(5_000))
     queue.close()
     queue.join_thread()
 
@@ -127,7 +127,7 @@ def test_message_does_not_wait_for_the_lock() -> None:
     for number in range(1, 4):  # would wait forever
         queue.put(number)
     freed.set()
-    assert [queue.get(timeout=30) for _ in range(4)] == [0, 1, 2, 3]
+    assert [queue.get(timeout=60) for _ in range(4)] == [0, 1, 2, 3]
     holder.join()
     queue.close()
     queue.join_thread()
@@ -194,7 +194,7 @@ def test_finalizers_of_queues_go_with_them() -> None:
     for _ in range(5):
         queue = _make()
         queue.put("x" * 5000)  # long, so a thread sends it
-        assert len(queue.get(timeout=30)) == 5000
+        assert len(queue.get(timeout=60)) == 5000
         queue.close()
         queue.join_thread()
     del queue
@@ -231,7 +231,7 @@ def test_put_raises_the_error_of_pickling() -> None:
     with pytest.raises(AttributeError, match="local object"):
         queue.put(lambda: None)
     queue.put(1)
-    assert queue.get(timeout=30) == 1
+    assert queue.get(timeout=60) == 1
 
 
 def test_get_from_an_empty_queue() -> None:
@@ -303,7 +303,7 @@ def test_plain_queues_replace_direct_ones_where_a_private_member_is_missing(
     assert with_direct_queues(context) is context
     queue = context.Queue()
     queue.put("x")
-    assert queue.get(timeout=30) == "x"
+    assert queue.get(timeout=60) == "x"
     queue.close()
     queue.join_thread()
 

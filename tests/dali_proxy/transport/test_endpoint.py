@@ -33,5 +33,5 @@ def test_goodbye_in_answer_to_a_greeting_means_a_closed_server(tmp_path: Path) -
             open_channel(endpoint, "worker", "test")
     finally:
         server.stop()
-        thread.join(30)
+        thread.join(60)
         server.close()

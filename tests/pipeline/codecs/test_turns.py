@@ -196,7 +196,7 @@ def is_free(gpu: int) -> bool:
             had.set()
 
     threading.Thread(target=take, daemon=True).start()
-    return had.wait(20)
+    return had.wait(60)
 
 
 @pytest.mark.usefixtures("interrupting")
@@ -236,7 +236,7 @@ def test_turn_may_be_taken_again_by_its_holder() -> None:
         done.set()
 
     threading.Thread(target=twice, daemon=True).start()
-    assert done.wait(20)
+    assert done.wait(60)
     assert is_free(6)
 
 

@@ -80,7 +80,7 @@ def piped(graph: Callable[..., Any], **arguments: Any) -> Pipeline:
 def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any, ...]:
     done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
     pipe._internals.runner.submit(BatchRequest(SIZE, inputs, key), done.put)
-    result = done.get(timeout=30)
+    result = done.get(timeout=60)
     if result.error is not None:
         raise result.error
     return result.outputs

@@ -22,7 +22,7 @@ def test_indices_are_done_once() -> None:
 def test_tasks_run_concurrently_on_all_threads() -> None:
     barrier = threading.Barrier(3)
     with ThreadPool(3, "test") as pool:
-        assert pool.run(lambda _: barrier.wait(timeout=20) and None, 3) == []
+        assert pool.run(lambda _: barrier.wait(timeout=60) and None, 3) == []
 
 
 def test_callers_share_the_threads_without_waiting_for_each_other() -> None:
@@ -31,7 +31,7 @@ def test_callers_share_the_threads_without_waiting_for_each_other() -> None:
     with ThreadPool(2, "test") as pool:
 
         def first() -> None:
-            pool.run(lambda _: gate.wait(20) and None, 1)
+            pool.run(lambda _: gate.wait(60) and None, 1)
             done.append("first")
 
         thread = threading.Thread(target=first)

@@ -24,7 +24,7 @@ def _collect_on(name: str) -> str:
     del owner
     thread = threading.Thread(target=held.clear, name=name)
     thread.start()
-    assert ended.wait(5)
+    assert ended.wait(60)
     thread.join()
     return threads[0]
 

@@ -158,7 +158,7 @@ class Slow:
 
     def __call__(self, data: Any) -> Any:
         self.entered.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         return data
 
 
@@ -173,7 +173,7 @@ def test_caller_continues_while_a_batch_runs_if_asynchronous(asynchronous: bool)
     executor = pipe._internals.runner.executor
     thread = threading.Thread(target=lambda: executor._pool.run(blocker, 1))  # holds the only thread
     thread.start()
-    assert blocker.entered.wait(20)
+    assert blocker.entered.wait(60)
     if not asynchronous:
         blocker.gate.set()
     pipe.schedule_run()
@@ -195,7 +195,7 @@ def test_threads_are_bound_to_cores(bound: bool) -> None:
     together = threading.Barrier(3)
 
     def look(_: int) -> None:
-        together.wait(20)
+        together.wait(60)
         seen[threading.current_thread().name] = os.sched_getaffinity(0)
 
     assert not pipe._internals.runner.executor._pool.run(look, 3)

@@ -39,7 +39,7 @@ def test_concurrent_batches_all_come_back(executor: Executor) -> None:
     for number in range(50):
         executor.submit(request(10 * number), lambda result, number=number: keep(number, result))
     for _ in range(50):
-        assert left.acquire(timeout=20)
+        assert left.acquire(timeout=60)
     for number, result in results.items():
         assert result.outputs[0].as_array().tolist() == list(range(10 * number + 1, 10 * number + 5))
     assert executor.statistics.batches == 50
@@ -51,7 +51,7 @@ def test_random_numbers_belong_to_the_batch_and_not_to_the_order(executor: Execu
         for number in order:
             asked = request(0, size=3 + number % 2, key=BatchKey(epoch=1, iteration=number))
             executor.submit(asked, lambda result, number=number: done.put((number, result)))
-        drawn = dict(done.get(timeout=20) for _ in order)
+        drawn = dict(done.get(timeout=60) for _ in order)
         return {number: result.outputs[1].as_array().tolist() for number, result in drawn.items()}
 
     forward, backward = draw(list(range(10))), draw(list(range(9, -1, -1)))
@@ -65,8 +65,8 @@ def test_inputs_are_released_once_after_success_and_after_failure(executor: Exec
     executor.submit(request(0, on_inputs_read=lambda: read.put("good")), done.put)
     bad = BatchRequest(1, {"x": TensorListCPU([np.array([True])])}, on_inputs_read=lambda: read.put("bad"))
     executor.submit(bad, done.put)
-    assert {read.get(timeout=20), read.get(timeout=20)} == {"good", "bad"}
-    assert done.get(timeout=20).error is None
+    assert {read.get(timeout=60), read.get(timeout=60)} == {"good", "bad"}
+    assert done.get(timeout=60).error is None
 
 
 @pytest.mark.parametrize("size", [0, 9])
@@ -99,7 +99,7 @@ def test_outputs_are_written_to_memory_of_the_caller() -> None:
         executor.output_allocator = allocate
         done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.ones((2, 4, 4, 3), np.uint8))}), done.put)
-        result = done.get(timeout=20)
+        result = done.get(timeout=60)
     assert result.error is None
     assert result.outputs[0].owner is slots[0]
     np.testing.assert_array_equal(slots[0].array.view(np.float32).reshape(2, 3, 2, 2), np.ones((2, 3, 2, 2)))

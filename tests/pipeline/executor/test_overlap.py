@@ -46,7 +46,7 @@ def run(executor: Executor, data: TensorListCPU, batches: int, at_once: int = 3)
         executor.submit(BatchRequest(len(data), {"x": data}), done.put)
     last = []
     for number in range(batches):
-        last = [done.get(timeout=30)]
+        last = [done.get(timeout=60)]
         assert last[0].error is None, last[0].error
         if number + at_once < batches:
             executor.submit(BatchRequest(len(data), {"x": data}), done.put)

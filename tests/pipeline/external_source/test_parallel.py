@@ -89,7 +89,7 @@ def test_batches_are_computed_in_parallel() -> None:
         if info.iteration == 3:
             raise StopIteration
         if info.iteration < 2:
-            together.wait(30)  # both end only after the other has begun
+            together.wait(60)  # both end only after the other has begun
         return [np.full(n, info.iteration, np.int32) for n in range(1, 4)], np.full((3, 1), os.getpid())
 
     pipe = pipe_of(

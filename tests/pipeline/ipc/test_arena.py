@@ -220,7 +220,7 @@ def test_ring_grows_for_requests_ahead_then_waits(make_pair):
 
 
 def test_full_arena_waits_until_a_request_is_completed(make_pair):
-    pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
+    pair = make_pair(64 * KIB, limit=64 * KIB, timeout=60)
     seq = pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
     wait, waiting = pair.completions.wait, threading.Event()
 
@@ -229,7 +229,7 @@ def test_full_arena_waits_until_a_request_is_completed(make_pair):
         wait(*args)
 
     pair.completions.wait = noted
-    reader = threading.Thread(target=lambda: waiting.wait(20) and pair.writer.complete(seq))
+    reader = threading.Thread(target=lambda: waiting.wait(60) and pair.writer.complete(seq))
     reader.start()
     pair.arena.write(np.zeros(60 * KIB, np.uint8))
     assert pair.arena.waited_ns > 0

@@ -188,7 +188,7 @@ def test_closing_wakes_a_thread_that_waits(channels, waiting):
     while not left._users:
         pass
     left.close()
-    thread.join(30)
+    thread.join(60)
     assert len(errors) == 1
 
 

@@ -72,7 +72,7 @@ class Echo:
 
     def close(self):
         self.server.stop()
-        self.thread.join(30)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -256,7 +256,7 @@ def test_calls_from_other_threads_and_timers_run_on_the_server_thread(echo):
 
     echo.server.call_soon(lambda: threads.append(threading.current_thread()))
     echo.server.call_soon(later)
-    assert done.wait(30)
+    assert done.wait(60)
     assert threads == [echo.thread] * 2
 
 
@@ -292,7 +292,7 @@ def test_calls_that_fail_do_not_end_the_server(echo, capsys):
         fail("soon")
 
     echo.server.call_soon(begin)
-    assert done.wait(30)
+    assert done.wait(60)
     with echo.connect() as client:
         client.send(Ask(5))
         assert client.receive(30).message.number == 5
@@ -311,7 +311,7 @@ def test_watched_descriptor(echo):
 
     echo.server.call_soon(lambda: echo.server.watch(gate.reader, opened))
     gate.open()
-    assert done.wait(30)
+    assert done.wait(60)
     gate.close()
 
 
@@ -440,7 +440,7 @@ def test_server_without_descriptors_refuses_clients_and_continues(tmp_path):
     ready.wait()
     for _ in range(3):
         with pytest.raises(ChannelClosedError):
-            connect(path, KEY, CODEC, timeout=30)
+            connect(path, KEY, CODEC, timeout=60)
     gate.open()
     child.join()
     gate.close()

@@ -147,7 +147,7 @@ def build_code(code: str, options: tuple[str, ...], kernel: str, kinds: tuple[st
     subprocess.run(
         [COMPILER, *_FLAGS, *options, "-o", str(library), str(source)],
         check=True,
-        timeout=60,
+        timeout=150,
     )
     return ctypes.CDLL(str(library))
 

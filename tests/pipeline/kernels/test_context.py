@@ -20,7 +20,7 @@ on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 def test_importing_needs_no_cupy() -> None:
     code = "import sys, pipeline._kernels, pipeline._codecs, pipeline._kernels.ipc, pipeline._kernels.views; "
     code += "sys.exit('cupy' in sys.modules or 'nvidia.nvimgcodec' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=150).returncode == 0
 
 
 def test_errors_name_the_call_and_survive_a_pickle() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 
@@ -16,6 +15,8 @@ from pipeline._video.pixels import Pixels, color_matrix
 from pipeline.errors import PipelineError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, decode_from_start
+
+av = pytest.importorskip("av")
 
 
 def planes(frame: av.VideoFrame, dtype: str = "uint8") -> tuple[Any, Any]:

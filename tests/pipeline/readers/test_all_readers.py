@@ -8,16 +8,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pytest
-import soundfile
-from astropy.io import fits
 
 from pipeline import Pipeline, fn
 from pipeline._declaration.registry import lookup
 from pipeline.tfrecord import FixedLenFeature, int64
 from tests.pipeline.readers.wire import datum, example, image_record, tensor, tensors, write_recordio, write_tfrecord
+
+lmdb = pytest.importorskip("lmdb")
+soundfile = pytest.importorskip("soundfile")
+fits = pytest.importorskip("astropy.io.fits")
 
 COUNT = 10
 #: By reader: arguments for the data set, and the output whose samples are numbers from 0 to 9.

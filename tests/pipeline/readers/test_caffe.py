@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pytest
 
 import pipeline
 from pipeline.errors import PipelineError
 from tests.pipeline.readers.wire import datum, tensor, tensors
+
+lmdb = pytest.importorskip("lmdb")
 
 PIXELS = bytes(range(12))
 IMAGE = tensor(b"image")

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
 from pipeline.errors import PipelineError
-from tests.fuzz.parsers import PARSERS
 from tests.pipeline.readers.wire import field
+
+lmdb = pytest.importorskip("lmdb")
+PARSERS = pytest.importorskip("tests.fuzz.parsers").PARSERS  # these need optional packages
 
 NPY = b"\x93NUMPY\1\0"
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from astropy.io import fits
 
 import pipeline
 from pipeline.errors import PipelineError
 from pipeline.types import FLOAT, INT16
+
+fits = pytest.importorskip("astropy.io.fits")
 
 DTYPES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
 

@@ -37,14 +37,14 @@ class Shelf:
             self.read.append(entry)
             self.threads.add(threading.current_thread().name)
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: entry not in self.held, timeout=30)
+            assert self.changed.wait_for(lambda: entry not in self.held, timeout=60)
             if entry == 13:
                 raise KeyError("thirteen")
             return self.given.setdefault(entry, np.full(entry % 3 + 1, entry, np.int16))
 
     def wait_for(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.read) >= count, timeout=30)
+            assert self.changed.wait_for(lambda: len(self.read) >= count, timeout=60)
 
     def release(self) -> None:
         with self.changed:
@@ -171,7 +171,7 @@ def test_batches_that_are_submitted_have_their_samples_in_order(shelf: Shelf) ->
     for number, size in enumerate(sizes):
         pipe._internals.runner.submit(BatchRequest(size), keep(number))
     for _ in sizes:
-        assert done.acquire(timeout=30)
+        assert done.acquire(timeout=60)
     read = [results[number].outputs[1].as_array()[:, 0].tolist() for number in range(len(sizes))]
     assert [len(numbers) for numbers in read] == sizes
     assert [number for numbers in read for number in numbers] == [*range(13), *range(5)]

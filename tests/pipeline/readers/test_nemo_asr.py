@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 
 import pipeline
 from pipeline.errors import PipelineError
+
+soundfile = pytest.importorskip("soundfile")
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline._remote import cache as cache_module
 from pipeline._remote.cache import DiskCache, disk_cache
 from pipeline.errors import ArgumentValueError
 
@@ -43,13 +48,14 @@ def test_content_survives_a_restart_and_damage_is_noticed(tmp_path: Path) -> Non
     assert again.get("key") == b"content"
 
 
-def test_abandoned_files_and_a_lost_counter_are_cleaned_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 10**6], ids=["now", "clock set back"])
+def test_abandoned_files_and_a_lost_counter_are_cleaned_up(seconds: int, tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 1000)
     cache.put("key", bytes(100))
     left = tmp_path / "00" / "left.tmp"
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(bytes(700))
-    os.utime(left, (1, 1))
+    os.utime(left, (time.time() + seconds,) * 2)
     (tmp_path / "total").write_text("?")
     cache.put("other", bytes(300))
     assert not left.exists()
@@ -77,18 +83,37 @@ def test_process_that_ends_in_a_reservation_does_not_raise_the_limit(
         assert size_of(tmp_path) <= cache.limit
 
 
-def test_file_that_another_process_writes_is_not_evicted(tmp_path: Path) -> None:
+def _stop_while_writing(folder: Path, size: int) -> None:
+    """Write a file, but stop this process when its space is reserved."""
+
+    def stop_and_pack(*values: Any) -> bytes:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return head.pack(*values)
+
+    head = cache_module._HEAD
+    cache_module._HEAD = SimpleNamespace(size=head.size, pack=stop_and_pack)
+    DiskCache(folder, 1000).put("another", bytes(size))
+
+
+@pytest.mark.parametrize("seconds", [0, -(10**6)], ids=["now", "clock set forward"])
+def test_file_that_another_process_writes_is_not_evicted(seconds: int, tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 1000)
     cache.put("old", bytes(300))
-    being_written = tmp_path / "00" / "another.tmp"
-    being_written.parent.mkdir()
-    being_written.write_bytes(bytes(500))
+    writer = multiprocessing.get_context("fork").Process(target=_stop_while_writing, args=(tmp_path, 500 - HEAD))
+    writer.start()
+    assert writer.pid is not None
+    os.waitpid(writer.pid, os.WUNTRACED)
+    (being_written,) = tmp_path.glob("*/*.tmp")
+    os.utime(being_written, (time.time() + seconds,) * 2)
     (tmp_path / "total").unlink()
     for key, size, found in (("large", 600, [300, 0, 0]), ("small", 300, [0, 0, 300])):
         cache.put(key, bytes(size))
         assert being_written.exists()
         assert size_of(tmp_path) <= cache.limit
         assert [len(cache.get(each) or b"") for each in ("old", "large", "small")] == found
+    os.kill(writer.pid, signal.SIGCONT)
+    writer.join()
+    assert [len(cache.get(each) or b"") for each in ("another", "small")] == [500 - HEAD, 300]
 
 
 def test_content_larger_than_the_cache_is_not_stored(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -19,6 +18,8 @@ from pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux
+
+av = pytest.importorskip("av")
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
 #: Files without time stamps to identify frames.
@@ -183,11 +184,11 @@ def test_reader_of_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None
                 threads.submit(read_frames, clip, range(4 * part, 4 * part + 4), Pixels(DALIImageType.RGB), decoders)
                 for part in (1, 2, 3)  # frame 12 is a key frame: that sequence need not wait
             ]
-            assert numbers(waiting[2].result(timeout=30)) == [12, 13, 14, 15]
+            assert numbers(waiting[2].result(timeout=60)) == [12, 13, 14, 15]
             assert not waiting[0].done()
             assert len(list(busy.decode(range(4)))) == 4
         for part in (0, 1):
-            assert numbers(waiting[part].result(timeout=30)) == [*range(4 * part + 4, 4 * part + 8)]
+            assert numbers(waiting[part].result(timeout=60)) == [*range(4 * part + 4, 4 * part + 8)]
     assert busy.next == 12, "the same decoder gave sequences 0, 1 and 2"
     assert len(decoders._idle) == 2
     decoders.close()
@@ -199,7 +200,7 @@ def test_failure_wakes_waiting_readers(clips: Clips) -> None:
         with suppress(KeyError), decoders.lend(clip, 0, 3):
             waiting = threads.submit(read_frames, clip, range(4, 8), Pixels(DALIImageType.RGB), decoders)
             raise KeyError
-        assert numbers(waiting.result(timeout=30)) == [4, 5, 6, 7]
+        assert numbers(waiting.result(timeout=60)) == [4, 5, 6, 7]
     decoders.close()
 
 

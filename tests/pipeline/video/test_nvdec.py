@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import av
 import pytest
 
 from pipeline._video import clip, nvdec
@@ -18,6 +17,8 @@ from pipeline._video.pixels import Pixels
 from pipeline.errors import DeviceError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, Kind, encode, number_of
+
+av = pytest.importorskip("av")
 
 
 class Driver:

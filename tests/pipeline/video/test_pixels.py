@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 
@@ -16,6 +15,8 @@ from pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError
 from pipeline.types import DALIImageType
 from tests.clips import Clips, Kind, encode
+
+av = pytest.importorskip("av")
 
 #: Weights of red and blue, by the number of the colour space.
 WEIGHTS = {1: (0.2126, 0.0722), 2: (0.299, 0.114), 5: (0.299, 0.114), 9: (0.2627, 0.0593)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from av.video.frame import PictureType
 
 from pipeline._video.clip import Clip
 from pipeline._video.decoder import Decoder
 from pipeline._video.references import Unreferenced
 from tests.clips import COUNT, Clips, decode_from_start
+
+PictureType = pytest.importorskip("av.video.frame").PictureType
 
 CONFIGURATION = bytes([1, 100, 0, 31, 0xFF])  # lengths of 4 bytes
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 
 from pipeline._audio import flac, resampling
 from pipeline._audio.flac import FlacFile
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, Output, run_ours
+
+soundfile = pytest.importorskip("soundfile")
 
 SIGNAL = np.sin(np.arange(300, dtype=np.float32))
 

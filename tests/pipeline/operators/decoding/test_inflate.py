@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import lz4.block
 import numpy as np
 import pytest
 
 from pipeline.errors import PipelineError
 from tests.pipeline.operators.both import Array, Output, run_ours
 
+block = pytest.importorskip("lz4.block")
+
 IMAGES = [np.arange(60, dtype=np.int16).reshape(5, 4, 3) + 100 * number for number in range(3)]
 
 
 def compress(array: Array) -> Array:
-    return np.frombuffer(lz4.block.compress(array.tobytes(), store_size=False), np.uint8)
+    return np.frombuffer(block.compress(array.tobytes(), store_size=False), np.uint8)
 
 
 BLOCKS = [compress(image) for image in IMAGES]

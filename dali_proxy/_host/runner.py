@@ -179,9 +179,8 @@ class Runner:
 
     def _is_wanted(self, request: Request) -> bool:
         """Return whether a consumer takes the result of a batch at once; without a session, whether all are taken."""
-        consumer = self._sessions.get(request.session)
-        if consumer is not None:
-            return request.key.iteration <= consumer.sessions[request.session]
+        if request.session in self._sessions:
+            return self._subscriber(request) is not None
         return len(self._store) <= self._scheduler.running + self._scheduler.queued + self._copying
 
     def _finish_copy(self, request: Request, staged: StagedResult, error: Exception | None) -> None:
@@ -285,10 +284,13 @@ class Runner:
 
     def _receiver(self, request: Request) -> Consumer | None:
         """Return the consumer that gets a result without asking. Failures are sent only to a consumer that asks."""
+        return None if request.staged is None else self._subscriber(request)
+
+    def _subscriber(self, request: Request) -> Consumer | None:
+        """Return the consumer that has allowed the result of a batch; see `advance`."""
         consumer = self._sessions.get(request.session)
-        if consumer is None or request.staged is None or request.key.iteration > consumer.sessions[request.session]:
-            return None
-        return consumer
+        allowed = consumer is not None and request.key.iteration <= consumer.sessions[request.session]
+        return consumer if allowed else None
 
     def _deliver(self, request: Request, consumer: Consumer) -> None:
         self._store.remove(request)

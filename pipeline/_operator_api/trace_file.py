@@ -75,8 +75,12 @@ def _metadata(kind: str, pid: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def _flow(key: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return events that connect the spans of a batch where it goes to another thread or process."""
-    events = sorted(events, key=lambda event: event["ts"])
+    """Return events that connect the spans of a batch where it goes to another thread or process.
+
+    They are in the order in which the spans end: a thread may begin to wait for a batch before another begins to work
+    on it.
+    """
+    events = sorted(events, key=_last_moment)
     stops = [event for before, event in zip([None, *events], events, strict=False) if _differ(before, event)]
     return [
         {
@@ -86,11 +90,17 @@ def _flow(key: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "id": key,
             "bp": "e",
             **{name: event[name] for name in ("pid", "tid")},
-            "ts": event["ts"] + event["dur"] / 2,
+            "ts": _last_moment(event),
         }
         for number, event in enumerate(stops)
         if len(stops) > 1
     ]
+
+
+def _last_moment(event: dict[str, Any]) -> float:
+    """Return a time just before the end of a span: Perfetto looks for the span that contains it."""
+    begin, duration = float(event["ts"]), float(event["dur"])
+    return begin + max(0.0, duration - 0.001)
 
 
 def _differ(before: dict[str, Any] | None, event: dict[str, Any]) -> bool:

@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu operators docs clean
+.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,7 +57,10 @@ bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in 
 bench-check: $(DEV) ## compare ratios with the last committed results; fail if one became worse
 	$(BIN)/python -m benchmarks.regression $(ARGS)
 
-bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
+bench-bench-gpus: $(GPU_BENCH) ## train on one and on several GPUs from each loader, in six minutes for two GPUs
+	$(BIN)/python -m benchmarks.gpu.data_parallel $(ARGS)
+
+operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
 
@@ -90,6 +93,9 @@ sanitize-gpu: $(GPU) ## check the GPU tests of kernels with compute-sanitizer: a
 
 bench-gpu: $(GPU_BENCH) ## measure everything on GPU 0 in nine minutes: pixels, rates, graphs, training, sizes, a timeline
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
+
+bench-gpus: $(GPU_BENCH) ## train on one and on several GPUs from each loader, in six minutes for two GPUs
+	$(BIN)/python -m benchmarks.gpu.data_parallel $(ARGS)
 
 operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md
 	DALI_PROXY_PARITY_EXAMPLES=60 DALI_PROXY_PARITY_RECORD=docs/parity.json $(BIN)/python -m pytest tests/parity $(ARGS)

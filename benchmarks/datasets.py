@@ -28,7 +28,8 @@ class ImageDataset(Dataset[tuple[Any, int]]):
     def __init__(self, setup: Setup, transform: Transform) -> None:
         self.kind = setup.kind
         self.transform = transform
-        self.files = setup.files
+        part, parts = setup.shard
+        self.files = setup.files[part::parts]
 
     def __len__(self) -> int:
         return EPOCH

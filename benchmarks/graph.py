@@ -59,10 +59,13 @@ def make_reader_pipeline(library: Any, setup: Setup) -> Any:
         A pipeline of that library, not built yet, whose outputs are the images and the indices of their files.
     """
     files = setup.files
+    part, parts = setup.shard
 
     @library.pipeline_def
     def graph() -> Any:
-        encoded, labels = library.fn.readers.file(files=files, labels=list(range(len(files))))
+        encoded, labels = library.fn.readers.file(
+            files=files, labels=list(range(len(files))), shard_id=part, num_shards=parts
+        )
         if setup.device_id is not None:
             labels = labels.gpu()
         return _normalize(library, _decode(library, encoded, setup), setup), labels

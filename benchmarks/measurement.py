@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+MB = 1 << 20
+
 WARM_UP = 10
 """Number of batches to discard before the clock starts: batches that were prefetched while another rival ran."""
 
@@ -95,6 +97,12 @@ def tree_cpu() -> float:
             continue
         total += times.user + times.system
     return total
+
+
+def tree_memory(root: psutil.Process) -> tuple[float, int]:
+    """Return the memory of a process and its descendants in MB, shared pages divided, and their number."""
+    sizes = [process.memory_full_info().pss for process in (root, *root.children(recursive=True))]
+    return round(sum(sizes) / MB, 1), len(sizes)
 
 
 def settle(used: Callable[[], float] = tree_cpu) -> None:

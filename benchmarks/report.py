@@ -23,7 +23,7 @@ TITLES = {
     "arrays-562KB": "transport alone, 562 KB arrays",
 }
 
-NOT_IN_SETUP = ("kind", "folder", "dtype", "layout")
+NOT_IN_SETUP = ("kind", "folder", "dtype", "layout", "shard")
 """Fields of a setup that the JSON omits: those that all rivals of all kinds share, and a path."""
 
 NOISE = 0.15

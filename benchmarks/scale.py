@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,13 +27,13 @@ from typing import Any
 
 import psutil
 
+from benchmarks import ranks
 from benchmarks.machine import core_count, describe_machine, describe_versions, short_name
-from benchmarks.measurement import machine_cpu, tree_cpu
+from benchmarks.measurement import machine_cpu, tree_cpu, tree_memory
 from benchmarks.report import save
 from benchmarks.session import RESULTS
 from benchmarks.workload import FILES, prepare_images
 
-MB = 1 << 20
 JOBS = ("tiny", "arrays", "images", "waits")
 MORE = {"tiny": 20, "arrays": 4}  # times as many batches: the others take longer
 SERVERS = {"separate": "ranks", "shared": "ranks_shared"}  # their names in the document
@@ -142,36 +141,11 @@ def main() -> int:
 
 def run_ranks(count: int, folder: Path, options: argparse.Namespace, server: str) -> list[RankResult]:
     """Run ranks at once. All of them measure at the same time: from the last one's first batch on."""
-    with tempfile.TemporaryDirectory() as meeting:
-        return _run_ranks(count, folder, options, Path(meeting) / "store" if server == "shared" else None)
-
-
-def _run_ranks(count: int, folder: Path, options: argparse.Namespace, store: Path | None) -> list[RankResult]:
-    command = [sys.executable, "-m", "benchmarks.scale", "--as-rank", str(folder)]
+    command = ["benchmarks.scale", "--as-rank", str(folder)]
     command += ["--seconds", str(options.seconds), "--batch-size", str(options.batch_size)]
-    command += [] if store is None else ["--store", str(store)]
-    processes = []
-    for rank in range(count):
-        numbers = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count}
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in numbers.items()}}
-        processes.append(
-            subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-        )
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise RuntimeError("a rank failed; see its message above")
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-        return [RankResult(**json.loads(process.communicate()[0])) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with tempfile.TemporaryDirectory() as meeting:
+        command += ["--store", f"{meeting}/store"] if server == "shared" else []
+        return [RankResult(**result) for (result,) in ranks.run_ranks(command, count)]
 
 
 def run_rank(options: argparse.Namespace) -> None:
@@ -226,8 +200,7 @@ def run_rank(options: argparse.Namespace) -> None:
         loop = iter(dali_proxy.DataLoader(server, dataset, batch_sampler=batches))
         next(loop)
         now = time.perf_counter()
-        print("ready", flush=True)
-        sys.stdin.readline()
+        ranks.wait_for_others()
         samples, measured, cpu, machine = 0, time.perf_counter(), tree_cpu(), machine_cpu()
         while (seconds := time.perf_counter() - measured) < options.seconds:
             samples += len(next(loop))
@@ -279,12 +252,6 @@ def server_memory() -> float:
     """Return the memory of all servers of the cluster in MB."""
     descendants = psutil.Process().children(recursive=True)
     return sum(tree_memory(process)[0] for process in descendants if "NodeServer" in " ".join(process.cmdline()))
-
-
-def tree_memory(root: psutil.Process) -> tuple[float, int]:
-    """Return the memory of a process and its descendants in MB, shared pages divided, and their number."""
-    sizes = [process.memory_full_info().pss for process in (root, *root.children(recursive=True))]
-    return round(sum(sizes) / MB, 1), len(sizes)
 
 
 def parser() -> argparse.ArgumentParser:

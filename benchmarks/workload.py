@@ -75,6 +75,7 @@ class Setup:
         device_id: The GPU, or None for the CPU.
         dtype: Type of the resulting images: "float32" or "float16".
         layout: Layout of the resulting images: "CHW" or "HWC".
+        shard: Number of the part of the files that is read, and number of parts.
     """
 
     kind: str
@@ -85,10 +86,11 @@ class Setup:
     device_id: int | None = None
     dtype: str = "float32"
     layout: str = "CHW"
+    shard: tuple[int, int] = (0, 1)
 
     @property
     def files(self) -> list[str]:
-        """The paths of the JPEGs, sorted."""
+        """The paths of all JPEGs, sorted."""
         return sorted(str(path) for path in self.folder.iterdir())
 
     @property

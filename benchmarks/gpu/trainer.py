@@ -42,6 +42,7 @@ class Trainer:
     def __init__(self, device: str, network: str) -> None:
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
+        self.can_replay = self.on_gpu
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.benchmark_limit = 3  # of ten: the choice took half of the time of training with a loader
         made = _tiny() if network == "tiny" else _of_torchvision(network)
@@ -118,13 +119,17 @@ class Trainer:
         self.wait()
         on_begin()
         samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
-        while not samples or time.perf_counter() - begin < seconds:
+        while self.goes_on(not samples or time.perf_counter() - begin < seconds):
             images = next(batches)
             step(images)
             samples += len(images)
         self.wait()
         elapsed = time.perf_counter() - begin
         return samples / elapsed, (tree_cpu() - cpu) / elapsed
+
+    def goes_on(self, wanted: bool) -> bool:
+        """Return whether another step follows; `wanted` is the answer of this process."""
+        return wanted
 
     def wait(self) -> None:
         """Wait for the device."""

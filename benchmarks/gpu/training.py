@@ -196,13 +196,15 @@ def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[in
     return sorted(pairs, key=lambda pair: pair[0] != batch_sizes[0] and pair[1] in LAST)
 
 
-def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> list[Share]:
+def train_from(
+    rival: Rival, network: str, setup: Setup, rounds: int, seconds: float, trainer: Trainer | None = None
+) -> list[Share]:
     """Train from one loader, and from its first batches, in turn; each way to launch steps yields a share."""
-    trainer = trainer_of(setup.device, network)
+    trainer = trainer or trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
         ways: dict[str, Step] = {EAGER: trainer.step}
-        if trainer.on_gpu and setup.batch_size in REPLAYED:
+        if trainer.can_replay and setup.batch_size in REPLAYED:
             ways[REPLAY] = trainer.replayed(resident[0])
         shares = [_share(rival, stream, resident, (trainer, *way), setup, rounds, seconds) for way in ways.items()]
         resident.clear()  # frees the GPU's memory
@@ -236,7 +238,7 @@ def _share(
         batches = (images for images, _ in stream)
         rival.adapt()
         end = time.perf_counter() + DECISION
-        while not rival.is_ready() and time.perf_counter() < end:
+        while trainer.goes_on(not rival.is_ready() and time.perf_counter() < end):
             step(next(batches))
         drain(batches)
         rate, used = trainer.rate(batches, seconds, warm_up=6, step=step, on_begin=rival.mark)

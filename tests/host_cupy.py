@@ -1,13 +1,15 @@
 """A stand-in for CuPy on a machine without a GPU: device memory is host memory, and kernels run on the host.
 
 `installed` puts it in the place of the module `cupy`. Streams execute their work at once, in the calling thread. It has
-the functions that pipelines need for images; a host compiler builds the kernels.
+the functions that pipelines need for images; a host compiler builds the kernels. There can be several devices: as in
+CUDA, each thread has a current one, and events and launches of another device than the stream's are errors.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -38,13 +40,13 @@ class Array:
         memptr = memptr or _allocators[-1](int(np.prod(shape)) * kind.itemsize)
         interface = {"shape": tuple(shape), "typestr": kind.str, "data": (memptr.ptr, False), "strides": strides}
         holder = types.SimpleNamespace(__array_interface__={**interface, "version": 3}, memory=memptr)
-        self._host = np.asarray(holder)
+        self._host, self._device_id = np.asarray(holder), _current_device()
 
     @classmethod
     def over(cls, host: Any) -> Array:
         """Return the array over the memory of a NumPy array."""
         array = cls.__new__(cls)
-        array._host = host
+        array._host, array._device_id = host, _current_device()
         return array
 
     def __getattr__(self, name: str) -> Any:
@@ -80,7 +82,11 @@ class Array:
 
     @property
     def device(self) -> Any:
-        return Device(0)
+        base = self._host
+        while isinstance(base.base, np.ndarray):
+            base = base.base
+        memory = getattr(base.base, "memory", None)
+        return Device(self._device_id if memory is None else memory.device_id)
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -91,17 +97,40 @@ Array.__module__ = "cupy"
 
 
 class Device:
-    def __init__(self, number: int = 0) -> None:
-        self.id = number
+    def __init__(self, number: int | None = None) -> None:
+        self.id = _current_device() if number is None else number
+        self._before: list[int] = []
 
-    def use(self) -> None: ...
+    def use(self) -> None:
+        _thread.device = self.id
 
     def synchronize(self) -> None: ...
 
     def __enter__(self) -> Device:
+        self._before.append(_current_device())
+        self.use()
         return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        _thread.device = self._before.pop()
+
+
+_thread = threading.local()
+
+
+def _current_device() -> int:
+    return getattr(_thread, "device", 0)
+
+
+class CudaRuntimeError(RuntimeError):
+    def __init__(self, status: int, reason: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def _check_device(device_id: int, stream: Any) -> None:
+    if stream is not None and stream.device_id not in (None, device_id):
+        raise CudaRuntimeError(400, f"cudaErrorInvalidResourceHandle: GPU {device_id}, a stream of {stream.device_id}")
 
 
 class Stream:
@@ -109,29 +138,36 @@ class Stream:
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.ptr = id(self)
+        self.device_id: int | None = _current_device()
 
     def synchronize(self) -> None: ...
 
     def wait_event(self, event: Any) -> None: ...
 
     def record(self, event: Any = None) -> Any:
-        return event or Event()
+        event = event or Event()
+        event.record(self)
+        return event
 
     def __enter__(self) -> Stream:
+        _check_device(_current_device(), self)
         return self
 
     def __exit__(self, *error: object) -> None: ...
 
 
 Stream.null = Stream()
+Stream.null.device_id = None  # that of the current device
 
 
 class Event:
     done = True
 
-    def __init__(self, *arguments: Any, **options: Any) -> None: ...
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._device_id = _current_device()
 
-    def record(self, stream: Any = None) -> None: ...
+    def record(self, stream: Any = None) -> None:
+        _check_device(self._device_id, stream)
 
     def synchronize(self) -> None: ...
 
@@ -144,7 +180,7 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         self.array = np.full(max(1, size), 0xA5, np.uint8)  # not zero, as on a GPU
-        self.size, self.ptr, self.device_id = size, self.array.ctypes.data, 0
+        self.size, self.ptr, self.device_id = size, self.array.ctypes.data, _current_device()
 
     def __del__(self) -> None:
         self.array.fill(0xDD)
@@ -155,7 +191,7 @@ class Pointer:
     """`cupy.cuda.MemoryPointer`."""
 
     def __init__(self, memory: Any, offset: int = 0) -> None:
-        self.mem, self.ptr, self.device_id = memory, memory.ptr + offset, 0
+        self.mem, self.ptr, self.device_id = memory, memory.ptr + offset, memory.device_id
 
 
 class Unowned:
@@ -202,12 +238,7 @@ def _memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -
     ctypes.memmove(target, source, nbytes)
 
 
-def _module() -> types.ModuleType:
-    class CudaRuntimeError(RuntimeError):
-        def __init__(self, status: int, reason: str = "") -> None:
-            super().__init__(reason)
-            self.status = status
-
+def _module(devices: int = 1) -> types.ModuleType:
     class CompileException(Exception): ...
 
     allocated: dict[int, Any] = {}
@@ -219,8 +250,8 @@ def _module() -> types.ModuleType:
 
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaRuntimeError,
-        getDeviceCount=lambda: 1,
-        getDevice=lambda: 0,
+        getDeviceCount=lambda: devices,
+        getDevice=_current_device,
         memcpyAsync=_memcpy,
         memcpyHostToDevice=1,
         memcpyDeviceToHost=2,
@@ -277,10 +308,10 @@ def _module() -> types.ModuleType:
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Replace the module `cupy` inside the block."""
+def installed(devices: int = 1) -> Iterator[None]:
+    """Replace the module `cupy` inside the block, with a number of GPUs."""
     before = {name: sys.modules.get(name) for name in ("cupy", "cupy.cuda")}
-    sys.modules["cupy"] = _module()
+    sys.modules["cupy"] = _module(devices)
     try:
         yield
     finally:

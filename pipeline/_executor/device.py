@@ -68,7 +68,7 @@ class BatchStream:
         self._device = device
 
     def record(self) -> Any:
-        """Record and return an event that completes with all work issued so far."""
+        """Record and return an event that completes with all work issued so far. The GPU must be the current device."""
         import cupy
 
         event = cupy.cuda.Event(block=True, disable_timing=True)

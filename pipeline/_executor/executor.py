@@ -480,6 +480,10 @@ class Executor:
         if run.taken and self._merger is not None:
             run.taken = False
             self._run_next(self._merger)
+        with nullcontext() if run.stream is None or self._device is None else self._device.current():
+            self._complete(run, error)
+
+    def _complete(self, run: RunningBatch, error: PipelineError | None) -> None:
         event: Any = None
         if run.stream is not None:
             try:
@@ -523,9 +527,8 @@ class Executor:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
                     output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
-            with (
-                nullcontext() if event is None else run.stream.stream
-            ):  # work that the callback issues follows the batch
+            # Work that the callback issues follows the batch.
+            with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
             run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 

@@ -57,10 +57,7 @@ bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in 
 bench-check: $(DEV) ## compare ratios with the last committed results; fail if one became worse
 	$(BIN)/python -m benchmarks.regression $(ARGS)
 
-bench-bench-gpus: $(GPU_BENCH) ## train on one and on several GPUs from each loader, in six minutes for two GPUs
-	$(BIN)/python -m benchmarks.gpu.data_parallel $(ARGS)
-
-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
+bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.operators $(ARGS)
 	$(BIN)/python -m docs.operators_speed
 

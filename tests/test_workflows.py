@@ -60,6 +60,14 @@ def test_workflow_names_existing_commands(path: Path) -> None:
                 assert re.match(r"(pip install|pipx run) ", command)
 
 
+def test_makefile_defines_each_target_once() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    defined = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert sorted(defined) == sorted(phony[1].split())
+
+
 def test_matrix_runs_every_python_with_lowest_and_newest_packages() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
     tested = set(workflow["jobs"]["matrix"]["strategy"]["matrix"]["session"])

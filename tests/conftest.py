@@ -43,7 +43,7 @@ def _is_asked_for(config: pytest.Config, marker: str) -> bool:
 
 
 def _gpu_is_asked_for(config: pytest.Config) -> bool:
-    return _is_asked_for(config, "gpu")
+    return any(_is_asked_for(config, marker) for marker in ("gpu", "gpu_alone"))
 
 
 def pytest_configure() -> None:

@@ -34,6 +34,7 @@ class HostOptions:
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
         alternatives: other forms of the pipeline; the host builds one when a consumer chooses it.
         device_id: GPU that the results of alternatives may lie on, or None.
+        hides_gpus: whether the host's process sees no GPU. A host on a thread ignores it.
     """
 
     path: str
@@ -45,3 +46,4 @@ class HostOptions:
     device_stage: bytes = field(default=b"", repr=False)
     alternatives: tuple[Alternative, ...] = ()
     device_id: int | None = None
+    hides_gpus: bool = False

@@ -112,13 +112,16 @@ class ProcessHost:
 
     def _open(self, options: HostOptions) -> subprocess.Popen[bytes]:
         self._control, theirs = Channel.pair(CONTROL_CODEC)
+        environment = {**child_environment(), **current_ranks().variable}
+        if options.hides_gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         try:
             with theirs:
                 return subprocess.Popen(
                     [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    env={**child_environment(), **current_ranks().variable},
+                    env=environment,
                     cwd=os.path.dirname(options.path),  # an empty directory: nothing there shadows a module
                     start_new_session=True,
                 )

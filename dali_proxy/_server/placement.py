@@ -20,6 +20,7 @@ from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
 from pipeline._operator_api.reader import Reader
+from pipeline._operators import user_code
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
@@ -119,17 +120,25 @@ class Placing:
         """The placements that the server can use: the first one at its start, the others as alternatives."""
         return tuple(self._candidates)
 
-    @property
-    def starts_with_host_stage(self) -> bool:
-        """Whether the pipeline that `settle` returns is only the host stage."""
-        return self._choice is not None and self._choice.placement == "consumer"
+    def host_options(self) -> dict[str, Any]:
+        """Return the settings of the host that follow from the placement: fields of `HostOptions`.
 
-    def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the other forms of the pipeline that the server can run."""
-        return tuple(
+        A host that runs only the host stage sees no GPU, because a library could create a CUDA context there that
+        nothing uses. The user's own functions and sources see what this process sees.
+        """
+        assert self._whole is not None
+        assert self._choice is not None
+        alternatives = tuple(
             Alternative(serialize_for_host(pipeline), name == "consumer")
             for name, pipeline in list(self._candidates.items())[1:]
         )
+        return {
+            "host_stage_only": self._choice.placement == "consumer",
+            "device_stage": self.planned_stage,
+            "alternatives": alternatives,
+            "device_id": self._whole._internals.arguments.device_id if alternatives else None,
+            "hides_gpus": bool(self._wanted == "consumer" and self._stages and not _runs_user_code(self._stages.host)),
+        }
 
     def begin_trial(self, choose: Callable[[int], None], refused: Callable[[int], str]) -> None:
         """Measure the candidates of a server that starts, if there are any; see `Trial`. A decision stays valid."""
@@ -233,6 +242,14 @@ def depends_on_order(pipeline: Pipeline) -> bool:
         or issubclass(operator := implementation(node.operator, node.device), Reader)
         or getattr(operator, "in_order", False)
         for node in graph.nodes
+    )
+
+
+def _runs_user_code(graph: Graph) -> bool:
+    return any(
+        implementation(node.operator, node.device).__module__.startswith(user_code.__name__)
+        for node in graph.nodes
+        if node.name not in graph.fed_inputs
     )
 
 

@@ -350,10 +350,7 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
-                host_stage_only=self._placing.starts_with_host_stage,
-                device_stage=self._placing.planned_stage,
-                alternatives=(alternatives := self._placing.alternatives()),
-                device_id=self.pipeline._internals.arguments.device_id if alternatives else None,
+                **self._placing.host_options(),
             )
             try:  # the folder's name is known before it exists, so an interrupt leaves no folder behind
                 with make_folder(self._life.directory):

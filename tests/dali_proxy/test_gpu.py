@@ -119,7 +119,6 @@ def test_placements_give_the_same_batches(sample_images: Any, mode: str, placeme
 
 
 @pytest.mark.gpu_alone
-@pytest.mark.xfail(strict=True, reason="nvImageCodec creates a CUDA context when it is imported")
 @pytest.mark.timeout(300)
 def test_server_uses_no_memory_of_the_gpu_with_the_consumer_placement(sample_images: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:

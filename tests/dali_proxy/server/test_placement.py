@@ -77,6 +77,23 @@ def halved(**options: Any) -> DALIServer:
     return Halved(sample_images(device_id=0), placement="consumer", **options)
 
 
+@pipeline_def(batch_size=4, num_threads=2, seed=3)
+def with_function() -> Any:
+    images = fn.python_function(fn.external_source(name="x"), function=lambda image: image)
+    return fn.crop_mirror_normalize(fn.resize(images, size=(5, 5)))
+
+
+@pytest.mark.parametrize(("pipe", "hidden"), [(sample_images, True), (with_function, False)])
+def test_server_of_the_host_stage_sees_no_gpu_unless_the_user_needs_one(
+    pipe: Any, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with Halved(pipe(device_id=0), placement="consumer") as server:
+        variables = Path(f"/proc/{server.pid}/environ").read_text().split("\0")
+    assert ("CUDA_VISIBLE_DEVICES=" in variables) == hidden
+    assert ("CUDA_VISIBLE_DEVICES=0" in variables) != hidden
+
+
 def tensors(batches: Any) -> list[torch.Tensor]:
     """Return all tensors of the batches, in order."""
     if isinstance(batches, torch.Tensor):

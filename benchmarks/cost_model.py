@@ -367,7 +367,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=FIGURES, help="folder of the plots (default: docs/figures)")
     options = parser.parse_args()
     costs, site = Costs(), Site()
-    latest = options.check or max(RESULTS.glob("*-scale.json"))
+    latest = options.check or max(RESULTS.glob("*-cpu-*-scale.json"))
     document = json.loads(latest.read_text(encoding="utf-8"))
     print("\n".join([*tables(costs, site), "", *check_table(document)]))
     if (missing := missing_matplotlib()) is not None:

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 from benchmarks import ranks
-from benchmarks.machine import core_count, describe_machine, describe_versions, short_name
+from benchmarks.machine import core_count, describe_machine, describe_versions
 from benchmarks.measurement import machine_cpu, tree_cpu, tree_memory
 from benchmarks.report import save
 from benchmarks.session import RESULTS
@@ -134,8 +135,8 @@ def main() -> int:
         for count in options.nodes:
             document["nodes"] += [asdict(result) for result in run_nodes(count, folder, options)]
     if options.output:
-        path = save(document, options.output, None, "-scale")
-        print(f"Saved {path.name} ({short_name(None)}).")
+        path = save(document, options.output, 0 if torch.cuda.is_available() else None, "-scale")
+        print(f"Saved {path.name}.")
     return 0
 
 
@@ -143,6 +144,7 @@ def run_ranks(count: int, folder: Path, options: argparse.Namespace, server: str
     """Run ranks at once. All of them measure at the same time: from the last one's first batch on."""
     command = ["benchmarks.scale", "--as-rank", str(folder)]
     command += ["--seconds", str(options.seconds), "--batch-size", str(options.batch_size)]
+    command += [] if options.threads is None else ["--threads", str(options.threads)]
     with tempfile.TemporaryDirectory() as meeting:
         command += ["--store", f"{meeting}/store"] if server == "shared" else []
         return [RankResult(**result) for (result,) in ranks.run_ranks(command, count)]
@@ -151,7 +153,6 @@ def run_ranks(count: int, folder: Path, options: argparse.Namespace, server: str
 def run_rank(options: argparse.Namespace) -> None:
     """Measure as one rank. The parent says when."""
     import numpy as np
-    import torch
 
     import dali_proxy
     from benchmarks.workload import CROP_AREA, IMAGE_SIZE, MEAN, STD
@@ -184,7 +185,8 @@ def run_rank(options: argparse.Namespace) -> None:
         def __getitem__(self, index: int) -> Any:
             return self.transform(np.fromfile(self.files[index % len(self.files)], np.uint8))
 
-    pipe = training(batch_size=options.batch_size, device_id=here.device_id, seed=1)
+    threads = {} if options.threads is None else {"num_threads": options.threads}
+    pipe = training(batch_size=options.batch_size, device_id=here.device_id, seed=1, **threads)
     serving: AbstractContextManager[dali_proxy.DALIServer]
     if options.store is None:
         serving = dali_proxy.DALIServer(pipe)
@@ -271,6 +273,7 @@ def parser() -> argparse.ArgumentParser:
     add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     add("--servers", nargs="+", choices=[*SERVERS], default=[*SERVERS], help="servers of the ranks (default: both)")
+    add("--threads", type=int, help="threads of each server's pipeline (default: its share of the cores)")
     add("--as-rank", type=Path, help=argparse.SUPPRESS)
     add("--store", type=Path, help=argparse.SUPPRESS)
     return made

@@ -31,6 +31,7 @@ from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     Advance,
     BatchRead,
+    Computed,
     Failure,
     Fetch,
     Goodbye,
@@ -85,6 +86,7 @@ class ConsumerClient:
         server: token that identifies one start of the server.
         waited: seconds that threads have waited for results.
         variant: form of the pipeline that computed the last batch that was taken; see `place`.
+        computed: batches that the server has computed in the form that is measured; None if none is.
         refused: for forms of the pipeline that can't run, the reason.
     """
 
@@ -111,6 +113,8 @@ class ConsumerClient:
         self.server: bytes = received.message.server
         self.waited = 0.0
         self.variant = 0
+        self.computed: Computed | None = None
+        self._measured: int | None = None  # number of the form that is measured
         self.refused: dict[int, str] = {}
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
@@ -266,13 +270,18 @@ class ConsumerClient:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
 
-    def place(self, variant: int) -> None:
+    def place(self, variant: int, measured: bool) -> None:
         """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
 
-        It may take seconds until the server has built it. `variant` shows when its batches arrive.
+        It may take seconds until the server has built it. `self.variant` shows when its batches arrive.
+
+        Args:
+            variant: number of the form.
+            measured: whether `self.computed` is needed, until the next call.
         """
+        self.computed, self._measured = None, variant if measured else None
         with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
-            self._channel.post(Place(variant))
+            self._channel.post(Place(variant, measured))
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
@@ -457,6 +466,8 @@ class ConsumerClient:
             self._opener.detach(message.slots)
         elif isinstance(message, NotPlaced):
             self.refused[message.variant] = message.reason
+        elif isinstance(message, Computed) and message.variant == self._measured:
+            self.computed = message
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 

@@ -465,7 +465,7 @@ class LoaderIterator(Iterator[Any]):
             result_wait += consumer.waited - waited
             numbered = arrived.numbered
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
-            self._server.note_batch(consumer.variant)
+            self._server.note_batch(consumer)
             waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
             self._loop.note_result(consumer.result_size(self._session), waited)
             self._is_first = False

@@ -168,9 +168,10 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    request = self._requests.get(key, PendingRequest())
-                    ticket.samples, ticket.outputs = request.samples, self._delivered(answer.tensors())
-                    self.variant = request.variant
+                    request = self._requests.get(key)
+                    ticket.outputs = self._delivered(answer.tensors())
+                    if request is not None:
+                        ticket.samples, self.variant = request.samples, request.variant
             self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
@@ -264,8 +265,8 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel):
             with self._lock:
                 through = self._ahead.advance(session, batch)
-                if in_order:
-                    self._requests.forget_batches(self._ahead.unused(session, batch))
+                if in_order and (unused := self._ahead.unused(session, batch)):
+                    self._requests.forget_batches(unused)
             if through is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
@@ -349,14 +350,20 @@ class ConsumerClient:
             patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
             unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
         """
-        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
-            request = self._requests.setdefault(key, PendingRequest())
+            request = self._requests.get(key)
+            if request is None:
+                request = self._requests[key] = PendingRequest()
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
-        if self._receiver is None and (self._device_stage is not None or not arrived):
+        if arrived and self._device_stage is None:  # the usual case: the server has sent it early
+            if self._releases:
+                self._flush_if_safe()
+            return request.answer
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
+        if self._receiver is None:
             self._receive_ready()
         if self._device_stage is not None:
             self._device_stage.release_finished()

@@ -179,7 +179,8 @@ class Host:
             raise ProtocolError(f"there is no variant {number}")
         self._wanted = message
         if number in self._variants:
-            self._runner.place(consumer, self._variants[number], message.measured)
+            is_here = consumer in self._clients.values()  # it may have ended while the variant was built
+            self._runner.place(consumer, self._variants[number], message.measured and is_here)
         elif number in self._failed:
             consumer.send(NotPlaced(number, self._failed[number]))
         self._build_next(consumer)

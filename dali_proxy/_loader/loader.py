@@ -544,8 +544,7 @@ class LoaderIterator(Iterator[Any]):
 
     def _check_workers(self) -> None:
         """Raise an error if a worker died unnoticed: torch's signal handler may have raised inside a finalizer."""
-        died = dead_worker(self._loop.workers)
-        if died is not None:
+        if self._loop.has_ended_worker and (died := dead_worker(self._loop.workers)) is not None:
             self.dead = str(died)
             raise WorkerDiedError(self.dead)
 

@@ -148,9 +148,13 @@ class Runner:
 
     def place(self, consumer: Consumer, variant: Variant, measured: bool) -> None:
         """Run queued and later requests with another form of the pipeline; see `Place`."""
-        self.variant = variant
+        running, self.variant = self.variant, variant
         self._measured = Measured(consumer, variant.number) if measured else None
-        self._scheduler.depth = self._depth(variant).value
+        # A form that is new begins with the depth that the search found for the other one. Merged batches need more.
+        depth = self._depth(variant, begin=0 if running.executor.merges else self._scheduler.depth)
+        self._scheduler.depth = depth.value
+        if depth.value > variant.executor.concurrency:
+            variant.executor.widen(depth.value)
         self._start_queued()
 
     def _is_held(self, request: Request) -> bool:
@@ -159,14 +163,17 @@ class Runner:
         consumer = self._sessions.get(session)
         return consumer is not None and request.key.iteration > consumer.sessions[session] + self._scheduler.depth
 
-    def _depth(self, variant: Variant) -> Depth:
-        """Return the search for the number of batches in the executor of a form of the pipeline."""
+    def _depth(self, variant: Variant, begin: int = 0) -> Depth:
+        """Return the search for the number of batches in the executor of a form of the pipeline.
+
+        Args:
+            variant: the form.
+            begin: number to begin with, if the search hasn't begun.
+        """
         depth = self._depths.get(variant.number)
         if depth is None:
-            executor = variant.executor
-            depth = Depth(
-                executor.concurrency, executor.most_concurrent, partial(self._set_depth, variant), executor.merges
-            )
+            executor, changed = variant.executor, partial(self._set_depth, variant)
+            depth = Depth(executor.concurrency, executor.most_concurrent, changed, executor.merges, begin)
             self._depths[variant.number] = depth
         return depth
 

@@ -29,6 +29,7 @@ from dali_proxy._server.placement import (
 from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
@@ -300,6 +301,13 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert pickle.loads(pickle.dumps(placing)).placement == placing.placement
 
 
+def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a trial measure each candidate once, for one batch."""
+    short = {"loop_rate._SECONDS": 0.0, "loop_rate._BATCHES": 1, "trial._SETTLE": 0.0, "trial._ROUNDS": 1}
+    for name, value in short.items():
+        monkeypatch.setattr(f"dali_proxy._server.{name}", value)
+
+
 def test_auto_measures_all_placements_beside_the_loop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -310,8 +318,7 @@ def test_auto_measures_all_placements_beside_the_loop(
         expected = tensors(list(loader(server)))
     monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
     monkeypatch.setattr("dali_proxy._loader.flight._LARGEST", 1)
-    for name, value in {"loop_rate._SECONDS": 0.0, "loop_rate._BATCHES": 1, "trial._SETTLE": 0.0}.items():
-        monkeypatch.setattr(f"dali_proxy._server.{name}", value)
+    measure_briefly(monkeypatch)
     caplog.set_level(logging.INFO, "dali_proxy")
     with Halved(sample_images(device_id=0), placement="auto") as server:
         variants = set()
@@ -326,6 +333,29 @@ def test_auto_measures_all_placements_beside_the_loop(
         assert stats.placement_reason.startswith("batches/s of the loop: ")
         assert "not measured" not in stats.placement_reason
         assert f"placement={stats.placement!r}: {stats.placement_reason}" in caplog.messages
+
+
+def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    measure_briefly(monkeypatch)
+    attempts: list[int] = []
+
+    def fail_first(data: bytes) -> Any:
+        attempts.append(len(data))
+        if len(attempts) == 1:
+            raise DeviceError("no GPU is free")
+        return deserialize_for_host(data)
+
+    monkeypatch.setattr("dali_proxy._host.host.deserialize_for_host", fail_first)
+    with Halved(sample_images(device_id=0), mode="thread", placement="auto") as server:
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 20, num_workers=1)
+        variants = set()
+        for _ in loader:
+            variants.add(server.consumer.variant)
+        assert variants == {0, 2}
+        assert len(attempts) == 2, "it isn't tried again"
+        reason = server.stats().placement_reason
+        assert "not measured (DeviceError: no GPU is free" in reason
 
 
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:

@@ -38,6 +38,7 @@ class ClusterConsumer:
         self.pool = pool
         self.waited = 0.0
         self.variant = 0
+        self.computed: None = None
         self.refused: dict[int, str] = {}
         self._on_gpu = on_gpu
         self._copies = copies
@@ -86,7 +87,7 @@ class ClusterConsumer:
     def advance(self, session: int, batch: int, in_order: bool) -> None:
         """Do nothing: the loader requests batches early."""
 
-    def place(self, variant: int) -> None:
+    def place(self, variant: int, measured: bool) -> None:
         """Do nothing: the servers have one form of the pipeline."""
 
     def result_size(self, session: int) -> int:

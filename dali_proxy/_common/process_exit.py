@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import signal
 import threading
 import time
@@ -12,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["TERMINATED", "dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
+__all__ = ["TERMINATED", "EndedWorkers", "dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a process that ended in order because of SIGTERM, as in shells."""
@@ -69,6 +70,22 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
     died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: start the epoch again{advice}")
     died.__cause__ = error
     return died
+
+
+class EndedWorkers:
+    """Finds out whether a worker has ended, by one system call for all workers."""
+
+    def __init__(self) -> None:
+        self._workers: Sequence[BaseProcess] = ()
+        self._poll = select.poll()
+
+    def any_of(self, workers: Sequence[BaseProcess]) -> bool:
+        """Return whether any of a loader's workers has ended. It is fast as long as these are the same list."""
+        if workers is not self._workers:
+            self._workers, self._poll = workers, select.poll()
+            for worker in workers:
+                self._poll.register(worker.sentinel, select.POLLIN)
+        return bool(workers) and bool(self._poll.poll(0))
 
 
 def reports_dead_worker(error: BaseException) -> bool:

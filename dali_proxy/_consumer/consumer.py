@@ -31,6 +31,7 @@ from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     Advance,
     BatchRead,
+    Computed,
     Failure,
     Fetch,
     Goodbye,
@@ -85,6 +86,7 @@ class ConsumerClient:
         server: token that identifies one start of the server.
         waited: seconds that threads have waited for results.
         variant: form of the pipeline that computed the last batch that was taken; see `place`.
+        computed: batches that the server has computed in the form that is measured; None if none is.
         refused: for forms of the pipeline that can't run, the reason.
     """
 
@@ -111,6 +113,8 @@ class ConsumerClient:
         self.server: bytes = received.message.server
         self.waited = 0.0
         self.variant = 0
+        self.computed: Computed | None = None
+        self._measured: int | None = None  # number of the form that is measured
         self.refused: dict[int, str] = {}
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
@@ -164,9 +168,10 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    request = self._requests.get(key, PendingRequest())
-                    ticket.samples, ticket.outputs = request.samples, self._delivered(answer.tensors())
-                    self.variant = request.variant
+                    request = self._requests.get(key)
+                    ticket.outputs = self._delivered(answer.tensors())
+                    if request is not None:
+                        ticket.samples, self.variant = request.samples, request.variant
             self._requests.forget(key)  # not earlier: another thread would fetch the batch again
             if ticket.outputs is not None:
                 return ticket.outputs
@@ -260,19 +265,24 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel):
             with self._lock:
                 through = self._ahead.advance(session, batch)
-                if in_order:
-                    self._requests.forget_batches(self._ahead.unused(session, batch))
+                if in_order and (unused := self._ahead.unused(session, batch)):
+                    self._requests.forget_batches(unused)
             if through is not None:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
 
-    def place(self, variant: int) -> None:
+    def place(self, variant: int, measured: bool) -> None:
         """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
 
-        It may take seconds until the server has built it. `variant` shows when its batches arrive.
+        It may take seconds until the server has built it. `self.variant` shows when its batches arrive.
+
+        Args:
+            variant: number of the form.
+            measured: whether `self.computed` is needed, until the next call.
         """
+        self.computed, self._measured = None, variant if measured else None
         with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
-            self._channel.post(Place(variant))
+            self._channel.post(Place(variant, measured))
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
@@ -340,14 +350,20 @@ class ConsumerClient:
             patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
             unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
         """
-        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
-            request = self._requests.setdefault(key, PendingRequest())
+            request = self._requests.get(key)
+            if request is None:
+                request = self._requests[key] = PendingRequest()
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
-        if self._receiver is None and (self._device_stage is not None or not arrived):
+        if arrived and self._device_stage is None:  # the usual case: the server has sent it early
+            if self._releases:
+                self._flush_if_safe()
+            return request.answer
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
+        if self._receiver is None:
             self._receive_ready()
         if self._device_stage is not None:
             self._device_stage.release_finished()
@@ -457,6 +473,8 @@ class ConsumerClient:
             self._opener.detach(message.slots)
         elif isinstance(message, NotPlaced):
             self.refused[message.variant] = message.reason
+        elif isinstance(message, Computed) and message.variant == self._measured:
+            self.computed = message
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 

@@ -32,6 +32,7 @@ class Depth:
         changed: called with the new depth.
         merges: whether batches that wait run as one: many together then gain what few don't, so the search tries the
             greatest depth first.
+        begin: number of batches to begin with, if it is between these two.
         clock: returns the time in seconds.
 
     Attributes:
@@ -45,9 +46,10 @@ class Depth:
         most: int,
         changed: Callable[[int], None],
         merges: bool = False,
+        begin: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.value = least
+        self.value = max(least, min(begin, most))
         self.reason = "prefetch_queue_depth"
         self._least, self._most = least, most
         self._changed = changed

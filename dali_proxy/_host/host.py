@@ -107,7 +107,8 @@ class Host:
         stage = options.device_stage if options.host_stage_only else b""
         first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
         self._variants: dict[int, Variant] = {0: first}
-        self._wanted = 0  # number of the variant that a consumer chose
+        self._wanted = Place(0)  # what a consumer chose
+        self._failed: dict[int, str] = {}  # variants that can't run, with the reasons
         self._building: threading.Thread | None = None
         runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon, on_lost_gpu)
         self._pin_for(first)
@@ -176,10 +177,21 @@ class Host:
         number = message.variant
         if number > len(self._options.alternatives):
             raise ProtocolError(f"there is no variant {number}")
-        self._wanted = number
+        self._wanted = message
         if number in self._variants:
-            self._runner.variant = self._variants[number]
-        elif self._building is None:  # other messages must not wait for CUDA
+            is_here = consumer in self._clients.values()  # it may have ended while the variant was built
+            self._runner.place(consumer, self._variants[number], message.measured and is_here)
+        elif number in self._failed:
+            consumer.send(NotPlaced(number, self._failed[number]))
+        self._build_next(consumer)
+
+    def _build_next(self, consumer: Consumer) -> None:
+        """Build a variant that the consumer wants, or will want soon, on a thread: others don't wait for CUDA."""
+        wanted = [self._wanted.variant]
+        if self._wanted.measured:
+            wanted += range(len(self._options.alternatives) + 1)
+        number = next((each for each in wanted if each not in self._variants and each not in self._failed), None)
+        if number is not None and self._building is None:
             self._building = threading.Thread(
                 target=self._build, args=(consumer, number), name=f"{THREAD_PREFIX}build", daemon=True
             )
@@ -206,12 +218,14 @@ class Host:
         self._building.join()
         self._building = None
         if isinstance(built, Exception):
-            consumer.send(NotPlaced(number, clip(f"{type(built).__name__}: {built}")))
+            self._failed[number] = clip(f"{type(built).__name__}: {built}")
         else:
             self._variants[number] = built
             self._pin_for(built)
-        if number != self._wanted or not isinstance(built, Exception):
-            self._place(consumer, Place(self._wanted))
+        if number == self._wanted.variant:
+            self._place(consumer, self._wanted)
+        else:
+            self._build_next(consumer)
 
     def _pin_for(self, variant: Variant) -> None:
         """Pin the workers' shared memory if a variant reads it with a GPU."""

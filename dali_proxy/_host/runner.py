@@ -13,6 +13,7 @@ from typing import Any
 from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.depth import Depth
 from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
+from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.requests import Request, State
 from dali_proxy._host.scheduler import Scheduler
@@ -58,7 +59,7 @@ class Runner:
 
     Attributes:
         workers: connected workers, by client number; the host adds them.
-        variant: form of the pipeline that runs the requests that arrive from now on; the host changes it.
+        variant: form of the pipeline that runs the requests that the executor gets from now on; see `place`.
         trace: the trace that records batches, or None; `Reports` changes it.
         on_outputs: called with the next batch that succeeds and its outputs, on a thread of the executor, or None.
     """
@@ -78,9 +79,9 @@ class Runner:
         self._publisher = publisher
         self._call_soon = call_soon
         self._on_lost_gpu = on_lost_gpu
-        self._scheduler = Scheduler(variant.executor.concurrency)
-        executor = variant.executor
-        self._depth = Depth(self._scheduler.depth, executor.most_concurrent, self._set_depth, executor.merges)
+        self._depths: dict[int, Depth] = {}  # by number of the variant
+        self._scheduler = Scheduler(self._depth(variant).value)
+        self._measured: Measured | None = None
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
@@ -115,7 +116,7 @@ class Runner:
         if self.trace is not None:
             self.trace.submitted(request, message)
         try:
-            request.inputs = request.variant.read_inputs(message, request)
+            request.inputs = self.variant.read_inputs(message, request)
         except Exception as error:
             worker.completions.complete(seq)
             self._finish(request, None, error)
@@ -131,7 +132,9 @@ class Runner:
 
     def _start_queued(self) -> None:
         """Give queued requests to the executor until it is full."""
-        while (request := self._scheduler.take()) is not None:
+        is_held = None if self._measured is None else self._is_held
+        while (request := self._scheduler.take(is_held)) is not None:
+            request.variant = self.variant
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
@@ -143,9 +146,41 @@ class Runner:
                 self._inputs_read(request)
                 self._done(request, BatchResult(error=error))
 
-    def _set_depth(self, depth: int) -> None:
-        self._scheduler.depth = depth
-        self.variant.executor.widen(depth)
+    def place(self, consumer: Consumer, variant: Variant, measured: bool) -> None:
+        """Run queued and later requests with another form of the pipeline; see `Place`."""
+        running, self.variant = self.variant, variant
+        self._measured = Measured(consumer, variant.number) if measured else None
+        # A form that is new begins with the depth that the search found for the other one. Merged batches need more.
+        depth = self._depth(variant, begin=0 if running.executor.merges else self._scheduler.depth)
+        self._scheduler.depth = depth.value
+        if depth.value > variant.executor.concurrency:
+            variant.executor.widen(depth.value)
+        self._start_queued()
+
+    def _is_held(self, request: Request) -> bool:
+        """Return whether a request has to wait while a form of the pipeline is measured, because no loop needs it."""
+        session = request.session
+        consumer = self._sessions.get(session)
+        return consumer is not None and request.key.iteration > consumer.sessions[session] + self._scheduler.depth
+
+    def _depth(self, variant: Variant, begin: int = 0) -> Depth:
+        """Return the search for the number of batches in the executor of a form of the pipeline.
+
+        Args:
+            variant: the form.
+            begin: number to begin with, if the search hasn't begun.
+        """
+        depth = self._depths.get(variant.number)
+        if depth is None:
+            executor, changed = variant.executor, partial(self._set_depth, variant)
+            depth = Depth(executor.concurrency, executor.most_concurrent, changed, executor.merges, begin)
+            self._depths[variant.number] = depth
+        return depth
+
+    def _set_depth(self, variant: Variant, depth: int) -> None:
+        variant.executor.widen(depth)
+        if variant is self.variant:
+            self._scheduler.depth = depth
 
     def _done(self, request: Request, result: BatchResult) -> None:
         # On a thread of the executor, or on this one if the batch takes little time. Its stream, if it has one, is
@@ -191,7 +226,8 @@ class Runner:
         self._bytes_out = 0 if staged is None else staged.nbytes
         if self.trace is not None:
             self.trace.ended(request, EXECUTED)
-        self._depth.finish(self._scheduler.waits and self._is_wanted(request), self._bytes_out + request.bytes_in)
+        limits = self._scheduler.waits and self._is_wanted(request)
+        self._depth(request.variant).finish(limits, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
         if staged is not None and staged.on_gpu:
@@ -233,6 +269,8 @@ class Runner:
                 request.names,
             )
         self._totals.count(request)
+        if self._measured is not None:
+            self._measured.finish(request.variant.number)
         consumer = request.waiter or self._receiver(request)
         if consumer is not None:
             self._deliver(request, consumer)
@@ -281,6 +319,8 @@ class Runner:
         for request in self._store.done_in(session):
             if self._receiver(request) is consumer:
                 self._deliver(request, consumer)
+        if self._measured is not None:
+            self._start_queued()
 
     def _receiver(self, request: Request) -> Consumer | None:
         """Return the consumer that gets a result without asking. Failures are sent only to a consumer that asks."""
@@ -375,6 +415,8 @@ class Runner:
 
     def forget_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that has disconnected, and its iterators."""
+        if self._measured is not None and self._measured.consumer is consumer:
+            self._measured = None
         for worker in self.workers.values():
             worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not consumer}
         for session in consumer.sessions:
@@ -383,6 +425,7 @@ class Runner:
         for request in self._store:
             if request.waiter is consumer:
                 request.waiter = None
+        self._start_queued()
 
     def close(self) -> None:
         """Drop all requests."""
@@ -418,7 +461,7 @@ class Runner:
         return {
             **self._totals.report(self._scheduler, self.workers.values()),
             "waiting_results": len(self._store),
-            "depth_reason": self._depth.reason,
+            "depth_reason": self._depth(self.variant).reason,
             "operators": {name: times.report() for name, times in by_name.items()},
         }
 

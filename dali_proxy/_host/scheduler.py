@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
+from collections.abc import Callable
 
 from dali_proxy._host.requests import Request, State
 
@@ -71,10 +72,21 @@ class Scheduler:
             del self._waiting[source]
             self._turns.remove(source)
 
-    def take(self) -> Request | None:
-        """Return the request that the executor gets next; None if no request waits or the executor is full."""
+    def take(self, is_held: Callable[[Request], bool] | None = None) -> Request | None:
+        """Return the request that the executor gets next; None if no request waits or the executor is full.
+
+        Args:
+            is_held: returns whether a request, and all later ones of its source, must wait longer; None for none.
+        """
         if not self._turns or self.running >= self.depth:
             return None
+        if is_held is not None:
+            for _ in self._turns.copy():
+                if not is_held(self._waiting[self._turns[0]][0][1]):
+                    break
+                self._turns.rotate(-1)
+            else:
+                return None
         source = self._turns.popleft()
         waiting = self._waiting[source]
         _, request = heapq.heappop(waiting)

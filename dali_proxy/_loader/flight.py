@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 
 from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.in_flight import InFlight
@@ -81,13 +82,13 @@ class Flight:
         self._message = max(self._message, message)
         samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
         most = self._waiting_nbytes if self._waits else _NBYTES
-        bounds = {
-            "more would save nothing": float(_LARGEST),
-            "time of a worker for a batch": _SECONDS / max(self._seconds, 1e-9),
-            "samples": _SAMPLES / max(samples, 1),
-            "size of a worker's message": _MESSAGE / max(self._message, 1.0),
-            "memory": most / max((self._nbytes + result) * self._tasks, 1.0),
-        }
-        self.reason = min(bounds, key=lambda name: bounds[name])
-        self.chunk = max(1, min(int(bounds[self.reason]), 2 * self.chunk))
+        bounds = (
+            (_LARGEST, "more would save nothing"),
+            (_SECONDS / (self._seconds or 1e-9), "time of a worker for a batch"),
+            (_SAMPLES / (samples or 1), "samples"),
+            (_MESSAGE / (self._message or 1.0), "size of a worker's message"),
+            (most / ((self._nbytes + result) * self._tasks), "memory"),
+        )
+        bound, self.reason = min(bounds, key=itemgetter(0))
+        self.chunk = max(1, min(int(bound), 2 * self.chunk))
         return self.chunk

@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.process_exit import EndedWorkers
 from dali_proxy._loader.batches import Chunk, CollatedBatch, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.flight import Flight
 from dali_proxy._loader.generators import copy_of
@@ -53,6 +54,7 @@ class InnerLoop:
 
     def __init__(self, loader: InnerLoader, sampler: NumberedSampler | None, sampler_state: SamplerState) -> None:
         self._result_size = 0
+        self._ended_workers = EndedWorkers()
         self._loader = loader
         self._sampler = sampler
         self._sampler_state = sampler_state
@@ -85,6 +87,11 @@ class InnerLoop:
         return workers
 
     @property
+    def has_ended_worker(self) -> bool:
+        """Whether any worker process has ended."""
+        return self._ended_workers.any_of(self.workers)
+
+    @property
     def in_order(self) -> bool:
         """Whether the numbers of batches grow."""
         return self._sampler is not None and getattr(self._loader, "in_order", True)
@@ -111,6 +118,7 @@ class InnerLoop:
         """Begin an epoch. The arguments are those of `LoaderIterator`."""
         self._held = self._interrupted = None
         self._round = None
+        self._ended_workers = EndedWorkers()
         if self._sampler is not None:
             if self._flight is not None:
                 self._sampler.chunk = self._flight.restart()
@@ -166,6 +174,7 @@ class InnerLoop:
     def end(self) -> None:
         """Drop the epoch and end its workers."""
         self._batches = self._held = self._interrupted = self._round = None
+        self._ended_workers = EndedWorkers()
 
     def _next_in_order(self) -> CollatedBatch | FailedBatch | Pause:
         """Wait for the next message of a worker, unless its batch is in a chunk that has arrived."""

@@ -465,7 +465,7 @@ class LoaderIterator(Iterator[Any]):
             result_wait += consumer.waited - waited
             numbered = arrived.numbered
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
-            self._server.note_batch(consumer.variant)
+            self._server.note_batch(consumer)
             waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
             self._loop.note_result(consumer.result_size(self._session), waited)
             self._is_first = False
@@ -544,8 +544,7 @@ class LoaderIterator(Iterator[Any]):
 
     def _check_workers(self) -> None:
         """Raise an error if a worker died unnoticed: torch's signal handler may have raised inside a finalizer."""
-        died = dead_worker(self._loop.workers)
-        if died is not None:
+        if self._loop.has_ended_worker and (died := dead_worker(self._loop.workers)) is not None:
             self.dead = str(died)
             raise WorkerDiedError(self.dead)
 

@@ -140,12 +140,12 @@ class Placing:
             "hides_gpus": bool(self._wanted == "consumer" and self._stages and not _runs_user_code(self._stages.host)),
         }
 
-    def begin_trial(self, choose: Callable[[int], None], refused: Callable[[int], str]) -> None:
+    def begin_trial(self, choose: Callable[[int, bool], None], refused: Callable[[int], str]) -> None:
         """Measure the candidates of a server that starts, if there are any; see `Trial`. A decision stays valid."""
         if len(self._candidates) > 1 and self.trial is None:
             self.trial = Trial(self.names, choose, refused, self.reason)
         elif self.trial is not None and self.trial.current:
-            choose(self.trial.current)
+            choose(self.trial.current, False)
 
     def settle(self) -> Pipeline:
         """Choose the placement and log it, unless it is chosen. Return the pipeline that the server runs."""

@@ -371,21 +371,21 @@ class DALIServer:
                 self._life.failure = f"{type(error).__name__}: {error}"
                 raise
 
-    def _choose(self, number: int) -> None:
+    def _choose(self, number: int, measured: bool) -> None:
         with suppress(ProxyError):  # the server is gone: the loop raises that
-            self.consumer.place(number)
+            self.consumer.place(number, measured)
 
     def _refused(self, number: int) -> str:
         with suppress(ProxyError):
             return self.consumer.refused.get(number, "")
         return ""
 
-    def note_batch(self, variant: int) -> None:
-        """Record that a loop of this process takes a batch that was computed by a form of the pipeline."""
+    def note_batch(self, consumer: ConsumerClient | ClusterConsumer) -> None:
+        """Record that a loop of this process has taken a batch."""
         if time.monotonic() > self._report_at:
             self._report_loops()
         if self._placing.trial is not None:
-            self._placing.trial.take(variant)
+            self._placing.trial.take(consumer.variant, consumer.computed)
 
     def note_pause(self) -> None:
         """Record that a loop of this process begins or ends."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from dali_proxy._server.loop_rate import LoopRate
+from dali_proxy._transport.protocol import Computed
+
 __all__ = ["Trial"]
 
-_SECONDS = 1.0  # of a measurement, at least
-_BATCHES = 8  # of a measurement, at least
-_SETTLE = 0.5  # seconds after the first batch of a candidate that aren't measured: queues fill
+_SETTLE = 0.3  # seconds after the first batch of a candidate that aren't measured: queues fill
 _PATIENCE = 30.0  # seconds until a candidate has its first batch, else it isn't measured
-_TURNS = 2  # measurements of each candidate; the best one counts, since others may contain a pause of the loop
+_CONTENDS = 0.95  # part of the highest rate from which a candidate is measured again
+_ROUNDS = 4  # measurements of a candidate, at most
+_AGREES = 1.08  # ratio of two measurements of a candidate up to which no third one follows
 _MARGIN = 1.01  # a candidate must be so much faster than one before it in the list
-_CHANGE = 0.12  # relative change of the loop's rate after which conditions count as changed...
-_WINDOWS = 3  # ... if so many measurements in sequence agree
+_CHANGE = 0.1  # relative change of the loop's rate after which conditions count as changed...
+_REGRET = 0.97  # ... and the part of another candidate's rate below which the choice counts as wrong...
+_WINDOWS = 6  # ... if so many measurements in sequence agree
 _REST = 15.0  # seconds between two trials, at least; doubled if the second one confirms the first one
 _LONGEST_REST = 1800.0
 
@@ -26,11 +31,14 @@ _log = logging.getLogger("dali_proxy")
 class Trial:
     """Measures the rate of the user's loop with each candidate, chooses the fastest, and repeats that after changes.
 
-    The loop takes batches as usual meanwhile: candidates differ only in where the batches are computed.
+    The loop takes batches as usual meanwhile: candidates differ only in where the batches are computed. Each candidate
+    is measured once. Those that are nearly as fast as the fastest, and the one that ran first, while everything
+    started, are measured again in turn. The average of the latest two measurements counts.
 
     Args:
         candidates: names of the candidates. The first one runs already.
-        choose: lets later batches be computed by a candidate, given by its number.
+        choose: lets later batches be computed by a candidate, given by its number. The second argument is whether a
+            measurement follows, or else the decision.
         refused: returns why a candidate can't run, or an empty string.
         reason: reason for the first candidate, until all are measured.
         clock: returns the time in seconds.
@@ -43,7 +51,7 @@ class Trial:
     def __init__(
         self,
         candidates: Sequence[str],
-        choose: Callable[[int], None],
+        choose: Callable[[int, bool], None],
         refused: Callable[[int], str],
         reason: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -55,22 +63,22 @@ class Trial:
         self._refused = refused
         self._clock = clock
         self._rest = _REST
+        self._began = 0.0  # time of the first batch of the trial; 0 before
         self._decided = 0.0  # time of the last decision
         self._last = 0  # what it was
-        self._usual = 0.0  # rate of the loop after it; 0 until it is measured
-        self._changes = 0
-        self._measured: dict[int, float] = {}
+        self._usual: list[float] = []  # rates of the loop after it: the first ones
+        self._changes: list[float] = []  # rates in sequence that differ from them, or from what others promise
+        self._measured: dict[int, list[float]] = {}
         self._plan: deque[int] = deque()
         self._first = 0.0  # time of the candidate's first batch; 0 before
-        self._begin = 0.0  # time when the measurement began; 0 before
+        self._window: LoopRate | None = None
         self._waiting_since = 0.0  # time of a batch of another candidate; 0 before
-        self._count = 0
         self._begin_trial(0)
 
     @property
     def is_settled(self) -> bool:
         """Whether a candidate was chosen, and the loop has taken its batches for a while."""
-        return not self._plan and self._begin > 0
+        return not self._plan and self._window is not None
 
     def pause(self) -> None:
         """Record that the loop ends or begins: the time between isn't measured."""
@@ -80,14 +88,18 @@ class Trial:
         """Measure all candidates again from now on."""
         self._begin_trial(self.current)
 
-    def take(self, candidate: int) -> None:
+    def take(self, candidate: int, computed: Computed | None) -> None:
         """Record that the loop takes a batch.
 
         Args:
             candidate: number of the candidate that computed the batch.
+            computed: batches that this candidate has computed since it was chosen to be measured; None if unknown.
         """
         now = self._clock()
-        if candidate != self.current:  # it was submitted before the change
+        if not self._began:
+            self._began = now
+            self._choose(self.current, True)
+        if candidate != self.current:  # it was computed before the change
             self._waiting_since = self._waiting_since or now
             if self._plan and (self._refused(self.current) or now - self._waiting_since > _PATIENCE):
                 self._skip()
@@ -96,31 +108,30 @@ class Trial:
             self._first = now
         if now - self._first < _SETTLE:
             return
-        if not self._begin:
-            self._begin, self._count = now, 0
+        if self._window is None:
+            self._window = LoopRate(now, computed)
             return
-        self._count += 1
-        if self._count < _BATCHES or now - self._begin < _SECONDS:
+        rate = self._window.take(now, computed)
+        if rate is None:
             return
-        rate = self._count / (now - self._begin)
-        self._begin, self._count = now, 0
+        self._window = LoopRate(now, computed)
         if self._plan:
             self._note(rate)
         else:
             self._watch(rate, now)
 
     def _start_window(self) -> None:
-        self._first = self._begin = self._waiting_since = 0.0
-        self._count = 0
+        self._first = self._waiting_since = 0.0
+        self._window = None
 
     def _begin_trial(self, first: int) -> None:
-        order = [first, *(number for number in range(len(self._candidates)) if number != first)]
+        self._began = 0.0
         self._measured = {}
-        self._plan = deque(order * _TURNS)
-        self._next()
+        self._plan = deque([first, *(number for number in range(len(self._candidates)) if number != first)])
+        self._switch(first)
 
     def _note(self, rate: float) -> None:
-        self._measured[self.current] = max(rate, self._measured.get(self.current, 0.0))
+        self._measured.setdefault(self.current, []).append(rate)
         self._plan.popleft()
         self._next()
 
@@ -130,38 +141,74 @@ class Trial:
         self._next()
 
     def _next(self) -> None:
+        if not self._plan:
+            self._plan.extend(self._contenders())
         if self._plan:
             self._switch(self._plan[0])
-            return
+        else:
+            self._decide()
+
+    def _contenders(self) -> list[int]:
+        """Return the candidates to be measured again; none if the choice is clear."""
+        rates = self._rates()
+        first = next(iter(rates), -1)
+        contenders = [number for number, rate in rates.items() if rate > _CONTENDS * max(rates.values())]
+        if len(rates) > 1 and len(self._measured[first]) == 1 and first not in contenders:
+            contenders.insert(0, first)
+        turns = max((len(self._measured[number]) for number in contenders), default=0)
+        if turns >= _ROUNDS or len(contenders) < 2:
+            return []
+        return [] if turns > 1 and all(_agree(self._measured[number]) for number in contenders) else contenders
+
+    def _rates(self) -> dict[int, float]:
+        """Return the rate of each candidate: the mean of the latest two, or the higher one if they differ much."""
+        return {
+            number: statistics.fmean(rates[-2:]) if _agree(rates) else max(rates[-2:])
+            for number, rates in self._measured.items()
+        }
+
+    def _decide(self) -> None:
+        rates = self._rates()
         best = 0
-        for number in sorted(self._measured):
-            if best not in self._measured or self._measured[number] > _MARGIN * self._measured[best]:
+        for number in sorted(rates):
+            if best not in rates or rates[number] > _MARGIN * rates[best]:
                 best = number
+        now = self._clock()
         self._rest = min(2 * self._rest, _LONGEST_REST) if self._decided and best == self._last else _REST
-        self._decided, self._usual, self._changes, self._last = self._clock(), 0.0, 0, best
-        self.reason = "batches/s of the loop: " + ", ".join(map(self._figure, range(len(self._candidates))))
+        self._decided, self._last = now, best
+        self._usual, self._changes = [], []
+        figures = ", ".join(self._figure(number, rates) for number in range(len(self._candidates)))
+        self.reason = f"batches/s of the loop: {figures}; measured in {now - self._began:.0f} s"
         self._switch(best)
+        self._choose(best, False)
         _log.info("placement=%r: %s", self._candidates[best], self.reason)
 
-    def _figure(self, number: int) -> str:
-        if number in self._measured:
-            return f"{self._candidates[number]} {self._measured[number]:.1f}"
+    def _figure(self, number: int, rates: dict[int, float]) -> str:
+        if number in rates:
+            return f"{self._candidates[number]} {rates[number]:.1f}"
         return f"{self._candidates[number]} not measured ({self._refused(number) or 'no batch in time'})"
 
     def _switch(self, number: int) -> None:
+        self._start_window()
         if number != self.current:
-            self._start_window()
             self.current = number
-            self._choose(number)
+            self._choose(number, True)
 
     def _watch(self, rate: float, now: float) -> None:
-        """Compare the loop's rate with that after the decision; begin a new trial if conditions have changed."""
-        if not self._usual:
-            self._usual = rate
-        elif abs(rate / self._usual - 1) < _CHANGE:
-            self._changes = 0
+        """Compare the loop's rate with those after the decision; begin a new trial if conditions have changed."""
+        if len(self._usual) < _WINDOWS:
+            self._usual.append(rate)
+        usual = statistics.median(self._usual)
+        others = max((each for number, each in self._rates().items() if number != self.current), default=0.0)
+        if abs(rate / usual - 1) > _CHANGE or rate < _REGRET * others:
+            self._changes.append(rate)
         else:
-            self._changes += 1
-        if self._changes >= _WINDOWS and now - self._decided > self._rest:
-            _log.info("placement: the loop takes %.1f batches/s instead of %.1f: measuring again", rate, self._usual)
+            self._changes.clear()
+        if len(self._changes) >= _WINDOWS and now - self._decided > self._rest:
+            _log.info("placement: the loop takes %.1f batches/s instead of %.1f: measuring again", rate, usual)
             self._begin_trial(self.current)
+
+
+def _agree(rates: Sequence[float]) -> bool:
+    """Return whether the latest two measurements of a candidate are nearly the same."""
+    return max(rates[-2:]) < _AGREES * min(rates[-2:])

@@ -92,7 +92,7 @@ class CudaPublisher:
     ) -> Any:
         cupy = load_cupy()
         stream = cupy.cuda.get_current_stream()
-        if output.ready is not None:
+        if output.ready is not None and (output.stream is None or output.stream.ptr != stream.ptr):
             stream.wait_event(output.ready)
         runtime = cupy.cuda.runtime
         for source, offset in zip(sources, offsets, strict=False):
@@ -103,6 +103,6 @@ class CudaPublisher:
                 memory = cupy.cuda.UnownedMemory(address, source.nbytes, slot, self._device_id)
                 pointer = cupy.cuda.MemoryPointer(memory, 0)
                 cupy.copyto(cupy.ndarray(source.shape, source.dtype, pointer), source)
-        copied = cupy.cuda.Event(block=True, disable_timing=True)
+        copied = slot.memory.written
         copied.record(stream)
         return copied

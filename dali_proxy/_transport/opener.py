@@ -116,12 +116,15 @@ class ResultOpener:
     def _using(self) -> Iterator[None]:
         try:
             with self._lock:
-                if self._closed:
-                    raise ChannelClosedError("the connection to the server was closed before its result was opened")
+                self._check_open()
                 yield
         finally:
             if self._closed:  # another thread called `close` meanwhile
                 self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ChannelClosedError("the connection to the server was closed before its result was opened")
 
     def _detach(self, slots: Sequence[int]) -> None:
         self._cpu.detach([slot for slot in slots if slot < CUDA_SLOTS])
@@ -136,8 +139,10 @@ class ResultOpener:
         results: list[T] = []
         failed: Exception | None = None
         try:
-            with self._using():
-                self._detach(result.detached)
+            with self._lock:
+                self._check_open()
+                if result.detached:
+                    self._detach(result.detached)
                 for output in result.outputs:
                     try:
                         results.append(opened(output, remaining))
@@ -150,6 +155,8 @@ class ResultOpener:
         finally:
             failed = None
             close_all(remaining)
+            if self._closed:  # another thread called `close` meanwhile
+                self.close()
 
     def _open(self, output: OutputBatch, fds: Iterator[int]) -> OutputFunction:
         if output.device == "cpu":

@@ -22,6 +22,7 @@ __all__ = [
     "AttachSegment",
     "BatchRead",
     "CloseSession",
+    "Computed",
     "DetachSegment",
     "Failure",
     "Fetch",
@@ -304,13 +305,17 @@ class Result(Message, frozen=True):
 
 
 class Place(Message, frozen=True):
-    """Consumer to server: run requests that are submitted from now on with another form of the pipeline.
+    """Consumer to server: run requests that the executor gets from now on with another form of the pipeline.
 
     Attributes:
         variant: 0 for the pipeline of the start, n for the n-th alternative.
+        measured: whether the consumer measures this form, until its next `Place`. Then the server sends `Computed`,
+            runs batches of iterators only as far ahead as its executor needs, so that the next form follows soon, and
+            builds all forms.
     """
 
     variant: U8
+    measured: bool = False
 
 
 class NotPlaced(Message, frozen=True):
@@ -323,6 +328,20 @@ class NotPlaced(Message, frozen=True):
 
     variant: U8
     reason: Text
+
+
+class Computed(Message, frozen=True):
+    """Server to consumer: the batches that a form has computed since the consumer chose to measure it.
+
+    Attributes:
+        variant: see `Place`.
+        batches: their number.
+        ns: time between the ends of the first and of the last one, in nanoseconds.
+    """
+
+    variant: U8
+    batches: U32
+    ns: U64
 
 
 class SlotsDetached(Message, frozen=True):
@@ -472,6 +491,7 @@ CODEC = Codec(
         19: LoopReport,
         20: ReadBatch,
         21: BatchRead,
+        22: Computed,
     }
 )
 

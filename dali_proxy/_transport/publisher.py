@@ -53,8 +53,10 @@ class Account:
 
     def take_detached(self) -> tuple[int, ...]:
         """Return the slots for a `SlotsDetached` message, if any; `publish` includes them in its message, too."""
-        cpu, *cuda = (borrower.take_detached() for borrower in self.borrowers)
-        return cpu + tuple(number + CUDA_SLOTS for numbers in cuda for number in numbers)
+        detached = self.borrowers[0].take_detached()
+        for borrower in self.borrowers[1:]:
+            detached += tuple([number + CUDA_SLOTS for number in borrower.take_detached()])
+        return detached
 
     def close(self) -> None:
         """End the account of a consumer that has disconnected. The slots that it holds aren't reused."""
@@ -127,7 +129,7 @@ class StagedResult:
         self._copies = list(copies)
         self.prepared = prepared
         self.on_gpu = bool(copies)
-        self.nbytes = sum(output.nbytes for output, _, _ in outputs)
+        self.nbytes = sum([output.nbytes for output, _, _ in outputs])
 
     def wait(self) -> None:
         """Wait until the GPU has filled the slots.
@@ -138,7 +140,8 @@ class StagedResult:
         while self._copies:
             event, _ = self._copies.pop()
             with cuda_call("the batch's work on the GPU"):
-                event.synchronize()
+                if not event.done:  # to ask doesn't give up the GIL, which to wait does, even if nothing is left to do
+                    event.synchronize()
 
     def take(self) -> list[_StagedOutput]:
         """Return the outputs, once; an empty list afterwards."""
@@ -336,7 +339,7 @@ def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
 
 
 def _check_tables(outputs: Sequence[OutputBatch]) -> None:
-    nbytes = sum(len(output.table) for output in outputs)
+    nbytes = sum([len(output.table) for output in outputs])
     if nbytes > _LONGEST_TABLES:
         arrays = sum(len(output.table) // (8 * (1 + output.ndim)) for output in outputs)
         raise ProtocolError(

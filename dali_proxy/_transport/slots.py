@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._concurrency.locks import Level, new_lock
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.memory import SharedBlock
 
@@ -248,7 +249,7 @@ class SlotPool(Generic[M]):
         for borrower in self._borrowers:
             generations = borrower.generations[: self._next_number]
             page = borrower.page[: self._next_number]
-            for number in np.flatnonzero((generations != 0) & (page & ~np.uint8(RETIRED) == generations)).tolist():
+            for number in _returned(generations, page):
                 generations[number] = 0
                 slot = self._slots[number]
                 if page[number] & RETIRED:
@@ -353,6 +354,8 @@ class Borrower(Generic[M]):
 
     def take_detached(self) -> tuple[int, ...]:
         """Return the numbers of slots that the consumer should unmap, once. Send them before the next loan."""
+        if not self.detached:  # the usual case: no lock is needed to see that
+            return ()
         with self.pool._lock:
             detached, self.detached = tuple(self.detached), []
             return detached
@@ -360,6 +363,15 @@ class Borrower(Generic[M]):
     def close(self) -> None:
         """End the account: the consumer is gone."""
         self.pool.end(self)
+
+
+def _returned(generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8]) -> list[int]:
+    """Return the numbers of the lent slots whose bytes in the page show their return."""
+    if compiled is not None:
+        found: list[int] = compiled.returned(generations, page, len(generations), RETIRED)
+        return found
+    numbers: list[int] = np.flatnonzero((generations != 0) & (page & ~np.uint8(RETIRED) == generations)).tolist()
+    return numbers
 
 
 def _rounded(nbytes: int) -> int:

@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -75,15 +75,15 @@ class BatchStream:
         event.record(self.stream)
         return event
 
-    def retire(self, keep_alive: list[Any], on_inputs_read: Callable[[], None] | None) -> None:
-        """Release `keep_alive` and call `on_inputs_read` when all work issued so far is done."""
-        if not keep_alive and on_inputs_read is None:
+    def retire(self, keep_alive: list[Any], callbacks: Sequence[Callable[[], None]]) -> None:
+        """Release `keep_alive` and call `callbacks` when all work issued so far is done."""
+        if not keep_alive and not callbacks:
             return  # without waking the thread that waits for events
         try:
             last = self.record()
         except Exception:  # noqa: BLE001 - CUDA is in an error state: synchronize the stream itself
             last = self.stream
-        self._device.when_done(last, keep_alive, on_inputs_read)
+        self._device.when_done(last, keep_alive, callbacks)
 
 
 class Device:
@@ -107,7 +107,9 @@ class Device:
         #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
-        self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[tuple[Any, list[Any], Sequence[Callable[[], None]]] | None] = (
+            queue.SimpleQueue()
+        )
         #: Events and objects that nothing but their release waits for, oldest first.
         self._held: deque[tuple[Any, list[Any]]] = deque()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
@@ -133,13 +135,13 @@ class Device:
         """Return the next stream in turn. This never waits: a stream executes its batches one after another."""
         return self._streams[next(self._turns) % len(self._streams)]
 
-    def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
-        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error.
+    def when_done(self, event: Any, keep_alive: list[Any], callbacks: Sequence[Callable[[], None]]) -> None:
+        """Release `keep_alive` and call `callbacks` after the event completes, or once CUDA reports an error.
 
-        Without a callback, no thread waits for the event: a later call, or `close`, finds it complete.
+        Without callbacks, no thread waits for the event: a later call, or `close`, finds it complete.
         """
-        if callback is not None:
-            self._pending.put((event, keep_alive, callback))
+        if callbacks:
+            self._pending.put((event, keep_alive, callbacks))
             return
         self._held.append((event, keep_alive))
         with suppress(IndexError):  # no more; another thread may take the last one
@@ -166,13 +168,13 @@ class Device:
         with suppress(Exception):  # the GPU is in an error state, as below
             self.current().use()
         while (entry := self._pending.get()) is not None:
-            event, keep_alive, callback = entry
+            event, keep_alive, callbacks = entry
             with suppress(Exception):  # a GPU in an error state reads no memory any more; the batches report the error
                 event.synchronize()
             keep_alive.clear()
-            if callback is not None:
+            for callback in callbacks:
                 call_back(callback)
-            del entry, event, keep_alive, callback  # don't keep the last batch alive while this waits
+            del entry, event, keep_alive, callbacks, callback  # don't keep the last batch alive while this waits
 
 
 def _is_done(event: Any) -> bool:

@@ -504,10 +504,31 @@ class Executor:
                     run.stream.stream.synchronize()  # it may still read their inputs
             self._run_alone(run.members)
             return
-        for member in run.members:
-            self._deliver(member, event, None)
+        self._deliver_all(run.members, event)
+
+    def _deliver_all(self, runs: Sequence[RunningBatch], event: Any) -> None:
+        """Deliver batches that ran as one. One event shows that the GPU has read the inputs of all."""
+        keep_alive: list[Any] = []
+        callbacks: list[Callable[[], None]] = []
+        for run in runs:
+            self._call_on_done(run, event, None)
+            keep_alive += run.batch.keep_alive
+            run.batch.keep_alive.clear()
+            if run.batch.request.on_inputs_read is not None:
+                callbacks.append(run.batch.request.on_inputs_read)
+        runs[0].stream.retire(keep_alive, callbacks)
 
     def _deliver(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
+        self._call_on_done(run, event, error)
+        batch = run.batch
+        callbacks = [] if batch.request.on_inputs_read is None else [batch.request.on_inputs_read]
+        if run.stream is not None:
+            run.stream.retire(batch.keep_alive, callbacks)
+            return
+        for callback in callbacks:
+            call_back(callback)
+
+    def _call_on_done(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         if error is None:
@@ -521,8 +542,6 @@ class Executor:
         self.statistics.batch(failed=error is not None)
         if run.stream is None:
             call_back(run.on_done, result)
-            if batch.request.on_inputs_read is not None:
-                call_back(batch.request.on_inputs_read)
         else:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
@@ -530,7 +549,6 @@ class Executor:
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
-            run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = self._constants.own(batch, [batch.outputs[edge] for edge in self.graph.outputs])

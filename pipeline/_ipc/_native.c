@@ -1,5 +1,5 @@
 /* Allocation of blocks for samples in shared memory. A block is freed when its last reference ends. block_allocator.py
-   does the same in Python and takes ten times as long. See also loan.h and signals.h.
+   does the same in Python and takes ten times as long. See also loan.h, signals.h and tables.h.
 
    All functions hold the GIL, so finalizers may drop blocks at any time. Only large copies release it. */
 
@@ -13,6 +13,7 @@
 #include "../sources.h"
 #include "loan.h"
 #include "signals.h"
+#include "tables.h"
 
 #define SHIFT 6 /* sizes and offsets of blocks are multiples of 64 bytes: units */
 #define WORTH_A_SWITCH (1 << 18) /* bytes; smaller copies are faster than a release of the GIL */
@@ -252,7 +253,7 @@ static PyType_Slot allocator_slots[] = {
 static PyType_Spec allocator_spec = {"pipeline._ipc._native.BlockAllocator", sizeof(Allocator), 0, Py_TPFLAGS_DEFAULT,
                                      allocator_slots};
 
-static PyMethodDef functions[] = {SOURCES_METHOD, SIGNAL_METHODS, {NULL}};
+static PyMethodDef functions[] = {SOURCES_METHOD, SIGNAL_METHODS, TABLE_METHODS, {NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1, .m_methods = functions,

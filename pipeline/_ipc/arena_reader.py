@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.samples import Samples
@@ -22,7 +23,7 @@ Pin = Callable[[Memory, Callable[[Memory], None]], None]
 
 _MAX_SEGMENTS = 64
 _EXACT = float(1 << 52)  # sizes below it are exact as float64
-_LARGEST = float(1 << 48)  # limit of the product of an array's lengths other than 0; NumPy's is a little higher
+_LARGEST = 1 << 48  # limit of the product of an array's lengths other than 0; NumPy's is a little higher
 
 
 class _Segment:
@@ -117,10 +118,40 @@ class ArenaReader:
             ProtocolError: a row is out of bounds, or the table is empty.
         """
         dtype = np.dtype(dtype)
-        segment_ids, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
-        if not len(segment_ids):
+        if not len(table):
             raise ProtocolError("a batch without samples")
-        if (segment_ids == segment_ids[0]).all():  # the usual case: a worker has few segments
+        offsets, shapes = table[:, 1], np.ascontiguousarray(table[:, 2:])
+        only = self._segments.get(table.item(0))  # the usual case: a worker has few segments
+        if (
+            compiled is not None
+            and only is not None
+            and compiled.lie_in(table, dtype.itemsize, only.array.nbytes, _LARGEST)
+        ):
+            segments, homes = [only], np.zeros(len(table), np.int64)
+        else:
+            segments, homes = self._homes(table, dtype)
+        if len(segments) == 1:
+            starts = offsets + segments[0].address
+        else:
+            starts = offsets + np.array([segment.address for segment in segments])[homes]
+        pinned = [segment.pinned for segment in segments]
+        known = [memory for memory in pinned if memory is not None]
+        all_pinned = len(known) == len(pinned)
+        blocks = known if all_pinned else [segment.array for segment in segments]
+        batch = TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), blocks, homes)
+        batch.pinned = all_pinned
+        return batch
+
+    def _homes(
+        self, table: npt.NDArray[np.int64], dtype: np.dtype[Any]
+    ) -> tuple[list[_Segment], npt.NDArray[np.int64]]:
+        """Return the segments of a table, and for each row the position of its segment among them.
+
+        Raises:
+            ProtocolError: a row isn't inside of its segment.
+        """
+        segment_ids, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
+        if (segment_ids == segment_ids[0]).all():
             numbers, homes = segment_ids[:1].tolist(), np.zeros(len(segment_ids), np.int64)
         else:
             unique, homes = np.unique(segment_ids, return_inverse=True)
@@ -135,17 +166,7 @@ class ArenaReader:
             if not good.all():
                 row = table[int(np.flatnonzero(~good)[0])].tolist()
                 raise ProtocolError(f"a sample isn't inside its segment (segment, offset, shape: {row})")
-        if len(segments) == 1:
-            starts = offsets + segments[0].address
-        else:
-            starts = offsets + np.array([segment.address for segment in segments])[homes]
-        pinned = [segment.pinned for segment in segments]
-        known = [memory for memory in pinned if memory is not None]
-        all_pinned = len(known) == len(pinned)
-        blocks = known if all_pinned else [segment.array for segment in segments]
-        batch = TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), blocks, homes)
-        batch.pinned = all_pinned
-        return batch
+        return segments, homes
 
     def close(self) -> None:
         """Drop all segments."""

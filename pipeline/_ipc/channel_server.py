@@ -65,6 +65,9 @@ class ChannelServer:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
+        self._rung = (
+            False  # the bell rings: no other ring is needed until `run` has drained it, before it makes the calls
+        )
         # All, including those that aren't authenticated yet, with the callback for when they are.
         self._channels: dict[Channel, Callable[[Channel], None]] = {}
         self._opened: set[Channel] = set()  # those that on_open was called with
@@ -129,7 +132,8 @@ class ChannelServer:
     def call_soon(self, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread. Threads and signal handlers may call this; a closed server ignores it."""
         self._calls.append(call)
-        self._ring()  # also on the server's thread: after a signal handler, Python continues to wait
+        if not self._rung:
+            self._ring()  # also on the server's thread: after a signal handler, Python continues to wait
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread after `seconds`. Call this on that thread, or before `run`."""
@@ -185,11 +189,18 @@ class ChannelServer:
 
     def _ring(self) -> None:
         with self._bell_lock:
-            if self._bell >= 0:
+            if self._bell < 0:
+                return
+            try:
+                self._rung = True
                 os.eventfd_write(self._bell, 1)
+            except BaseException:  # of a signal handler
+                self._rung = False
+                raise
 
     def _drain_bell(self, events: int) -> None:
         os.eventfd_read(self._bell)
+        self._rung = False
 
     def _accept(self, listener: Listener, on_open: Callable[[Channel], None], events: int) -> None:
         channel = listener.accept()

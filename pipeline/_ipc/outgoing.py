@@ -54,9 +54,10 @@ class Outgoing:
         self._limit = limit
         self._waiting: deque[_Frame] = deque()
         self._nbytes = 0  # those that wait
+        self._count = 0  # frames that wait
 
     def __len__(self) -> int:
-        return sum([frame.count for frame in self._waiting])
+        return self._count
 
     def put(self, data: bytes, fds: Sequence[int], flush: bool = True) -> int:
         """Write as much of a frame as fits, and queue the rest. Return the value of `written` once it is written.
@@ -91,7 +92,8 @@ class Outgoing:
             return self.written
         self._waiting.append(frame)
         self._nbytes += len(frame.data)
-        return self.written + len(self)
+        self._count += 1
+        return self.written + self._count
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left.
@@ -109,25 +111,33 @@ class Outgoing:
                     return False
             finally:
                 self._nbytes -= left - len(frame.data)
-            self.written += self._waiting.popleft().count
+            written = self._waiting.popleft().count
+            self._count -= written
+            self.written += written
         return True
 
     def _merge(self) -> None:
         """Join the frames at the front that have no descriptors: one system call writes them all."""
-        run: list[_Frame] = []
-        while self._waiting and not self._waiting[0].fds and sum(len(frame.data) for frame in run) < _MERGED:
-            run.append(self._waiting.popleft())
-        if run:
-            merged = _Frame(b"".join([frame.data for frame in run]), ())
-            merged.count = sum(frame.count for frame in run)
-            self._waiting.appendleft(merged)
+        waiting = self._waiting
+        if waiting[0].fds:
+            return
+        nbytes = count = 0
+        parts: list[memoryview] = []
+        while waiting and not waiting[0].fds and nbytes < _MERGED:
+            frame = waiting.popleft()
+            parts.append(frame.data)
+            nbytes += len(frame.data)
+            count += frame.count
+        merged = _Frame(b"".join(parts), ())
+        merged.count = count
+        waiting.appendleft(merged)
 
     def close(self) -> None:
         """Drop the queued frames."""
         for frame in self._waiting:
             frame.close()
         self._waiting.clear()
-        self._nbytes = 0
+        self._nbytes = self._count = 0
 
     def _push(self, frame: _Frame) -> bool:
         """Write a frame until the socket is full. Return whether all of it is written."""

@@ -104,6 +104,7 @@ class ExportedBuffer(_Shared):
     Attributes:
         pointer: device address; 0 after `close`.
         handle: handles for `ImportedBuffer`.
+        written: event for the owner's use, to be recorded after its writes. Creating one for each write takes longer.
 
     Raises:
         CudaError: CUDA failed to create or share the memory or the event; the message names the call.
@@ -125,6 +126,7 @@ class ExportedBuffer(_Shared):
                     self.pointer = reclaiming(runtime.malloc)(nbytes)
                 with cuda_call("cudaEventCreateWithFlags"):
                     self._free = runtime.eventCreateWithFlags(flags)
+                    self.written = load_cupy().cuda.Event(block=True, disable_timing=True)
                 with cuda_call("cudaIpcGetMemHandle"):
                     memory = bytes(runtime.ipcGetMemHandle(self.pointer))
                 with cuda_call("cudaIpcGetEventHandle"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dali_proxy._common.process_exit import dead_worker
+from dali_proxy._common.process_exit import EndedWorkers, dead_worker
 from dali_proxy.errors import ProxyError
 
 
@@ -36,3 +37,22 @@ def test_advice_fits_the_cause_of_death(code: int, start_method: str, says_why: 
     died = dead_worker([ended(code, start_method)])
     assert str(died).startswith("worker 0 (pid 7) ")
     assert ("See its output" in str(died), "__main__" in str(died)) == (says_why, names_main)
+
+
+def test_ended_workers_are_noticed() -> None:
+    ends = [multiprocessing.Event() for _ in range(3)]
+    workers = [multiprocessing.Process(target=end.wait) for end in ends]
+    ended = EndedWorkers()
+    assert not ended.any_of([])
+    for worker in workers:
+        worker.start()
+    assert not ended.any_of(workers)
+    ends[1].set()
+    workers[1].join()
+    assert ended.any_of(workers)
+    others = [workers[0], workers[2]]
+    assert not ended.any_of(others)
+    for end, worker in zip(ends, workers, strict=True):
+        end.set()
+        worker.join()
+    assert ended.any_of(others)

@@ -30,6 +30,11 @@ def test_depth_grows_while_that_is_faster() -> None:
     assert "wasn't faster" in executor.depth.reason
 
 
+def test_depth_begins_with_that_of_another_form() -> None:
+    for begin, value in ((0, 3), (7, 7), (99, 16)):
+        assert Depth(3, 16, lambda value: None, begin=begin).value == value
+
+
 def test_depth_stays_where_more_gains_nothing() -> None:
     executor = Executor(lambda depth: 400.0)
     executor.run(2000)

@@ -29,8 +29,12 @@ folder = os.path.dirname(os.path.dirname(__file__))
 
 
 class Event(host_cupy.Event):
+    @property
+    def done(self):
+        return not os.path.exists(folder + "/busy")
+
     def synchronize(self):
-        while os.path.exists(folder + "/busy"):
+        while not self.done:
             time.sleep(0.005)
 
 

@@ -26,10 +26,10 @@ from dali_proxy._server.placement import (
     idle_cores,
     usable_cores,
 )
-from dali_proxy._server.trial import Trial
 from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
@@ -301,58 +301,11 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert pickle.loads(pickle.dumps(placing)).placement == placing.placement
 
 
-class Clock:
-    """A loop in which a batch takes a time that depends on where it is computed."""
-
-    def __init__(self, seconds: list[float], refused: int = -1) -> None:
-        self.seconds = seconds
-        self.now = 1.0
-        self.refuses = refused
-        self.trial = Trial(("a", "b", "c"), lambda number: None, self.refused, clock=lambda: self.now)
-
-    def refused(self, number: int) -> str:
-        return "broken" if number == self.refuses else ""
-
-    def run(self, seconds: float) -> None:
-        end = self.now + seconds
-        while self.now < end:
-            candidate = 0 if self.trial.current == self.refuses else self.trial.current
-            self.now += self.seconds[candidate]
-            self.trial.take(candidate)
-
-
-def test_trial_chooses_the_fastest_and_repeats_itself_after_a_change() -> None:
-    clock = Clock([0.05, 0.03, 0.04])
-    clock.run(5)
-    assert not clock.trial.is_settled
-    clock.run(15)
-    assert clock.trial.is_settled
-    assert clock.trial.current == 1
-    assert clock.trial.reason == "batches/s of the loop: a 20.0, b 33.3, c 25.0"
-    clock.seconds = [0.05, 0.06, 0.04]
-    clock.run(5)
-    assert clock.trial.is_settled, "two trials have some time between them"
-    clock.run(60)
-    assert clock.trial.current == 2
-
-
-def test_trial_ignores_small_changes_and_pauses() -> None:
-    clock = Clock([0.05, 0.0501, 0.0502])
-    clock.run(20)
-    assert clock.trial.current == 0
-    reason = clock.trial.reason
-    for _ in range(50):
-        clock.now += 5.0
-        clock.trial.pause()
-        clock.run(5)
-    assert clock.trial.reason is reason
-
-
-def test_trial_leaves_out_what_cannot_run() -> None:
-    clock = Clock([0.05, 0.03, 0.04], refused=1)
-    clock.run(20)
-    assert clock.trial.current == 2
-    assert "b not measured (broken)" in clock.trial.reason
+def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a trial measure each candidate once, for one batch."""
+    short = {"loop_rate._SECONDS": 0.0, "loop_rate._BATCHES": 1, "trial._SETTLE": 0.0, "trial._ROUNDS": 1}
+    for name, value in short.items():
+        monkeypatch.setattr(f"dali_proxy._server.{name}", value)
 
 
 def test_auto_measures_all_placements_beside_the_loop(
@@ -365,8 +318,7 @@ def test_auto_measures_all_placements_beside_the_loop(
         expected = tensors(list(loader(server)))
     monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
     monkeypatch.setattr("dali_proxy._loader.flight._LARGEST", 1)
-    for name, value in {"_SECONDS": 0.0, "_SETTLE": 0.0, "_BATCHES": 1}.items():
-        monkeypatch.setattr(f"dali_proxy._server.trial.{name}", value)
+    measure_briefly(monkeypatch)
     caplog.set_level(logging.INFO, "dali_proxy")
     with Halved(sample_images(device_id=0), placement="auto") as server:
         variants = set()
@@ -383,6 +335,29 @@ def test_auto_measures_all_placements_beside_the_loop(
         assert f"placement={stats.placement!r}: {stats.placement_reason}" in caplog.messages
 
 
+def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    measure_briefly(monkeypatch)
+    attempts: list[int] = []
+
+    def fail_first(data: bytes) -> Any:
+        attempts.append(len(data))
+        if len(attempts) == 1:
+            raise DeviceError("no GPU is free")
+        return deserialize_for_host(data)
+
+    monkeypatch.setattr("dali_proxy._host.host.deserialize_for_host", fail_first)
+    with Halved(sample_images(device_id=0), mode="thread", placement="auto") as server:
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 20, num_workers=1)
+        variants = set()
+        for _ in loader:
+            variants.add(server.consumer.variant)
+        assert variants == {0, 2}
+        assert len(attempts) == 2, "it isn't tried again"
+        reason = server.stats().placement_reason
+        assert "not measured (DeviceError: no GPU is free" in reason
+
+
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
     with DALIServer(affine(device_id=0), placement="auto") as server:
         assert server.placement == "server"
@@ -392,6 +367,24 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
 @pytest.fixture
 def two_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dali_proxy._transport.fetch_ahead._MOST", AHEAD)
+
+
+@pytest.mark.usefixtures("two_ahead")
+def test_measured_form_computes_only_what_the_loop_needs_soon() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        server.consumer.place(0, measured=True)
+        loader = DataLoader(server, IndexDataset(128, server.proxy), batch_size=2, num_workers=1, prefetch_factor=64)
+        scheduler = server._life.host._host._runner._scheduler  # type: ignore[union-attr]
+        iterator = iter(loader)
+        for taken in range(1, 4):
+            next(iterator)
+            wait_until(lambda: scheduler.queued > 0 == scheduler.running)
+            assert server.stats().batches <= taken + AHEAD + scheduler.depth
+        server.consumer.place(0, measured=False)
+        wait_until(lambda: server.stats().batches == 64)
+        assert server.consumer.computed is None
+        server.consumer.place(0, measured=True)
+        assert len(list(iterator)) == 64 - 3
 
 
 def test_batches_are_computed_before_they_are_requested(two_ahead: None) -> None:

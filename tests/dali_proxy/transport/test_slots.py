@@ -14,6 +14,7 @@ from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import SlotView
 from dali_proxy._transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError
@@ -416,3 +417,13 @@ def test_memory_of_a_slot_is_first_touched_by_the_thread_that_writes_the_result(
     assert os.fstat(slot.memory.fd).st_blocks == 0
     slot.discard()
     pool.close()
+
+
+@pytest.mark.skipif(compiled is None, reason="needs the compiled module")
+def test_returned_slots_are_found_in_c_as_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    generations = rng.choice(np.array([0, 0, 1, 2, 127], np.uint8), 500)
+    page = rng.choice(np.array([0, 1, 2, 127, 128, 129, 130, 255], np.uint8), 500)
+    found = slots._returned(generations, page)
+    monkeypatch.setattr(slots, "compiled", None)
+    assert found == slots._returned(generations, page) != []

@@ -40,7 +40,7 @@ class Slot:
     def record(self) -> None:
         return None
 
-    def retire(self, keep_alive: list[Any], on_inputs_read: Any) -> None:
+    def retire(self, keep_alive: list[Any], callbacks: Any) -> None:
         keep_alive.clear()
 
 

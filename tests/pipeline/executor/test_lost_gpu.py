@@ -76,7 +76,7 @@ def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest
 def test_events_of_a_lost_gpu_do_not_end_the_thread_that_waits(device: Device) -> None:
     called: list[int] = []
     for number in range(2):
-        device.when_done(LostStream(), [], lambda number=number: called.append(number))
+        device.when_done(LostStream(), [], [lambda number=number: called.append(number)])
     device._pending.put(None)
     device._reap()
     assert called == [0, 1]
@@ -92,10 +92,10 @@ def test_inputs_without_a_callback_are_released_by_a_later_batch() -> None:
     with host_cupy.installed():
         device = Device(0, 1, 0)
         event, first, second = Event(), [object()], [object()]
-        device.when_done(event, first, None)
+        device.when_done(event, first, [])
         assert first
         event.done = True
-        device.when_done(Event(), second, None)
+        device.when_done(Event(), second, [])
         assert not first
         assert second
         device.close()

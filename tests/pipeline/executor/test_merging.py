@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
+from pipeline._executor.device import Device
 from pipeline._executor.merging import MOST_SAMPLES
 from pipeline._operator_api.merged_batch import MergedBatch
 from pipeline._operator_api.request import BatchRequest, BatchResult
@@ -93,6 +94,21 @@ def run(requests: list[BatchRequest], together: bool) -> tuple[list[BatchResult]
 
 def arrays(result: BatchResult) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(sample) for output in result.outputs for sample in output]
+
+
+def test_one_event_shows_that_the_inputs_of_all_batches_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    when_done = Device.when_done
+
+    def count(device: Device, event: Any, keep_alive: list[Any], callbacks: Any) -> None:
+        waits.append(len(callbacks))
+        when_done(device, event, keep_alive, callbacks)
+
+    monkeypatch.setattr(Device, "when_done", count)
+    done: list[int] = []
+    run([request(number, size, done) for number, size in enumerate(SIZES)], together=True)
+    assert [each for each in waits if each] == [len(SIZES)]
+    assert done == list(range(len(SIZES)))
 
 
 def test_batches_that_run_as_one_have_the_same_bits() -> None:

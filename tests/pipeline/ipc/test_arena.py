@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline._ipc import arena_reader
 from pipeline._ipc.arena import Arena
 from pipeline._ipc.arena_reader import ArenaReader
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.completion import CompletionReader, CompletionWriter
 from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, ProtocolError
@@ -404,6 +406,25 @@ def test_rows_never_reach_outside_of_their_segment(table, dtype):
             assert sample.shape == view.shape
     finally:
         pair.close()
+
+
+@pytest.mark.skipif(compiled is None, reason="needs the compiled module")
+@given(st.lists(rows, min_size=1, max_size=4), st.sampled_from([1, 2, 8]))
+@settings(max_examples=400)
+def test_compiled_check_of_rows_agrees_with_numpy(table, itemsize):
+    array = np.array(table, np.int64)
+    room = 64 * KIB
+    good = arena_reader._lie_in(array[:, 1], array[:, 2:], itemsize, np.full(len(array), room)).all()
+    same = (array[:, 0] == array[0, 0]).all()
+    assert compiled.lie_in(array, itemsize, room, arena_reader._LARGEST) == bool(good and same)
+
+
+@pytest.mark.skipif(compiled is None, reason="needs the compiled module")
+def test_compiled_check_of_rows_refuses_other_tables():
+    for table in (np.zeros((2, 1), np.int64), np.zeros(4, np.int64), np.zeros((2, 3), np.int32)):
+        with pytest.raises(ValueError, match="expected a table"):
+            compiled.lie_in(table, 1, 10, arena_reader._LARGEST)
+    assert not compiled.lie_in(np.zeros((0, 3), np.int64), 1, 10, arena_reader._LARGEST)
 
 
 def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):

@@ -260,6 +260,42 @@ def test_calls_from_other_threads_and_timers_run_on_the_server_thread(echo):
     assert threads == [echo.thread] * 2
 
 
+def test_calls_of_many_threads_all_run(echo):
+    count, done = [0], threading.Semaphore(0)
+
+    def call():
+        count[0] += 1
+        done.release()
+
+    def call_often():
+        for number in range(300):
+            echo.server.call_soon(call)
+            if number % 3 == 0:  # the server waits again
+                assert done.acquire(timeout=60)
+
+    threads = [threading.Thread(target=call_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for _ in range(4 * 200):
+        assert done.acquire(timeout=60)
+    assert count == [4 * 300]
+
+
+def test_bell_rings_once_for_calls_that_wait(echo, monkeypatch):
+    rings, begin, done = [], threading.Event(), threading.Event()
+    write = os.eventfd_write
+    monkeypatch.setattr(os, "eventfd_write", lambda fd, value: (rings.append(fd), write(fd, value)))
+    echo.server.call_soon(begin.wait)
+    for _ in range(50):
+        echo.server.call_soon(lambda: None)
+    echo.server.call_soon(done.set)
+    begin.set()
+    assert done.wait(60)
+    assert 1 <= len(rings) <= 2, "the first call may be made before the second one comes"
+
+
 def test_call_of_a_signal_handler_ends_the_wait(tmp_path):
     late = []
     server = ChannelServer(str(tmp_path / "s"), KEY, CODEC, on_open=print, on_message=print, on_close=print)

@@ -64,7 +64,7 @@ class FedInputs:
     @property
     def fresh(self) -> bool:
         """Whether data exists for a batch that isn't merely a repetition of the last one."""
-        return self.ready and (not self._queues or any(self._queues.values()))
+        return (not self._queues or any(self._queues.values())) and self.ready
 
     @property
     def may_wait(self) -> bool:
@@ -87,15 +87,11 @@ class FedInputs:
 
         Raises:
             MissingInputError: an input has no data; no batch was taken.
-            InputError: the sizes of the batches differ; all batches were taken.
         """
         with self._changed:
-            if self._empty():
+            if not self.ready:
                 raise self.missing()
-            batches = {name: self._next(name, queue) for name, queue in self._queues.items()}
-        if batches:
-            check_sizes(batches)
-        return batches
+            return {name: self._next(name, queue) for name, queue in self._queues.items()}
 
     def missing(self) -> MissingInputError:
         """Return the error that names an input without data."""

@@ -327,10 +327,10 @@ class Runner:
 
     def _collect(self) -> BatchRequest:
         inputs = self.inputs.take()
+        size = check_sizes(inputs) if inputs else self._arguments.batch_size
         if len(self._sources):
-            size = len(next(iter(inputs.values()))) if inputs else self._arguments.batch_size
             info = BatchInfo(self._iteration, self._epoch)
             inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
-        size = check_sizes(inputs) if inputs else self._arguments.batch_size
+            size = check_sizes(inputs)
         number = global_batch(self._rank, self._iteration)
         return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration, global_batch=number))

@@ -414,13 +414,14 @@ class Executor:
             self._advance(run)
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
-        if run.stream is None:
+        is_first = run.stream is None
+        if is_first:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
-            with run.batch.stream:
-                self._constants.add_to(run.batch, on_gpu=True)
         stream, trace = run.stream.stream, run.batch.trace
         with stream:
+            if is_first:
+                self._constants.add_to(run.batch, on_gpu=True)
             begin = None if trace is None else trace.mark(stream)
             with device.kernels.queued(stream):
                 self._run_steps(run, phase)
@@ -530,7 +531,7 @@ class Executor:
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
-            run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
+            run.stream.retire(batch.keep_alive, batch.request.on_inputs_read, event)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = self._constants.own(batch, [batch.outputs[edge] for edge in self.graph.outputs])

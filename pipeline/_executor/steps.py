@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from pipeline._compiler.equal_operators import equal_operators
+from pipeline._compiler.expressed_steps import ExpressedStep, expressed_steps
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.joint_draws import joint_draws
 from pipeline._compiler.plan import BatchStep, Plan, SampleStep, Step
-from pipeline._compiler.recorded_steps import recorded_steps
+from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
 from pipeline._concurrency.cost import charged
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.results import check_batches
@@ -51,7 +52,7 @@ class Steps:
         seed: int,
         fuse: bool,
     ) -> None:
-        self._operators, self._kernels, self._fuses = operators, kernels, fuse
+        self._operators, self._kernels = operators, kernels
         self._readers = plan.readers
         steps = [step for phase in plan.phases for step in phase.steps]
         self._chains = {
@@ -60,14 +61,20 @@ class Steps:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, operators) if fuse else {}
-        self._recorded = recorded_steps(plan, operators, kernels, fuse)
+        #: Steps on the GPU that repeat launches, by the `id` of the step.
+        self._repeated: dict[int, RecordedStep | ExpressedStep] = {
+            **expressed_steps(plan, operators, kernels, fuse),
+            **recorded_steps(plan, operators, kernels, fuse),
+        }
         batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
         #: Groups of equal operators on the GPU, by the index of the first one.
         self._equal = equal_operators(batch_steps, operators)
         #: Random numbers that are drawn together, by the `id` of the step.
         self._draws = joint_draws(batch_steps, operators, seed)
-        #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
+        #: Indices of the nodes whose outputs are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.operator == "external_source"}
+        #: Indices of the nodes whose outputs may be expressions.
+        self._pixels = {index for index, each in operators.items() if fuse and isinstance(each, PixelOperator)}
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -76,16 +83,12 @@ class Steps:
 
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""
-        recorded = None if batch.costs is not None else self._recorded.get(id(step))
-        if recorded is not None and recorded.run(batch, partial(self._run_apart, batch, step)):
+        repeated = None if batch.costs is not None else self._repeated.get(id(step))
+        if repeated is not None and repeated.run(batch, partial(self._run_apart, batch, step)):
             return
-        if not self._run_fused(batch, step):
-            self._run_apart(batch, step)
-
-    def _run_fused(self, batch: Batch, step: Step) -> bool:
-        """Run the operators of a step as one; return False if nothing was done."""
         fused = self._fused.get(id(step))
-        return fused is not None and (batch.costs is None or fused.measures_each) and fused.run(batch)
+        if fused is None or not ((batch.costs is None or fused.measures_each) and fused.run(batch)):
+            self._run_apart(batch, step)
 
     def _run_apart(self, batch: Batch, step: Step) -> None:
         if isinstance(step, SampleStep):
@@ -101,16 +104,16 @@ class Steps:
                 self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        if node.index in self._fed:
-            with charged(batch.costs, node.index):
-                batch.keep(Edge(node.index), batch.request.inputs[node.name])
-            return
         operator: BatchOperator = self._operators[node.index]
+        if node.index in self._fed and self._take(batch, node, operator):
+            return
         branch = self._in_branch(batch, node)
         if branch is None:
             return
         on_gpu = node.device != "cpu"
-        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        if on_gpu and self._kernels is not None:
+            self._kernels.open_queue()
+        if on_gpu and node.index in self._pixels and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
@@ -129,6 +132,18 @@ class Steps:
             batch.keep(Edge(node.index, index), value)
 
     @staticmethod
+    def _take(batch: Batch, node: GraphNode, operator: BatchOperator) -> bool:
+        """Add fed data that is already on the device of a node; return False if it isn't."""
+        data = batch.request.inputs[node.name]
+        if node.device == "gpu":
+            if not isinstance(data, TensorListGPU):
+                return False
+            with error_context(node, batch), charged(batch.costs, node.index):
+                (data,) = operator.run(batch, ())
+        batch.keep(Edge(node.index), data)
+        return True
+
+    @staticmethod
     def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
         """Return the batch that a node processes; None if no sample takes its branch."""
         if not node.branch:
@@ -136,13 +151,13 @@ class Steps:
         with error_context(node, batch):
             return branch_batch(batch, node.branch)
 
-    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
+    def _express(self, batch: Batch, branch: Batch, operator: Any) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
         pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
-        if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
+        if result is None or (pixels is result and result.in_memory):  # `run` passes the input on without a copy
             return False
         self._defer(batch, operator, [(node, branch)], result)
         return True
@@ -150,6 +165,8 @@ class Steps:
     def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
         """Add the outputs of equal operators as one expression; return False if they must run one by one."""
         operator: PixelOperator = self._operators[nodes[0].index]
+        if self._kernels is not None:
+            self._kernels.open_queue()
         try:
             members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
             if len(members) < 2:

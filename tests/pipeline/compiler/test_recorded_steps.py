@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,8 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler import recorded_steps
 from pipeline._compiler.recorded_steps import _addresses, _Program
 from tests import host_cupy
+from tests.pipeline.compiler.gpu_batches import images, run_batches
 from tests.pipeline.kernels import emulator
-
-
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "gpu":
-        yield "gpu"
-        return
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    with host_cupy.installed():
-        yield "host"
 
 
 @pytest.fixture
@@ -39,29 +29,6 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(_Program, "run", noted)
     return batches
-
-
-def run_batches(
-    define: Callable[[Any], Any], batches: list[list[Any]], *, on_gpu: bool = True, depth: int = 1
-) -> list[list[Any]]:
-    """Run batches of images, and return the samples of all outputs of each batch."""
-    pipe = Pipeline(batch_size=8, num_threads=1, device_id=0 if on_gpu else None, seed=3, prefetch_queue_depth=depth)
-    with pipe:
-        images = fn.external_source(source=iter(batches), layout="HWC", batch=True)
-        outputs = define(images.gpu() if on_gpu else images)
-        pipe.set_outputs(*outputs)
-    pipe.build()
-    held, results = [], []
-    for _ in batches:
-        held.append(pipe.run())  # keeps the memory, so that later batches have other addresses
-        results.append([np.asarray(each.as_cpu().at(index)) for each in held[-1] for index in range(len(each))])
-    pipe.close()
-    return results
-
-
-def images(count: int, size: tuple[int, int] = (6, 5)) -> list[list[Any]]:
-    rng = np.random.default_rng(0)
-    return [[rng.integers(0, 255, (*size, 3), np.uint8) for _ in range(3)] for _ in range(count)]
 
 
 def constant_chain(data: Any) -> tuple[Any, ...]:

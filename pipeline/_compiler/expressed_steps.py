@@ -1,4 +1,4 @@
-"""Run a step of pixel operators with prepared launches: for each batch, only the numbers in their tables are computed."""
+"""Run a step of pixel operators with prepared launches: only the numbers in their tables are computed."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ class _Launches:
 
         self._array, self._allocate = cupy.ndarray, reclaiming(cupy.cuda.alloc)
         self._results = results
-        self._targets, self._sizes = [], []
+        #: For each result: where its samples lie relative to its memory, and its shape if it is dense; and its size.
+        self._targets: list[tuple[Samples, tuple[int, ...] | None]] = []
+        self._sizes: list[int] = []
         for pixels in results:
             shapes = pixels.shapes
             is_dense = bool((shapes == shapes[0]).all())
             target, size = Samples.packed(0, shapes, pixels.dtype, *((1,) if is_dense else ()))
-            self._targets.append((target, is_dense))
+            self._targets.append((target, (len(shapes), *shapes[0].tolist()) if is_dense else None))
             self._sizes.append(max(1, size))
         launches = [pixels.launch(target) for pixels, (target, _) in zip(results, self._targets, strict=True)]
         tables = [launch.tables[0] for launch in launches]
@@ -83,13 +85,14 @@ class _Launches:
         rows = [Rows(*where, pixels.rows) for where, pixels in zip(self._rows, results, strict=True)]
         kernels.repeat(self._packed, (*[each.ptr for each in memory], *addresses), stream, rows)
         return [
-            self._output(pixels, target, block, is_dense)
-            for pixels, (target, is_dense), block in zip(self._results, self._targets, memory, strict=True)
+            self._output(pixels, target, shape, block)
+            for pixels, (target, shape), block in zip(self._results, self._targets, memory, strict=True)
         ]
 
-    def _output(self, pixels: PixelExpression, target: Samples, memory: Any, is_dense: bool) -> TensorListGPU:
-        if is_dense:
-            shape = (len(target), *target.shapes[0].tolist())
+    def _output(
+        self, pixels: PixelExpression, target: Samples, shape: tuple[int, ...] | None, memory: Any
+    ) -> TensorListGPU:
+        if shape is not None:
             return TensorListGPU.from_dense(self._array(shape, pixels.dtype, memory), pixels.layout)
         placed = Samples(target.pointers + memory.ptr, target.shapes, target.strides, target.dtype)
         return TensorListGPU.from_table(placed, memory, memory.device_id, pixels.layout)

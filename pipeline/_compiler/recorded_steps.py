@@ -276,8 +276,6 @@ class RecordedStep:
         if not all(isinstance(each, TensorListGPU) for each in batch.keep_alive[held:]):
             return None  # data of the CPU, which was copied
         launches = queue.waiting
-        if any(table.nbytes % 8 for each in launches for table in each.tables):
-            return None
         allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept]
         sizes = [each.nbytes for each in inputs]
         owned = [(each.address, size if each.memory else 0) for each, size in zip(inputs, sizes, strict=True)]

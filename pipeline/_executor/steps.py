@@ -73,6 +73,12 @@ class Steps:
         self._draws = joint_draws(batch_steps, operators, seed)
         #: Indices of the nodes whose outputs are data of the request.
         self._fed = {node.index for node in graph.inputs if node.operator == "external_source"}
+        #: Steps of such nodes alone, by the `id` of the step.
+        self._inputs = {
+            id(step)
+            for step in steps
+            if isinstance(step, BatchStep) and {node.index for node in step.nodes} <= self._fed
+        }
         #: Indices of the nodes whose outputs may be expressions.
         self._pixels = {index for index, each in operators.items() if fuse and isinstance(each, PixelOperator)}
 
@@ -83,6 +89,11 @@ class Steps:
 
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""
+        if id(step) in self._inputs:
+            for node in step.nodes:
+                if not self._take(batch, node):
+                    self._run_operator(batch, node)
+            return
         repeated = None if batch.costs is not None else self._repeated.get(id(step))
         if repeated is not None and repeated.run(batch, partial(self._run_apart, batch, step)):
             return
@@ -104,8 +115,8 @@ class Steps:
                 self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        operator: BatchOperator = self._operators[node.index]
-        if node.index in self._fed and self._take(batch, node, operator):
+        operator: Any = self._operators[node.index]
+        if node.index in self._fed and self._take(batch, node):
             return
         branch = self._in_branch(batch, node)
         if branch is None:
@@ -131,15 +142,14 @@ class Steps:
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
-    @staticmethod
-    def _take(batch: Batch, node: GraphNode, operator: BatchOperator) -> bool:
+    def _take(self, batch: Batch, node: GraphNode) -> bool:
         """Add fed data that is already on the device of a node; return False if it isn't."""
         data = batch.request.inputs[node.name]
         if node.device == "gpu":
             if not isinstance(data, TensorListGPU):
                 return False
             with error_context(node, batch), charged(batch.costs, node.index):
-                (data,) = operator.run(batch, ())
+                (data,) = self._operators[node.index].run(batch, ())
         batch.keep(Edge(node.index), data)
         return True
 
@@ -151,13 +161,13 @@ class Steps:
         with error_context(node, batch):
             return branch_batch(batch, node.branch)
 
-    def _express(self, batch: Batch, branch: Batch, operator: Any) -> bool:
+    def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
         pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
-        if result is None or (pixels is result and result.in_memory):  # `run` passes the input on without a copy
+        if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
             return False
         self._defer(batch, operator, [(node, branch)], result)
         return True

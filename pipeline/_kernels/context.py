@@ -85,7 +85,7 @@ class KernelContext:
         """
         self.flush()
         items = [] if native is None else packed.items(self.device_id, scalars)
-        if not items:
+        if native is None or not items:
             self._issue(packed.unpacked(addresses, rows or (), scalars), stream)
             return
         buffer = self._staging.take(packed.tables.nbytes)

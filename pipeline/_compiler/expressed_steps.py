@@ -114,12 +114,13 @@ class _Kind:
     """What is known of batches whose inputs differ only in their addresses.
 
     Attributes:
-        sources: the inputs as expressions, by edge, whose addresses are relative to the begin of their memory.
+        known: expressions that are the same for all these batches, by edge: the inputs, whose addresses are relative
+            to the begin of their memory, and outputs of operators with constant arguments.
         launches: the launches of the last batch, or None.
     """
 
-    def __init__(self, sources: Mapping[Edge, PixelExpression]) -> None:
-        self.sources = sources
+    def __init__(self, sources: dict[Edge, PixelExpression]) -> None:
+        self.known = sources
         self.launches: _Launches | None = None
 
 
@@ -155,6 +156,8 @@ class ExpressedStep:
         self._kernels = kernels
         #: By kind of the inputs; None if the operators must run.
         self._known: dict[Hashable, _Kind | None] = {}
+        #: Whether inputs of one kind have come twice.
+        self._recurs = False
 
     @staticmethod
     def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
@@ -173,6 +176,8 @@ class ExpressedStep:
             batch: the batch.
             run_operators: runs the operators of the step; not used.
         """
+        if len(self._known) == _MOST_KINDS and not self._recurs:
+            return False  # images of many sizes: each batch is of another kind
         places = [BatchPlace.of(batch.outputs[edge]) for edge in self._inputs]
         found = [place for place in places if place is not None]
         if len(found) < len(places) or batch.size > MAX_SAMPLES:
@@ -183,7 +188,9 @@ class ExpressedStep:
             if key in self._known or len(self._known) == _MOST_KINDS:
                 return False
             kind = self._known[key] = self._described(batch, found)
-        results = None if kind is None else self._express(batch, kind.sources)
+        else:
+            self._recurs = True
+        results = None if kind is None else self._express(batch, kind)
         if kind is None or results is None:
             self._known[key] = None
             return False
@@ -210,10 +217,12 @@ class ExpressedStep:
             sources[edge] = pixels
         return _Kind(sources)
 
-    def _express(self, batch: Batch, sources: Mapping[Edge, PixelExpression]) -> list[PixelExpression] | None:
+    def _express(self, batch: Batch, kind: _Kind) -> list[PixelExpression] | None:
         """Return the results as expressions; None if the operators must run one by one."""
-        found = dict(sources)
+        found = dict(kind.known)
         for node, edge, operator in self._nodes:
+            if edge in found:
+                continue
             pixels = found[node.inputs[0]]
             if (operator.gathers and pixels.reads > 1) or not (operator.elementwise or pixels.is_image):
                 return None
@@ -225,6 +234,8 @@ class ExpressedStep:
             if result.reads > 1 and edge in self._shared:
                 return None  # it is computed once for all readers
             found[edge] = result
+            if not (node.argument_inputs or node.schema.random) and node.inputs[0] in kind.known:
+                kind.known[edge] = result
         return [found[edge] for edge in self._results]
 
 

@@ -346,9 +346,14 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
+        is_last = run.phase + 1 == len(self._plan.phases)
+        if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run.batch, phase):
+            run.phase += 1
+            self._advance(run)
+            return
         limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
         is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
-        if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
+        if is_cheap or (phase.takes_inputs_only and not is_last):
             self._run_phase(run, phase)
             return
         run.on_caller = False
@@ -361,6 +366,14 @@ class Executor:
             work_queue.put(partial(self._run_waiting, self._merger, phase))
             return
         work_queue.put(lambda: self._run_phase(run, phase))
+
+    def _take_inputs(self, batch: Batch, phase: Phase) -> bool:
+        """Add the inputs of a phase that needs nothing else; return False if it must run."""
+        if not self._steps.take_inputs(batch, phase):
+            return False
+        for step in phase.steps:
+            self.statistics.end(step.nodes, _UNMEASURED, None)
+        return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:
         return {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]

@@ -11,7 +11,7 @@ from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.expressed_steps import ExpressedStep, expressed_steps
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.joint_draws import joint_draws
-from pipeline._compiler.plan import BatchStep, Plan, SampleStep, Step
+from pipeline._compiler.plan import BatchStep, Phase, Plan, SampleStep, Step
 from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
 from pipeline._concurrency.cost import charged
 from pipeline._executor.chain import ChainRunner
@@ -23,7 +23,7 @@ from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
-from pipeline._operator_api.operator import BatchOperator, SampleOperator
+from pipeline._operator_api.operator import SampleOperator
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline.tensors.gpu import TensorListGPU
@@ -86,6 +86,15 @@ class Steps:
         operator = self._operators[index]
         assert isinstance(operator, SampleOperator)
         return operator
+
+    def take_inputs(self, batch: Batch, phase: Phase) -> bool:
+        """Add fed data on the CPU; return False if a step of the phase does anything else."""
+        for step in phase.steps:
+            if id(step) not in self._inputs:
+                return False
+            for node in step.nodes:
+                self._take(batch, node)
+        return True
 
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""

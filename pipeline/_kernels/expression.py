@@ -209,6 +209,8 @@ class PixelExpression:
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
+        if layout == self.layout and layout == self.order:
+            return self
         return self._with(layout=layout, order=layout)
 
     def window(

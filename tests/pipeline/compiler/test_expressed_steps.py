@@ -94,6 +94,13 @@ def test_launches_are_prepared_once_for_inputs_of_one_shape(device: str, issued:
     assert len(set(map(id, issued))) == 2
 
 
+def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: list[Any]) -> None:
+    batches = [[np.full((3 + number, 4, 1), 9, np.uint8) for _ in range(2)] for number in range(24)]
+    results = run_batches(lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),), batches)
+    assert [result[0].shape for result in results] == [(3 + number, 4, 1) for number in range(24)]
+    assert len(issued) == 16
+
+
 @pytest.mark.parametrize(
     "define",
     [

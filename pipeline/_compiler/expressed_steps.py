@@ -164,6 +164,7 @@ class ExpressedStep:
         """Return whether all operators of a step are pixel operators whose expressions depend on one input."""
         return all(
             isinstance(operators[node.index], PixelOperator)
+            and operators[node.index].repeatable
             and not (operators[node.index].launches or operators[node.index].mixes_samples or node.branch)
             and len(node.inputs) == 1
             for node in step.nodes
@@ -214,7 +215,7 @@ class ExpressedStep:
             pixels = pixels or PixelExpression.from_elements(moved, value.layout())
             if pixels is None:
                 return None
-            sources[edge] = pixels
+            sources[edge] = pixels.keep_templates()
         return _Kind(sources)
 
     def _express(self, batch: Batch, kind: _Kind) -> list[PixelExpression] | None:
@@ -235,7 +236,7 @@ class ExpressedStep:
                 return None  # it is computed once for all readers
             found[edge] = result
             if not (node.argument_inputs or node.schema.random) and node.inputs[0] in kind.known:
-                kind.known[edge] = result
+                kind.known[edge] = result.keep_templates()
         return [found[edge] for edge in self._results]
 
 

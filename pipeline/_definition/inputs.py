@@ -23,7 +23,8 @@ class FedInputs:
     """
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
-        self._changed = threading.Condition(new_rlock(Level.LEAF, "fed inputs"))  # guards the attributes below
+        self._lock = new_rlock(Level.LEAF, "fed inputs")  # guards the attributes below
+        self._changed = threading.Condition(self._lock)
         self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
         self._last: dict[str, TensorList | None] = {
             name: None for name, node in nodes.items() if node.argument("repeat_last")
@@ -88,7 +89,7 @@ class FedInputs:
         Raises:
             MissingInputError: an input has no data; no batch was taken.
         """
-        with self._changed:
+        with self._lock:
             if not self.ready:
                 raise self.missing()
             return {name: self._next(name, queue) for name, queue in self._queues.items()}

@@ -61,13 +61,14 @@ class _StartedBatch:
         self._declared = declared
         self._changed = changed  # notified of finished batches
         self._result: BatchResult | None = None
+        self._awaited = False  # whether a thread waits, or is about to
         self._error: BaseException | None = None
 
     def finish(self, result: BatchResult) -> None:
-        result = self._declared.checked(result)
-        with self._changed:
-            self._result = result
-            self._changed.notify_all()
+        self._result = self._declared.checked(result)
+        if self._awaited:  # `wait` sets it before it looks for the result
+            with self._changed:
+                self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
@@ -86,6 +87,7 @@ class _StartedBatch:
     def wait(self) -> None:
         if self._result is None:
             with self._changed:
+                self._awaited = True
                 while self._result is None:
                     self._changed.wait(_SIGNAL_INTERVAL)
 

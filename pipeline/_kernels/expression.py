@@ -115,6 +115,11 @@ class PixelExpression:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def keep_templates(self) -> PixelExpression:
+        """Keep what all nodes of one kind over these pixels have in common, because many are made; return itself."""
+        self.__dict__.setdefault("_templates", {})
+        return self
+
     @property
     def ndim(self) -> int:
         return len(self.order)
@@ -503,6 +508,7 @@ class PixelExpression:
         result = object.__new__(PixelExpression)
         result.__dict__.update(self.__dict__)
         result.__dict__.pop("shapes", None)
+        result.__dict__.pop("_templates", None)
         result.__dict__.update(changes)
         return result
 
@@ -518,14 +524,22 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
+        templates = self.__dict__.get("_templates")
+        found = None if templates is None else templates.get((name, options))
+        if found is None:
+            kind = f"{name}<{options}{self.kind}>"
+            rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
+            if templates is not None:
+                templates[name, options] = kind, copied(rows)
+        else:
+            kind, rows = found[0], copied(found[1])
         for field, values in fields.items():
             if isinstance(kinds[field], np.dtype):
                 store(values, field, rows)
             else:
                 rows[field] = values
         return PixelExpression(
-            f"{name}<{options}{self.kind}>",
+            kind,
             rows,
             self.extents if extents is None else extents,
             self.channels if channels is None else channels,

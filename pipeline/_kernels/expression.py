@@ -214,9 +214,7 @@ class PixelExpression:
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
-        if layout == self.layout and layout == self.order:
-            return self
-        return self._with(layout=layout, order=layout)
+        return self if layout == self.layout == self.order else self._with(layout=layout, order=layout)
 
     def window(
         self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
@@ -524,15 +522,12 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        templates = self.__dict__.get("_templates")
-        found = None if templates is None else templates.get((name, options))
-        if found is None:
-            kind = f"{name}<{options}{self.kind}>"
+        templates = self.__dict__.get("_templates", {})
+        if (name, options) not in templates:
             rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
-            if templates is not None:
-                templates[name, options] = kind, copied(rows)
-        else:
-            kind, rows = found[0], copied(found[1])
+            templates[name, options] = f"{name}<{options}{self.kind}>", rows
+        kind, template = templates[name, options]
+        rows = copied(template)
         for field, values in fields.items():
             if isinstance(kinds[field], np.dtype):
                 store(values, field, rows)

@@ -177,7 +177,7 @@ class ExpressedStep:
             batch: the batch.
             run_operators: runs the operators of the step; not used.
         """
-        if len(self._known) == _MOST_KINDS and not self._recurs:
+        if len(self._known) >= _MOST_KINDS and not self._recurs:
             return False  # images of many sizes: each batch is of another kind
         places = [BatchPlace.of(batch.outputs[edge]) for edge in self._inputs]
         found = [place for place in places if place is not None]
@@ -186,7 +186,7 @@ class ExpressedStep:
         key = (batch.size, *[place.kind for place in found])
         kind = self._known.get(key)
         if kind is None:
-            if key in self._known or len(self._known) == _MOST_KINDS:
+            if key in self._known or len(self._known) >= _MOST_KINDS:
                 return False
             kind = self._known[key] = self._described(batch, found)
         else:
@@ -195,10 +195,12 @@ class ExpressedStep:
         if kind is None or results is None:
             self._known[key] = None
             return False
-        launches = kind.launches
-        if launches is None or not launches.fit(results):
-            launches = kind.launches = _Launches(results, self._sources)
-        outputs = launches.run(self._kernels, batch.stream, results, [place.address for place in found])
+        last = next(node for node, edge, _ in reversed(self._nodes) if edge in self._results)
+        with error_context(last, batch):
+            launches = kind.launches
+            if launches is None or not launches.fit(results):
+                launches = kind.launches = _Launches(results, self._sources)
+            outputs = launches.run(self._kernels, batch.stream, results, [place.address for place in found])
         for edge, output in zip(self._results, outputs, strict=True):
             batch.keep(edge, output)
         return True
@@ -266,4 +268,6 @@ def expressed_steps(
         for phase in plan.phases
         for step in phase.steps
         if isinstance(step, BatchStep) and phase.device == "gpu" and ExpressedStep.fits(step, operators)
+        # A step without results, such as an operator with `preserve` that nothing reads, has no launches.
+        if {edge.node for edge in phase.results} & {node.index for node in step.nodes}
     }

@@ -144,13 +144,13 @@ def _addresses(words: _Words, blocks: Sequence[_Block]) -> tuple[Any, Any, _Word
 
     The first of several blocks counts, so it comes last: images of an input may lie on both sides of allocated memory.
     """
-    positions, owners, offsets = [], [], []
+    owners = np.full(len(words), -1)
     for block, (begin, size) in reversed(list(enumerate(blocks))):
-        found = np.flatnonzero((words >= begin) & (words < begin + max(size, 1)))
-        positions.append(found)
-        owners.append(np.full(len(found), block))
-        offsets.append(words[found] - np.uint64(begin))
-    return np.concatenate(positions), np.concatenate(owners), np.concatenate(offsets)
+        owners[(words >= begin) & (words < begin + max(size, 1))] = block
+    positions = np.flatnonzero(owners >= 0)  # each once, although inputs may be the same memory
+    found = owners[positions]
+    begins = np.array([begin for begin, _ in blocks], np.uint64)
+    return positions, found, words[positions] - begins[found]
 
 
 def _frame(launch: Launch) -> tuple[Hashable, ...]:
@@ -240,7 +240,7 @@ class RecordedStep:
             for edge, output in zip(self._results, outputs, strict=True):
                 batch.keep(edge, output)
             return True
-        if known is None and (key in self._known or len(self._known) == _MOST_PROGRAMS):
+        if known is None and (key in self._known or len(self._known) >= _MOST_PROGRAMS):
             return False
         recording = self._record(batch, inputs, [] if known is None else known.allocated, run_operators)
         if recording is None or known is None or not _moved(known, recording):

@@ -369,10 +369,12 @@ class Executor:
 
     def _take_inputs(self, batch: Batch, phase: Phase) -> bool:
         """Add the inputs of a phase that needs nothing else; return False if it must run."""
-        if not self._steps.take_inputs(batch, phase):
+        if not self._steps.only_inputs(phase):
             return False
         for step in phase.steps:
-            self.statistics.end(step.nodes, _UNMEASURED, None)
+            batch.costs = self.statistics.begin(step.nodes)
+            self._steps.run(batch, step)
+            self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
         return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:

@@ -87,14 +87,9 @@ class Steps:
         assert isinstance(operator, SampleOperator)
         return operator
 
-    def take_inputs(self, batch: Batch, phase: Phase) -> bool:
-        """Add fed data on the CPU; return False if a step of the phase does anything else."""
-        for step in phase.steps:
-            if id(step) not in self._inputs:
-                return False
-            for node in step.nodes:
-                self._take(batch, node)
-        return True
+    def only_inputs(self, phase: Phase) -> bool:
+        """Return whether a phase does nothing but take fed data."""
+        return all(id(step) in self._inputs for step in phase.steps)
 
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""
@@ -159,7 +154,8 @@ class Steps:
                 return False
             with error_context(node, batch), charged(batch.costs, node.index):
                 (data,) = self._operators[node.index].run(batch, ())
-        batch.keep(Edge(node.index), data)
+        with charged(batch.costs, node.index):
+            batch.keep(Edge(node.index), data)
         return True
 
     @staticmethod

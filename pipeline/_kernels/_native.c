@@ -220,28 +220,24 @@ static int write_rows(PyObject *item, char *host, size_t size) {
 /* Adds addresses of memory to the words at (position, index of the address), int64 each. */
 static int add_addresses(const Py_buffer *places, PyObject *addresses, char *host, size_t size) {
     const int64_t *place = places->buf;
-    uint64_t found[64];
     Py_ssize_t known = PyTuple_GET_SIZE(addresses);
-    if (known > 64) {
-        PyErr_SetString(PyExc_ValueError, "too many addresses");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < known; i++) {
+    uint64_t *found = PyMem_Malloc((size_t)(known ? known : 1) * sizeof(uint64_t));
+    if (!found) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < known; i++)
         found[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
-        if (found[i] == (uint64_t)-1 && PyErr_Occurred()) return -1;
-    }
-    for (Py_ssize_t i = 0; i < places->len / 16; i++) {
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < places->len / 16; i++) {
         int64_t position = place[2 * i], index = place[2 * i + 1];
         if (position < 0 || (size_t)position + 8 > size || index < 0 || index >= known) {
             PyErr_SetString(PyExc_ValueError, "an address outside of the tables");
-            return -1;
+            break;
         }
         uint64_t word;
         memcpy(&word, host + position, 8);
         word += found[index];
         memcpy(host + position, &word, 8);
     }
-    return 0;
+    PyMem_Free(found);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Appends a launch whose tables are at offsets in the staging buffer. */

@@ -261,7 +261,7 @@ class _Queueing:
         if self._queue is not None:
             return
         current, stream, issue = self._current, self._stream, self._issue
-        current.queue = self._queue = queue = LaunchQueue(stream, lambda launches: issue(launches, stream))
+        queue = LaunchQueue(stream, lambda launches: issue(launches, stream))
         cuda = load_cupy().cuda
         allocate = reclaiming(cuda.get_allocator())
 
@@ -273,6 +273,7 @@ class _Queueing:
 
         self._allocating = cuda.using_allocator(keep)
         self._allocating.__enter__()
+        current.queue = self._queue = queue
 
     def __enter__(self) -> None:
         self._current.queueing = self

@@ -66,7 +66,7 @@ class PackedLaunches:
             target[...] = np.ndarray(target.shape, np.uint8, np.ascontiguousarray(values))
         if len(self.places):
             words, added = tables.view(np.uint64), np.array(addresses, np.uint64)
-            words[self.places[:, 0] // 8] += added[self.places[:, 1]]
+            np.add.at(words, self.places[:, 0] // 8, added[self.places[:, 1]])
         launches = []
         for launch, offsets, own in zip(
             self.launches, self._offsets, scalars or [None] * len(self.launches), strict=True
@@ -83,22 +83,23 @@ class PackedLaunches:
             device_id: the CUDA device.
             scalars: see `unpacked`.
         """
-        items = self._items
-        if not items:
-            for launch, offsets in zip(self.launches, self._offsets, strict=True):
-                handle = get_kernel(launch.file, launch.kernel, launch.defines, device_id).handle
-                if not handle:
-                    return []
-                items.append((handle, *launch.grid, offsets, pack_scalars(launch.scalars)))
-        if not scalars:
+        items = self._items.get(device_id)
+        if items is None:
+            items = [
+                (get_kernel(each.file, each.kernel, each.defines, device_id).handle, *each.grid, offsets,
+                 pack_scalars(each.scalars))
+                for each, offsets in zip(self.launches, self._offsets, strict=True)
+            ]  # fmt: skip
+            self._items[device_id] = items = items if all(item[0] for item in items) else []
+        if not (items and scalars):
             return items
         return [
             item if own is None else (*item[:-1], pack_scalars(own)) for item, own in zip(items, scalars, strict=True)
         ]
 
     @cached_property
-    def _items(self) -> list[Any]:
-        return []
+    def _items(self) -> dict[int, list[Any]]:
+        return {}
 
     @cached_property
     def _offsets(self) -> list[tuple[int, ...]]:

@@ -131,6 +131,11 @@ def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
     assert not repeated
 
 
+def test_address_in_two_inputs_belongs_to_one() -> None:
+    positions, owners, offsets = _addresses(np.array([7, 120], np.uint64), [(100, 50), (100, 50), (110, 50)])
+    assert (positions.tolist(), owners.tolist(), offsets.tolist()) == ([1], [0], [20])
+
+
 def test_allocated_memory_between_images_of_an_input_isnt_part_of_the_input() -> None:
     words = np.array([100, 150, 155, 199], np.uint64)
     owners = np.full(4, -1)

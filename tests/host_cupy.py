@@ -162,6 +162,7 @@ Stream.null.device_id = None  # that of the current device
 
 class Event:
     done = True
+    ptr = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._device_id = _current_device()

@@ -77,11 +77,11 @@ class Phase:
     def name(self) -> str:
         return step_name([node for step in self.steps for node in step.nodes])
 
-    @property
+    @cached_property
     def on_gpu(self) -> bool:
         return self.device != "cpu"
 
-    @property
+    @cached_property
     def takes_inputs_only(self) -> bool:
         """Whether it only takes fed inputs: the current thread can do that without waking another one."""
         return self.device == "cpu" and all(node.schema.fed for step in self.steps for node in step.nodes)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._compiler.batch_place import BatchPlace
 from pipeline._compiler.plan import BatchStep, Plan
 from pipeline._graph.graph import Edge
 from pipeline._kernels import KernelContext
 from pipeline._kernels.launch import Launch
 from pipeline._kernels.launch_queue import LaunchQueue
-from pipeline._kernels.reclaiming import is_full
+from pipeline._kernels.packed_launches import PackedLaunches, packed_tables
+from pipeline._kernels.reclaiming import is_full, reclaiming
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.request import TensorList
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["RecordedStep", "recorded_steps"]
@@ -27,37 +28,6 @@ _Block = tuple[int, int]  # address and size
 
 # Largest number of programs of a step: one for each size of batches, and for each shape of its inputs.
 _MOST_PROGRAMS = 16
-
-
-class _Input(NamedTuple):
-    """An input of a step on the GPU.
-
-    Attributes:
-        kind: dtype, layout and shape, and the order of the samples in memory.
-        address: address of its first byte.
-        size: number of bytes from there to its last byte.
-        memory: object that owns this memory, if the batch is dense.
-    """
-
-    kind: Hashable
-    address: int
-    size: int
-    memory: Any = None
-
-    @classmethod
-    def from_batch(cls, value: TensorList) -> _Input | None:
-        """Describe a batch; return None if it isn't on the GPU, or if it is empty or reversed."""
-        if not isinstance(value, TensorListGPU):
-            return None
-        array = value.dense
-        if array is None or not len(array):
-            placement = value.table().placement if len(value) else None
-            return None if placement is None else cls((value.layout(), placement[2]), *placement[:2])
-        last = sum([(count - 1) * step for count, step in zip(array.shape, array.strides, strict=True)])
-        kind = (value.layout(), array.dtype, array.shape, array.strides)
-        if min(array.strides) < 0:
-            return None
-        return cls(kind, int(array.data.ptr), last + array.itemsize, array.data.mem)
 
 
 class _Output(NamedTuple):
@@ -96,25 +66,21 @@ class _Recording:
         launches: the launches.
         allocated: addresses and sizes of the device memory that it allocated.
         inputs: its inputs.
+        sizes: number of bytes from the first byte of each input to its last one.
         outputs: its outputs.
         drawn: scalars of launches that depend on the random numbers of the batch.
     """
 
     launches: Sequence[Launch]
     allocated: Sequence[_Block]
-    inputs: Sequence[_Input]
+    inputs: Sequence[BatchPlace]
+    sizes: Sequence[int]
     outputs: Sequence[_Output]
     drawn: Sequence[_Scalars]
 
-    def words(self) -> _Words:
-        """Return the tables of all launches, one after another."""
-        tables = [np.ascontiguousarray(table) for each in self.launches for table in each.tables]
-        parts = [table.view(np.uint8).reshape(-1) for table in tables]
-        return np.concatenate(parts).view(np.uint64) if parts else np.empty(0, np.uint64)
-
     def blocks(self) -> list[_Block]:
         """Return addresses and sizes of the allocated memory, then of the inputs."""
-        return [*self.allocated, *((each.address, each.size) for each in self.inputs)]
+        return [*self.allocated, *zip([each.address for each in self.inputs], self.sizes, strict=True)]
 
 
 class _Program:
@@ -125,52 +91,46 @@ class _Program:
     """
 
     def __init__(self, recording: _Recording) -> None:
-        self._launches = recording.launches
+        import cupy
+
+        self._array, self._pointer = cupy.ndarray, cupy.cuda.MemoryPointer
+        self._allocate = reclaiming(cupy.cuda.alloc)
         self._sizes = [size for _, size in recording.allocated]
         self._outputs = recording.outputs
-        self._words = recording.words()
-        self._positions, self._blocks, self._offsets = _addresses(self._words, recording.blocks())
+        tables = packed_tables(recording.launches)
+        words = tables.view(np.uint64)
+        positions, blocks, words[positions] = _addresses(words, recording.blocks())
+        self._packed = PackedLaunches(tuple(recording.launches), tables, np.stack([positions * 8, blocks], axis=1))
         #: For each launch: the index of its scalars among those that depend on random numbers, or None.
         self._drawn = [_index(recording.drawn, launch.scalars) for launch in recording.launches]
 
-    def launches(self, addresses: Sequence[int], drawn: Sequence[_Scalars]) -> list[Launch]:
-        """Return the launches for blocks at other addresses, and other random numbers."""
-        words = self._words.copy()
-        words[self._positions] = np.array(addresses, np.uint64)[self._blocks] + self._offsets
-        rest, launches = words.view(np.uint8), []
-        for launch, index in zip(self._launches, self._drawn, strict=True):
-            tables = []
-            for table in launch.tables:
-                tables.append(rest[: table.nbytes])
-                rest = rest[table.nbytes :]
-            scalars = launch.scalars if index is None else drawn[index]
-            launches.append(Launch(launch.file, launch.kernel, launch.defines, tuple(tables), launch.grid, scalars))
-        return launches
+    def _scalars(self, drawn: Sequence[_Scalars]) -> list[_Scalars | None]:
+        return [None if index is None else drawn[index] for index in self._drawn] if drawn else []
 
     def confirms(self, other: _Recording) -> bool:
         """Return whether the program would have done what the step did for another batch."""
         if self._sizes != [size for _, size in other.allocated] or self._outputs != other.outputs:
             return False
-        mine = self.launches([address for address, _ in other.blocks()], other.drawn)
+        mine = self._packed.unpacked([address for address, _ in other.blocks()], (), self._scalars(other.drawn))
         same = list(map(_frame, mine)) == list(map(_frame, other.launches))
-        return same and replace(other, launches=mine).words().tobytes() == other.words().tobytes()
+        return same and packed_tables(mine).tobytes() == packed_tables(other.launches).tobytes()
 
     def run(
-        self, kernels: KernelContext, stream: Any, inputs: Sequence[_Input], drawn: Sequence[_Scalars]
+        self, kernels: KernelContext, stream: Any, inputs: Sequence[BatchPlace], drawn: Sequence[_Scalars]
     ) -> list[TensorListGPU]:
         """Launch, and return the outputs."""
-        import cupy
-
-        memory = [cupy.cuda.alloc(size) for size in self._sizes]
-        addresses = [int(each.ptr) for each in memory] + [each.address for each in inputs]
-        if self._launches:
-            for launch in self.launches(addresses, drawn):
-                kernels.run(launch, stream)
+        memory = [self._allocate(size) for size in self._sizes]
+        if self._packed.launches:
+            addresses = (*[each.ptr for each in memory], *[each.address for each in inputs])
+            kernels.repeat(self._packed, addresses, stream, scalars=self._scalars(drawn))
         outputs = []
         for block, offset, shape, dtype, layout in self._outputs:
-            owner = memory[block].mem if block < len(memory) else inputs[block - len(memory)].memory
-            pointer = cupy.cuda.MemoryPointer(owner, addresses[block] - int(owner.ptr) + offset)
-            outputs.append(TensorListGPU.from_dense(cupy.ndarray(shape, dtype, pointer), layout))
+            if block < len(memory):
+                pointer = memory[block] + offset if offset else memory[block]
+            else:
+                owner, address = inputs[block - len(memory)].memory, inputs[block - len(memory)].address
+                pointer = self._pointer(owner, address - int(owner.ptr) + offset)
+            outputs.append(TensorListGPU.from_dense(self._array(shape, dtype, pointer), layout))
         return outputs
 
 
@@ -184,13 +144,13 @@ def _addresses(words: _Words, blocks: Sequence[_Block]) -> tuple[Any, Any, _Word
 
     The first of several blocks counts, so it comes last: images of an input may lie on both sides of allocated memory.
     """
-    positions, owners, offsets = [], [], []
+    owners = np.full(len(words), -1)
     for block, (begin, size) in reversed(list(enumerate(blocks))):
-        found = np.flatnonzero((words >= begin) & (words < begin + max(size, 1)))
-        positions.append(found)
-        owners.append(np.full(len(found), block))
-        offsets.append(words[found] - np.uint64(begin))
-    return np.concatenate(positions), np.concatenate(owners), np.concatenate(offsets)
+        owners[(words >= begin) & (words < begin + max(size, 1))] = block
+    positions = np.flatnonzero(owners >= 0)  # each once, although inputs may be the same memory
+    found = owners[positions]
+    begins = np.array([begin for begin, _ in blocks], np.uint64)
+    return positions, found, words[positions] - begins[found]
 
 
 def _frame(launch: Launch) -> tuple[Hashable, ...]:
@@ -267,20 +227,20 @@ class RecordedStep:
             batch: the batch.
             run_operators: runs the operators of the step.
         """
-        inputs: list[_Input] = []
+        inputs: list[BatchPlace] = []
         for edge in self._inputs:
-            described = _Input.from_batch(batch.outputs[edge])
+            described = BatchPlace.of(batch.outputs[edge])
             if described is None:
                 return False
             inputs.append(described)
-        key = (batch.size, *(each.kind for each in inputs))
+        key = (batch.size, *[each.kind for each in inputs])
         known = self._known.get(key)
         if isinstance(known, _Program):
             outputs = known.run(self._kernels, batch.stream, inputs, self._drawn(batch))
             for edge, output in zip(self._results, outputs, strict=True):
                 batch.keep(edge, output)
             return True
-        if known is None and (key in self._known or len(self._known) == _MOST_PROGRAMS):
+        if known is None and (key in self._known or len(self._known) >= _MOST_PROGRAMS):
             return False
         recording = self._record(batch, inputs, [] if known is None else known.allocated, run_operators)
         if recording is None or known is None or not _moved(known, recording):
@@ -293,7 +253,7 @@ class RecordedStep:
     def _record(
         self,
         batch: Batch,
-        inputs: Sequence[_Input],
+        inputs: Sequence[BatchPlace],
         occupied: Sequence[_Block],
         run_operators: Callable[[], None],
     ) -> _Recording | None:
@@ -305,6 +265,7 @@ class RecordedStep:
             occupied: memory that an earlier recording used, if it is free. It isn't used again.
             run_operators: runs the operators of the step.
         """
+        self._kernels.open_queue()
         queue, held = self._kernels.queue, len(batch.keep_alive)
         flushes, *used = (0, 0, 0) if queue is None else queue.state
         spare = None if queue is None or any(used) else _occupy(queue, occupied)
@@ -315,16 +276,16 @@ class RecordedStep:
         if not all(isinstance(each, TensorListGPU) for each in batch.keep_alive[held:]):
             return None  # data of the CPU, which was copied
         launches = queue.waiting
-        if any(table.nbytes % 8 for each in launches for table in each.tables):
-            return None
         allocated = [(int(each.ptr), int(each.mem.size)) for each in queue.kept]
-        blocks = [*allocated, *((each.address, each.size if each.memory else 0) for each in inputs)]
+        sizes = [each.nbytes for each in inputs]
+        owned = [(each.address, size if each.memory else 0) for each, size in zip(inputs, sizes, strict=True)]
+        blocks = [*allocated, *owned]
         outputs = [_Output.from_batch(batch.outputs[edge], blocks) for edge in self._results]
         found = [output for output in outputs if output is not None]
         if len(found) < len(outputs):
             return None
         described = [each._replace(memory=None) for each in inputs]  # don't keep the memory
-        return _Recording(launches, allocated, described, found, self._drawn(batch))
+        return _Recording(launches, allocated, described, sizes, found, self._drawn(batch))
 
     def _drawn(self, batch: Batch) -> list[_Scalars]:
         return [operator.seed_scalars(batch) for operator in self._random]

@@ -23,7 +23,8 @@ class FedInputs:
     """
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
-        self._changed = threading.Condition(new_rlock(Level.LEAF, "fed inputs"))  # guards the attributes below
+        self._lock = new_rlock(Level.LEAF, "fed inputs")  # guards the attributes below
+        self._changed = threading.Condition(self._lock)
         self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
         self._last: dict[str, TensorList | None] = {
             name: None for name, node in nodes.items() if node.argument("repeat_last")
@@ -64,7 +65,7 @@ class FedInputs:
     @property
     def fresh(self) -> bool:
         """Whether data exists for a batch that isn't merely a repetition of the last one."""
-        return self.ready and (not self._queues or any(self._queues.values()))
+        return (not self._queues or any(self._queues.values())) and self.ready
 
     @property
     def may_wait(self) -> bool:
@@ -87,15 +88,11 @@ class FedInputs:
 
         Raises:
             MissingInputError: an input has no data; no batch was taken.
-            InputError: the sizes of the batches differ; all batches were taken.
         """
-        with self._changed:
-            if self._empty():
+        with self._lock:
+            if not self.ready:
                 raise self.missing()
-            batches = {name: self._next(name, queue) for name, queue in self._queues.items()}
-        if batches:
-            check_sizes(batches)
-        return batches
+            return {name: self._next(name, queue) for name, queue in self._queues.items()}
 
     def missing(self) -> MissingInputError:
         """Return the error that names an input without data."""

@@ -61,13 +61,14 @@ class _StartedBatch:
         self._declared = declared
         self._changed = changed  # notified of finished batches
         self._result: BatchResult | None = None
+        self._awaited = False  # whether a thread waits, or is about to
         self._error: BaseException | None = None
 
     def finish(self, result: BatchResult) -> None:
-        result = self._declared.checked(result)
-        with self._changed:
-            self._result = result
-            self._changed.notify_all()
+        self._result = self._declared.checked(result)
+        if self._awaited:  # `wait` sets it before it looks for the result
+            with self._changed:
+                self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
@@ -86,6 +87,7 @@ class _StartedBatch:
     def wait(self) -> None:
         if self._result is None:
             with self._changed:
+                self._awaited = True
                 while self._result is None:
                     self._changed.wait(_SIGNAL_INTERVAL)
 
@@ -327,10 +329,10 @@ class Runner:
 
     def _collect(self) -> BatchRequest:
         inputs = self.inputs.take()
+        size = check_sizes(inputs) if inputs else self._arguments.batch_size
         if len(self._sources):
-            size = len(next(iter(inputs.values()))) if inputs else self._arguments.batch_size
             info = BatchInfo(self._iteration, self._epoch)
             inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
-        size = check_sizes(inputs) if inputs else self._arguments.batch_size
+            size = check_sizes(inputs)
         number = global_batch(self._rank, self._iteration)
         return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration, global_batch=number))

@@ -30,6 +30,8 @@ class Constants:
 
     def add_to(self, batch: Batch, on_gpu: bool) -> None:
         """Add the constants of one device to the outputs of a batch; on the GPU, on the batch's stream."""
+        if not self._nodes:
+            return
         constants = self._kept.get((on_gpu, batch.size))
         if constants is None:
             constants = self._compute(batch, on_gpu)

@@ -75,14 +75,22 @@ class BatchStream:
         event.record(self.stream)
         return event
 
-    def retire(self, keep_alive: list[Any], callbacks: Sequence[Callable[[], None]]) -> None:
-        """Release `keep_alive` and call `callbacks` when all work issued so far is done."""
+    def retire(self, keep_alive: list[Any], callbacks: Sequence[Callable[[], None]], event: Any) -> None:
+        """Release what a batch, or several that ran as one, have read, when their work is done.
+
+        Args:
+            keep_alive: list of objects; it is cleared.
+            callbacks: called when all work that was issued so far is done.
+            event: the event of the batch's last work; None if it couldn't be recorded.
+        """
         if not keep_alive and not callbacks:
             return  # without waking the thread that waits for events
-        try:
-            last = self.record()
-        except Exception:  # noqa: BLE001 - CUDA is in an error state: synchronize the stream itself
-            last = self.stream
+        last = event
+        if event is None or callbacks:
+            try:
+                last = self.record()
+            except Exception:  # noqa: BLE001 - CUDA is in an error state: synchronize the stream itself
+                last = self.stream
         self._device.when_done(last, keep_alive, callbacks)
 
 
@@ -144,13 +152,15 @@ class Device:
             self._pending.put((event, keep_alive, callbacks))
             return
         self._held.append((event, keep_alive))
-        with suppress(IndexError):  # no more; another thread may take the last one
+        try:
             while True:
                 oldest = self._held.popleft()
                 if not _is_done(oldest[0]):
                     self._held.appendleft(oldest)
                     return
                 oldest[1].clear()
+        except IndexError:  # no more; another thread may take the last one
+            return
 
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""

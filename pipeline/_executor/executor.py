@@ -346,9 +346,14 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
+        is_last = run.phase + 1 == len(self._plan.phases)
+        if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run.batch, phase):
+            run.phase += 1
+            self._advance(run)
+            return
         limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
         is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
-        if is_cheap or (phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases)):
+        if is_cheap or (phase.takes_inputs_only and not is_last):
             self._run_phase(run, phase)
             return
         run.on_caller = False
@@ -361,6 +366,16 @@ class Executor:
             work_queue.put(partial(self._run_waiting, self._merger, phase))
             return
         work_queue.put(lambda: self._run_phase(run, phase))
+
+    def _take_inputs(self, batch: Batch, phase: Phase) -> bool:
+        """Add the inputs of a phase that needs nothing else; return False if it must run."""
+        if not self._steps.only_inputs(phase):
+            return False
+        for step in phase.steps:
+            batch.costs = self.statistics.begin(step.nodes)
+            self._steps.run(batch, step)
+            self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
+        return True
 
     def _queue_of(self, phase: Phase) -> WorkQueue | None:
         return {"cpu": self._cpu_queue, "mixed": self._mixed_queue, "gpu": self._gpu_queue}[phase.device]
@@ -414,13 +429,14 @@ class Executor:
             self._advance(run)
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
-        if run.stream is None:
+        is_first = run.stream is None
+        if is_first:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
-            with run.batch.stream:
-                self._constants.add_to(run.batch, on_gpu=True)
         stream, trace = run.stream.stream, run.batch.trace
         with stream:
+            if is_first:
+                self._constants.add_to(run.batch, on_gpu=True)
             begin = None if trace is None else trace.mark(stream)
             with device.kernels.queued(stream):
                 self._run_steps(run, phase)
@@ -516,14 +532,14 @@ class Executor:
             run.batch.keep_alive.clear()
             if run.batch.request.on_inputs_read is not None:
                 callbacks.append(run.batch.request.on_inputs_read)
-        runs[0].stream.retire(keep_alive, callbacks)
+        runs[0].stream.retire(keep_alive, callbacks, event)
 
     def _deliver(self, run: RunningBatch, event: Any, error: PipelineError | None) -> None:
         self._call_on_done(run, event, error)
         batch = run.batch
         callbacks = [] if batch.request.on_inputs_read is None else [batch.request.on_inputs_read]
         if run.stream is not None:
-            run.stream.retire(batch.keep_alive, callbacks)
+            run.stream.retire(batch.keep_alive, callbacks, event)
             return
         for callback in callbacks:
             call_back(callback)

@@ -124,7 +124,7 @@ class Statistics:
             costs: result of `begin`.
         """
         with self._lock:
-            step = self._step(nodes)
+            step = self._steps.get(nodes[0].index) or self._step(nodes)
             step.ended += 1
             if costs is not None:
                 step.measure(costs)

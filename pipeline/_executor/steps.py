@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from pipeline._compiler.equal_operators import equal_operators
+from pipeline._compiler.expressed_steps import ExpressedStep, expressed_steps
 from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.joint_draws import joint_draws
-from pipeline._compiler.plan import BatchStep, Plan, SampleStep, Step
-from pipeline._compiler.recorded_steps import recorded_steps
+from pipeline._compiler.plan import BatchStep, Phase, Plan, SampleStep, Step
+from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
 from pipeline._concurrency.cost import charged
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.results import check_batches
@@ -22,7 +23,7 @@ from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
-from pipeline._operator_api.operator import BatchOperator, SampleOperator
+from pipeline._operator_api.operator import SampleOperator
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline.tensors.gpu import TensorListGPU
@@ -51,7 +52,7 @@ class Steps:
         seed: int,
         fuse: bool,
     ) -> None:
-        self._operators, self._kernels, self._fuses = operators, kernels, fuse
+        self._operators, self._kernels = operators, kernels
         self._readers = plan.readers
         steps = [step for phase in plan.phases for step in phase.steps]
         self._chains = {
@@ -60,32 +61,49 @@ class Steps:
             if isinstance(step, SampleStep)
         }
         self._fused = fused_steps(steps, operators) if fuse else {}
-        self._recorded = recorded_steps(plan, operators, kernels, fuse)
+        #: Steps on the GPU that repeat launches, by the `id` of the step.
+        self._repeated: dict[int, RecordedStep | ExpressedStep] = {
+            **expressed_steps(plan, operators, kernels, fuse),
+            **recorded_steps(plan, operators, kernels, fuse),
+        }
         batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
         #: Groups of equal operators on the GPU, by the index of the first one.
         self._equal = equal_operators(batch_steps, operators)
         #: Random numbers that are drawn together, by the `id` of the step.
         self._draws = joint_draws(batch_steps, operators, seed)
-        #: Indices of the nodes whose outputs on the CPU are data of the request.
-        self._fed = {node.index for node in graph.inputs if (node.operator, node.device) == ("external_source", "cpu")}
+        #: Indices of the nodes whose outputs are data of the request.
+        self._fed = {node.index for node in graph.inputs if node.operator == "external_source"}
+        #: Steps of such nodes alone, by the `id` of the step.
+        self._inputs = {
+            id(step)
+            for step in steps
+            if isinstance(step, BatchStep) and {node.index for node in step.nodes} <= self._fed
+        }
+        #: Indices of the nodes whose outputs may be expressions.
+        self._pixels = {index for index, each in operators.items() if fuse and isinstance(each, PixelOperator)}
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
         assert isinstance(operator, SampleOperator)
         return operator
 
+    def only_inputs(self, phase: Phase) -> bool:
+        """Return whether a phase does nothing but take fed data."""
+        return all(id(step) in self._inputs for step in phase.steps)
+
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""
-        recorded = None if batch.costs is not None else self._recorded.get(id(step))
-        if recorded is not None and recorded.run(batch, partial(self._run_apart, batch, step)):
+        if id(step) in self._inputs:
+            for node in step.nodes:
+                if not self._take(batch, node):
+                    self._run_operator(batch, node)
             return
-        if not self._run_fused(batch, step):
-            self._run_apart(batch, step)
-
-    def _run_fused(self, batch: Batch, step: Step) -> bool:
-        """Run the operators of a step as one; return False if nothing was done."""
+        repeated = None if batch.costs is not None else self._repeated.get(id(step))
+        if repeated is not None and repeated.run(batch, partial(self._run_apart, batch, step)):
+            return
         fused = self._fused.get(id(step))
-        return fused is not None and (batch.costs is None or fused.measures_each) and fused.run(batch)
+        if fused is None or not ((batch.costs is None or fused.measures_each) and fused.run(batch)):
+            self._run_apart(batch, step)
 
     def _run_apart(self, batch: Batch, step: Step) -> None:
         if isinstance(step, SampleStep):
@@ -101,16 +119,16 @@ class Steps:
                 self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
-        if node.index in self._fed:
-            with charged(batch.costs, node.index):
-                batch.keep(Edge(node.index), batch.request.inputs[node.name])
+        operator: Any = self._operators[node.index]
+        if node.index in self._fed and self._take(batch, node):
             return
-        operator: BatchOperator = self._operators[node.index]
         branch = self._in_branch(batch, node)
         if branch is None:
             return
         on_gpu = node.device != "cpu"
-        if on_gpu and self._fuses and isinstance(operator, PixelOperator) and self._express(batch, branch, operator):
+        if on_gpu and self._kernels is not None:
+            self._kernels.open_queue()
+        if on_gpu and node.index in self._pixels and self._express(batch, branch, operator):
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
@@ -127,6 +145,18 @@ class Steps:
             outputs = check_batches(node, returned, branch.size)
         for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
+
+    def _take(self, batch: Batch, node: GraphNode) -> bool:
+        """Add fed data that is already on the device of a node; return False if it isn't."""
+        data = batch.request.inputs[node.name]
+        if node.device == "gpu":
+            if not isinstance(data, TensorListGPU):
+                return False
+            with error_context(node, batch), charged(batch.costs, node.index):
+                (data,) = self._operators[node.index].run(batch, ())
+        with charged(batch.costs, node.index):
+            batch.keep(Edge(node.index), data)
+        return True
 
     @staticmethod
     def _in_branch(batch: Batch, node: GraphNode) -> Batch | None:
@@ -150,6 +180,8 @@ class Steps:
     def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
         """Add the outputs of equal operators as one expression; return False if they must run one by one."""
         operator: PixelOperator = self._operators[nodes[0].index]
+        if self._kernels is not None:
+            self._kernels.open_queue()
         try:
             members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
             if len(members) < 2:

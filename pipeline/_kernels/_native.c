@@ -58,30 +58,69 @@ typedef struct {
     size_t begin, bytes;    /* of the arguments */
 } Launch;
 
+/* A sequence of launches that is built. The arguments of a launch are a part of `arguments`. */
+typedef struct {
+    Launch *launches;
+    Py_ssize_t count;
+    char *arguments;
+    size_t room, used;
+} Sequence;
+
+static int begin_sequence(Sequence *sequence, Py_ssize_t count) {
+    sequence->count = count;
+    sequence->room = 4096 * (size_t)(count ? count : 1); /* CUDA's limit for the arguments of a kernel is 4 KiB */
+    sequence->used = 0;
+    sequence->launches = PyMem_Malloc((size_t)(count ? count : 1) * sizeof(Launch));
+    sequence->arguments = PyMem_Malloc(sequence->room);
+    if (sequence->launches && sequence->arguments) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+static void end_sequence(Sequence *sequence) {
+    PyMem_Free(sequence->launches);
+    PyMem_Free(sequence->arguments);
+}
+
+/* Reserves the arguments of launch `i`: the addresses of tables, then the scalars. Returns NULL with an exception. */
+static char *begin_launch(Sequence *sequence, Py_ssize_t i, unsigned long long function, unsigned width,
+                          unsigned height, size_t tables, const char *scalars, size_t scalar_bytes) {
+    Launch *launch = &sequence->launches[i];
+    launch->function = (void *)(uintptr_t)function;
+    launch->width = width;
+    launch->height = height;
+    launch->begin = sequence->used;
+    launch->bytes = 8 * tables + scalar_bytes;
+    if (launch->begin + launch->bytes > sequence->room) {
+        PyErr_SetString(PyExc_ValueError, "the launches have too many arguments");
+        return NULL;
+    }
+    char *arguments = sequence->arguments + launch->begin;
+    memcpy(arguments + 8 * tables, scalars, scalar_bytes);
+    sequence->used += (launch->bytes + 15) / 16 * 16;
+    return arguments;
+}
+
 /* Copies the tables of a launch to the staging buffer, and appends its arguments. Returns -1 with an exception set. */
-static int prepare(PyObject *item, Launch *launch, char *arguments, size_t room, size_t *used, char *host, size_t size,
-                   uint64_t device, size_t *offset) {
+static int prepare(Sequence *sequence, Py_ssize_t i_launch, PyObject *item, char *host, size_t size, uint64_t device,
+                   size_t *offset) {
     unsigned long long function;
+    unsigned width, height;
     PyObject *tables;
     const char *scalars;
     Py_ssize_t scalar_bytes;
-    if (!PyArg_ParseTuple(item, "KIIO!y#", &function, &launch->width, &launch->height, &PyTuple_Type, &tables, &scalars,
-                          &scalar_bytes))
+    if (!PyArg_ParseTuple(item, "KIIO!y#", &function, &width, &height, &PyTuple_Type, &tables, &scalars, &scalar_bytes))
         return -1;
-    launch->function = (void *)(uintptr_t)function;
-    launch->begin = *used;
-    launch->bytes = 8 * (size_t)PyTuple_GET_SIZE(tables) + (size_t)scalar_bytes;
-    if (launch->begin + launch->bytes > room) {
-        PyErr_SetString(PyExc_ValueError, "the launches have too many arguments");
-        return -1;
-    }
+    char *arguments = begin_launch(sequence, i_launch, function, width, height, (size_t)PyTuple_GET_SIZE(tables),
+                                   scalars, (size_t)scalar_bytes);
+    if (!arguments) return -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tables); i++) {
         Py_buffer view;
         if (PyObject_GetBuffer(PyTuple_GET_ITEM(tables, i), &view, PyBUF_SIMPLE) < 0) return -1;
         int fits = *offset + (size_t)view.len <= size;
         if (fits) memcpy(host + *offset, view.buf, (size_t)view.len);
         uint64_t address = device + *offset;
-        memcpy(arguments + launch->begin + 8 * (size_t)i, &address, 8);
+        memcpy(arguments + 8 * (size_t)i, &address, 8);
         *offset += ((size_t)view.len + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         PyBuffer_Release(&view);
         if (!fits) {
@@ -89,14 +128,15 @@ static int prepare(PyObject *item, Launch *launch, char *arguments, size_t room,
             return -1;
         }
     }
-    memcpy(arguments + launch->begin + 8 * (size_t)PyTuple_GET_SIZE(tables), scalars, (size_t)scalar_bytes);
-    *used += (launch->bytes + 15) / 16 * 16;
     return 0;
 }
 
 /* Returns the first error, and in `failed` the index of its launch; -1 for the copy, and the count for the event. */
-static int issue_all(void *stream, uint64_t device, const char *host, size_t bytes, const Launch *launches,
-                     Py_ssize_t count, char *arguments, void *event, Py_ssize_t *failed) {
+static int issue_all(void *stream, uint64_t device, const char *host, size_t bytes, const Sequence *sequence,
+                     void *event, Py_ssize_t *failed) {
+    const Launch *launches = sequence->launches;
+    Py_ssize_t count = sequence->count;
+    char *arguments = sequence->arguments;
     void *context = NULL;
     *failed = -1;
     int error = driver.stream_context(stream, &context);
@@ -114,6 +154,20 @@ static int issue_all(void *stream, uint64_t device, const char *host, size_t byt
     if (!error && last) *failed = count;
     driver.pop_context(&context);
     return error ? error : last;
+}
+
+/* Issues a sequence without the GIL. Returns None, or (index, message) of what failed. */
+static PyObject *issue_without_gil(const Sequence *sequence, unsigned long long stream, unsigned long long event,
+                                   uint64_t device, const char *host, size_t bytes) {
+    int error;
+    Py_ssize_t failed;
+    Py_BEGIN_ALLOW_THREADS
+    error = issue_all((void *)(uintptr_t)stream, device, host, bytes, sequence, (void *)(uintptr_t)event, &failed);
+    Py_END_ALLOW_THREADS
+    if (!error) Py_RETURN_NONE;
+    const char *text = NULL;
+    driver.error_text(error, &text);
+    return Py_BuildValue("ns", failed, text ? text : "unknown error");
 }
 
 PyDoc_STRVAR(issue_doc,
@@ -134,36 +188,123 @@ static PyObject *issue(PyObject *self, PyObject *args) {
     PyObject *items;
     if (!PyArg_ParseTuple(args, "KKKKKO!", &stream, &event, &device, &host, &size, &PyList_Type, &items)) return NULL;
     if (load() < 0) return NULL;
-    Py_ssize_t count = PyList_GET_SIZE(items);
-    size_t room = 4096 * (size_t)(count ? count : 1); /* CUDA's limit for the arguments of a kernel is 4 KiB */
-    Launch *launches = PyMem_Malloc((size_t)(count ? count : 1) * sizeof(Launch));
-    char *arguments = PyMem_Malloc(room);
-    if (!launches || !arguments) {
-        PyMem_Free(launches);
-        PyMem_Free(arguments);
-        return PyErr_NoMemory();
+    Sequence sequence;
+    PyObject *result = NULL;
+    size_t offset = 0;
+    int ready = begin_sequence(&sequence, PyList_GET_SIZE(items));
+    for (Py_ssize_t i = 0; i < sequence.count && !ready; i++)
+        ready = prepare(&sequence, i, PyList_GET_ITEM(items, i), (char *)(uintptr_t)host, (size_t)size, device, &offset);
+    if (!ready)
+        result = issue_without_gil(&sequence, stream, event, device, (const char *)(uintptr_t)host,
+                                   offset < size ? offset : (size_t)size);
+    end_sequence(&sequence);
+    return result;
+}
+
+/* Copies rows to the staging buffer: one buffer (N, bytes of a row), to positions in steps. */
+static int write_rows(PyObject *item, char *host, size_t size) {
+    Py_ssize_t offset, step;
+    Py_ssize_t bytes;
+    Py_buffer rows;
+    if (!PyArg_ParseTuple(item, "nnny*", &offset, &step, &bytes, &rows)) return -1;
+    Py_ssize_t count = bytes > 0 ? rows.len / bytes : 0;
+    int fits = offset >= 0 && step >= bytes && (!count || (size_t)(offset + (count - 1) * step + bytes) <= size);
+    for (Py_ssize_t i = 0; fits && i < count; i++)
+        memcpy(host + offset + i * step, (const char *)rows.buf + i * bytes, (size_t)bytes);
+    PyBuffer_Release(&rows);
+    if (fits) return 0;
+    PyErr_SetString(PyExc_ValueError, "rows outside of the tables");
+    return -1;
+}
+
+/* Adds addresses of memory to the words at (position, index of the address), int64 each. */
+static int add_addresses(const Py_buffer *places, PyObject *addresses, char *host, size_t size) {
+    const int64_t *place = places->buf;
+    Py_ssize_t known = PyTuple_GET_SIZE(addresses);
+    uint64_t *found = PyMem_Malloc((size_t)(known ? known : 1) * sizeof(uint64_t));
+    if (!found) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < known; i++)
+        found[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < places->len / 16; i++) {
+        int64_t position = place[2 * i], index = place[2 * i + 1];
+        if (position < 0 || (size_t)position + 8 > size || index < 0 || index >= known) {
+            PyErr_SetString(PyExc_ValueError, "an address outside of the tables");
+            break;
+        }
+        uint64_t word;
+        memcpy(&word, host + position, 8);
+        word += found[index];
+        memcpy(host + position, &word, 8);
     }
-    size_t used = 0, offset = 0;
-    int ready = 0;
-    for (Py_ssize_t i = 0; i < count && !ready; i++)
-        ready = prepare(PyList_GET_ITEM(items, i), &launches[i], arguments, room, &used, (char *)(uintptr_t)host,
-                        (size_t)size, device, &offset);
-    int error = 0;
-    Py_ssize_t failed = 0;
-    if (!ready) {
-        Py_BEGIN_ALLOW_THREADS
-        error = issue_all((void *)(uintptr_t)stream, device, (const char *)(uintptr_t)host,
-                          offset < size ? offset : (size_t)size, launches, count, arguments, (void *)(uintptr_t)event,
-                          &failed);
-        Py_END_ALLOW_THREADS
+    PyMem_Free(found);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Appends a launch whose tables are at offsets in the staging buffer. */
+static int append(Sequence *sequence, Py_ssize_t i_launch, PyObject *item, uint64_t device) {
+    unsigned long long function;
+    unsigned width, height;
+    PyObject *offsets;
+    const char *scalars;
+    Py_ssize_t scalar_bytes;
+    if (!PyArg_ParseTuple(item, "KIIO!y#", &function, &width, &height, &PyTuple_Type, &offsets, &scalars,
+                          &scalar_bytes))
+        return -1;
+    char *arguments = begin_launch(sequence, i_launch, function, width, height, (size_t)PyTuple_GET_SIZE(offsets),
+                                   scalars, (size_t)scalar_bytes);
+    if (!arguments) return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(offsets); i++) {
+        uint64_t address = device + PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(offsets, i));
+        memcpy(arguments + 8 * (size_t)i, &address, 8);
     }
-    PyMem_Free(launches);
-    PyMem_Free(arguments);
-    if (ready) return NULL;
-    if (!error) Py_RETURN_NONE;
-    const char *text = NULL;
-    driver.error_text(error, &text);
-    return Py_BuildValue("ns", failed, text ? text : "unknown error");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyDoc_STRVAR(repeat_doc,
+"repeat(stream, event, device, host, size, tables, rows, places, addresses, launches)\n--\n\n"
+"Issue launches whose packed tables differ from earlier ones only in rows and addresses, as `issue` does.\n\n"
+"Args:\n"
+"    stream: handle of the stream.\n"
+"    event: handle of the event.\n"
+"    device: address of the staging buffer on the device.\n"
+"    host: address of the pinned staging buffer.\n"
+"    size: size of both buffers in bytes.\n"
+"    tables: the packed tables; addresses are offsets.\n"
+"    rows: list of (offset, step, bytes of a row, rows) that replace parts of the tables.\n"
+"    places: int64 (n, 2): position in bytes of each address in the tables, and its index in `addresses`.\n"
+"    addresses: tuple of addresses that are added there.\n"
+"    launches: list of (function, blocks in x, blocks in y, offsets of the tables, bytes of the scalars).\n\n"
+"Returns:\n"
+"    None, or (index, message) of the launch that failed; the index is -1 for the copy.\n");
+
+static PyObject *repeat(PyObject *self, PyObject *args) {
+    unsigned long long stream, event, device, host, size;
+    Py_buffer tables, places;
+    PyObject *rows, *addresses, *items;
+    if (!PyArg_ParseTuple(args, "KKKKKy*O!y*O!O!", &stream, &event, &device, &host, &size, &tables, &PyList_Type, &rows,
+                          &places, &PyTuple_Type, &addresses, &PyList_Type, &items))
+        return NULL;
+    PyObject *result = NULL;
+    char *target = (char *)(uintptr_t)host;
+    size_t bytes = (size_t)tables.len;
+    Sequence sequence = {0};
+    int ready = load();
+    if (!ready && bytes > size) {
+        PyErr_SetString(PyExc_ValueError, "the staging buffer is too small");
+        ready = -1;
+    }
+    if (!ready) memcpy(target, tables.buf, bytes);
+    for (Py_ssize_t i = 0; !ready && i < PyList_GET_SIZE(rows); i++)
+        ready = write_rows(PyList_GET_ITEM(rows, i), target, bytes);
+    if (!ready) ready = add_addresses(&places, addresses, target, bytes);
+    if (!ready) ready = begin_sequence(&sequence, PyList_GET_SIZE(items));
+    for (Py_ssize_t i = 0; !ready && i < sequence.count; i++)
+        ready = append(&sequence, i, PyList_GET_ITEM(items, i), device);
+    if (!ready) result = issue_without_gil(&sequence, stream, event, device, target, bytes);
+    end_sequence(&sequence);
+    PyBuffer_Release(&tables);
+    PyBuffer_Release(&places);
+    return result;
 }
 
 PyDoc_STRVAR(describe_doc,
@@ -205,6 +346,7 @@ static PyObject *describe(PyObject *self, PyObject *args) {
 static PyMethodDef functions[] = {
     {"describe", describe, METH_VARARGS, describe_doc},
     {"issue", issue, METH_VARARGS, issue_doc},
+    {"repeat", repeat, METH_VARARGS, repeat_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,7 @@ from pipeline._kernels.rows import zeros
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["AXIS", "SMOOTH_FILTERS", "axis_table", "touched", "whole_image"]
+__all__ = ["AXIS", "IS_SMOOTH", "axis_table", "touched", "whole_image"]
 
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
@@ -31,8 +31,8 @@ _FILTERS = {
     DALIInterpType.INTERP_TRIANGULAR: (4, 1.0),
     DALIInterpType.INTERP_GAUSSIAN: (5, 1.0),
 }
-#: Codes of filters whose weights are curves.
-SMOOTH_FILTERS = (2, 3, 5)
+#: By the code of a filter: whether its weights are a curve.
+IS_SMOOTH = np.isin(np.arange(len(_FILTERS)), (2, 3, 5))
 _CODE = np.array([_FILTERS[DALIInterpType(value)][0] for value in range(len(_FILTERS))], np.int32)
 _RADIUS = np.array([_FILTERS[DALIInterpType(value)][1] for value in range(len(_FILTERS))], np.float64)
 

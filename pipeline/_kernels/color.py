@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -55,14 +57,7 @@ def plan_transform_pixels(
         raise PipelineError(f"a matrix of {rows} by {columns} doesn't fit the channels of the samples")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    image = np.dtype(
-        [
-            *[("src", "i8"), ("dst", "i8"), ("pixels", "u8")],
-            *[("matrix", "f4", (rows, columns)), ("offset", "f4", (rows,))],
-        ],
-        align=True,
-    )
-    table = np.zeros(len(src), image)
+    table = zeros(len(src), _image(rows, columns))
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["pixels"] = np.prod(src.shapes[:, :-1], axis=1, dtype=np.int64)
     table["matrix"], table["offset"] = values, np.asarray(offset, np.float32)
@@ -76,3 +71,10 @@ def plan_transform_pixels(
         ("OUT_CHANNELS", str(rows)),
     )
     return Launch("color.cu", "transform_pixels", defines, (table,), (blocks_for(most), len(src)))
+
+
+@cache
+def _image(rows: int, columns: int) -> np.dtype[Any]:
+    """Return the dtype of struct Image of color.cu, for numbers of channels."""
+    head = [("src", "i8"), ("dst", "i8"), ("pixels", "u8")]
+    return np.dtype([*head, ("matrix", "f4", (rows, columns)), ("offset", "f4", (rows,))], align=True)

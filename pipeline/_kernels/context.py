@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.compiler import Kernel, get_kernel
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._kernels.launch import THREADS, Launch, pack_scalars
 from pipeline._kernels.launch_queue import LaunchQueue
+from pipeline._kernels.packed_launches import PackedLaunches, Rows
 from pipeline._kernels.reclaiming import reclaiming
 from pipeline._kernels.staging import StagingPool, padded_size
 from pipeline._native import find_compiled
@@ -41,7 +44,7 @@ class KernelContext:
         self.device_id = device_id
         self._staging = StagingPool(device_id)
         self._scratch: dict[int, Any] = {}
-        self._current = threading.local()  # `queue`: the thread's `LaunchQueue`, or None
+        self._current = threading.local()  # `queueing` inside `queued`, and `queue`: the thread's `LaunchQueue`
         self._lock = new_lock(Level.LEAF, "scratch memory")
 
     def run(self, launch: Launch, stream: Any) -> None:
@@ -60,19 +63,62 @@ class KernelContext:
         else:
             self._issue([launch], stream)
 
+    def repeat(
+        self,
+        packed: PackedLaunches,
+        addresses: tuple[int, ...],
+        stream: Any,
+        rows: list[Rows] | None = None,
+        scalars: Sequence[tuple[np.generic, ...] | None] = (),
+    ) -> None:
+        """Enqueue packed launches on a stream at once, after those of this thread that wait.
+
+        Args:
+            packed: the launches.
+            addresses: addresses of the memory that they use; `PackedLaunches.places` refers to them.
+            stream: see `run`.
+            rows: rows that replace parts of the tables.
+            scalars: see `PackedLaunches.unpacked`.
+
+        Raises:
+            CudaError: the copy of the tables or a launch failed.
+        """
+        self.flush()
+        items = [] if native is None else packed.items(self.device_id, scalars)
+        if native is None or not items:
+            self._issue(packed.unpacked(addresses, rows or (), scalars), stream)
+            return
+        buffer = self._staging.take(packed.tables.nbytes)
+        try:
+            device, event = buffer.handles
+            failure = native.repeat(
+                stream.ptr, event, device, buffer.address, buffer.size,
+                packed.tables, rows or [], packed.places, addresses, items,
+            )  # fmt: skip
+        finally:
+            self._staging.give_back(buffer)
+        if failure is not None:
+            raise _as_error(packed.launches, *failure)
+
     @property
     def queue(self) -> LaunchQueue | None:
-        """The queue of this thread inside `queued`; None elsewhere, and inside `unqueued`."""
+        """The open queue of this thread inside `queued`; None elsewhere, and inside `unqueued`."""
         queue: LaunchQueue | None = getattr(self._current, "queue", None)
         return queue
 
-    def queued(self, stream: Any) -> AbstractContextManager[LaunchQueue]:
+    def queued(self, stream: Any) -> AbstractContextManager[None]:
         """Collect the launches of this thread on a stream, so that their tables are copied to the device at once.
 
-        On leaving, launches that aren't flushed yet are issued, except after an exception. Device memory that the
-        thread allocates inside the block isn't reused before the launches are issued.
+        This begins with `open_queue`. On leaving, launches that aren't flushed yet are issued, except after an
+        exception. Device memory that the thread allocates in between isn't reused before the launches are issued.
         """
-        return _Queueing(self._current, LaunchQueue(stream, lambda launches: self._issue(launches, stream)))
+        return _Queueing(self._current, stream, self._issue)
+
+    def open_queue(self) -> None:
+        """Begin to collect launches, if this thread is inside `queued`. Work that needs no queue comes before it."""
+        queueing = getattr(self._current, "queueing", None)
+        if queueing is not None:
+            queueing.open()
 
     def flush(self) -> None:
         """Issue the launches of this thread that wait. The memory that they use stays allocated."""
@@ -119,10 +165,10 @@ class KernelContext:
         ]
         size = padded_size([table for each in launches for table in each.tables])
         with self._staging.buffer(size) as buffer:
-            failure = native.issue(stream.ptr, buffer.free.ptr, buffer.device.ptr, buffer.address, buffer.size, items)
+            device, event = buffer.handles
+            failure = native.issue(stream.ptr, event, device, buffer.address, buffer.size, items)
         if failure is not None:
-            index, reason = failure
-            raise CudaError("staging a launch's tables" if index < 0 else f"launch of {launches[index].kernel}", reason)
+            raise _as_error(launches, *failure)
 
     def launch(
         self,
@@ -190,15 +236,32 @@ class KernelContext:
         self.close()
 
 
+def _as_error(launches: Sequence[Launch], index: int, reason: str) -> CudaError:
+    """Return the error of a launch that `_native` couldn't issue."""
+    if 0 <= index < len(launches):
+        return CudaError(f"launch of {launches[index].kernel}", reason)
+    return CudaError("staging a launch's tables", reason)
+
+
 class _Queueing:
     """The context of `KernelContext.queued`: a class, because a generator takes several times as long.
 
     Args:
-        current: state of the threads; its attribute `queue` is set inside the block.
-        queue: the queue.
+        current: state of the threads; its attributes are set inside the block.
+        stream: the stream of the launches.
+        issue: function that enqueues launches on a stream.
     """
 
-    def __init__(self, current: threading.local, queue: LaunchQueue) -> None:
+    def __init__(self, current: threading.local, stream: Any, issue: Callable[[Sequence[Launch], Any], None]) -> None:
+        self._current, self._stream, self._issue = current, stream, issue
+        self._queue: LaunchQueue | None = None
+        self._allocating: Any = None
+
+    def open(self) -> None:
+        if self._queue is not None:
+            return
+        current, stream, issue = self._current, self._stream, self._issue
+        queue = LaunchQueue(stream, lambda launches: issue(launches, stream))
         cuda = load_cupy().cuda
         allocate = reclaiming(cuda.get_allocator())
 
@@ -208,16 +271,19 @@ class _Queueing:
                 queue.keep(memory)
             return memory
 
-        self._current, self._queue, self._allocating = current, queue, cuda.using_allocator(keep)
-
-    def __enter__(self) -> LaunchQueue:
-        self._current.queue = self._queue
+        self._allocating = cuda.using_allocator(keep)
         self._allocating.__enter__()
-        return self._queue
+        current.queue = self._queue = queue
+
+    def __enter__(self) -> None:
+        self._current.queueing = self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._current.queueing = None
+        if self._queue is None:
+            return
         try:
             if error is None:
                 self._queue.flush()

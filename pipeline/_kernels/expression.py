@@ -115,6 +115,11 @@ class PixelExpression:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def keep_templates(self) -> PixelExpression:
+        """Keep what all nodes of one kind over these pixels have in common, because many are made; return itself."""
+        self.__dict__.setdefault("_templates", {})
+        return self
+
     @property
     def ndim(self) -> int:
         return len(self.order)
@@ -209,7 +214,7 @@ class PixelExpression:
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
-        return self._with(layout=layout, order=layout)
+        return self if layout == self.layout == self.order else self._with(layout=layout, order=layout)
 
     def window(
         self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
@@ -501,6 +506,7 @@ class PixelExpression:
         result = object.__new__(PixelExpression)
         result.__dict__.update(self.__dict__)
         result.__dict__.pop("shapes", None)
+        result.__dict__.pop("_templates", None)
         result.__dict__.update(changes)
         return result
 
@@ -516,14 +522,19 @@ class PixelExpression:
         channels: int | None = None,
         reads: int = 1,
     ) -> PixelExpression:
-        rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
+        templates = self.__dict__.get("_templates", {})
+        if (name, options) not in templates:
+            rows = containing(self.rows, "in", struct(self.rows.dtype, tuple(kinds.items())))
+            templates[name, options] = f"{name}<{options}{self.kind}>", rows
+        kind, template = templates[name, options]
+        rows = copied(template)
         for field, values in fields.items():
             if isinstance(kinds[field], np.dtype):
                 store(values, field, rows)
             else:
                 rows[field] = values
         return PixelExpression(
-            f"{name}<{options}{self.kind}>",
+            kind,
             rows,
             self.extents if extents is None else extents,
             self.channels if channels is None else channels,

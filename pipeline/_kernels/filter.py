@@ -20,7 +20,8 @@ _INTEGERS = (
     *("rows_of_window", "columns_of_window", "row", "column"),
 )
 # Elements that the threads of a launch compute at once, at most: positions grow by this before the last loop ends.
-_LARGEST_STEP = THREADS << 16
+_GROUP = 4  # of a thread; filter.cu has the same number
+_LARGEST_STEP = _GROUP * THREADS << 16
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "i8"),
@@ -89,4 +90,4 @@ def plan_filter_images(
     largest = max(most, int(np.prod(src.shapes, axis=1, dtype=np.int64).max())) + _LARGEST_STEP
     index = "int" if largest < 1 << 31 else "int64"
     defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))), ("INDEX", index))
-    return Launch("filter.cu", "filter_images", defines, (table,), (blocks_for(most), len(src)))
+    return Launch("filter.cu", "filter_images", defines, (table,), (blocks_for(most, _GROUP), len(src)))

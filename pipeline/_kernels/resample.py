@@ -17,6 +17,7 @@ from pipeline.types import DALIInterpType
 
 __all__ = ["ResamplePlan", "resample"]
 
+_GROUP = 8  # elements of a thread of resample_axis; resample.cu has the same number
 _STRIDES = [("outer_stride", "i8"), ("axis_stride", "i8"), ("inner_stride", "i8")]
 #: struct Pass of resample.cu.
 _PASS = np.dtype(
@@ -152,4 +153,5 @@ def _launch(
     kernel: str, src: np.dtype[Any], dst: np.dtype[Any], table: npt.NDArray[Any], items: npt.NDArray[np.int64]
 ) -> Launch:
     defines = (("IN", ctype(src)), ("OUT", ctype(dst)))
-    return Launch("resample.cu", kernel, defines, (table,), (blocks_for(int(items.max())), len(table)))
+    per_thread = _GROUP if kernel == "resample_axis" else 1
+    return Launch("resample.cu", kernel, defines, (table,), (blocks_for(int(items.max()), per_thread), len(table)))

@@ -89,13 +89,17 @@ class Samples:
     @classmethod
     def dense(cls, array: Any) -> Samples:
         """Describe an array whose first dimension is the batch."""
-        count, ndim = array.shape[0], array.ndim - 1
-        return cls(
-            _pointer(array) + np.arange(count, dtype=np.int64) * array.strides[0],
-            _repeated(array.shape[1:], count, ndim),
-            _repeated(array.strides[1:], count, ndim),
+        shape, strides = array.shape, array.strides
+        count, ndim = shape[0], len(shape) - 1
+        samples = cls(
+            _pointer(array) + np.arange(count, dtype=np.int64) * strides[0],
+            _repeated(shape[1:], count, ndim),
+            _repeated(strides[1:], count, ndim),
             np.dtype(array.dtype),
         )
+        if array.flags.c_contiguous:
+            samples.__dict__["_contiguous"] = True
+        return samples
 
     @classmethod
     def packed(

@@ -43,6 +43,8 @@ class _StagingBuffer:
         self.address = int(self.host.ctypes.data)
         self.device = cupy.cuda.alloc(size)
         self.free = cupy.cuda.Event(disable_timing=True)
+        #: Address of the device buffer and handle of the event.
+        self.handles = int(self.device.ptr), int(self.free.ptr)
 
 
 class StagingPool:
@@ -88,12 +90,16 @@ class StagingPool:
     @contextmanager
     def buffer(self, size: int) -> Iterator[_StagingBuffer]:
         """Lend a buffer of at least `size` bytes. The caller records its event after all work that uses it."""
-        buffer = self._take(size)
+        buffer = self.take(size)
         try:
             yield buffer
         finally:
-            with self._lock:
-                self._buffers.append(buffer)
+            self.give_back(buffer)
+
+    def give_back(self, buffer: _StagingBuffer) -> None:
+        """Return a buffer, after its event was recorded behind all work that uses it."""
+        with self._lock:
+            self._buffers.append(buffer)
 
     def close(self) -> None:
         """Free the buffers after the device has finished with them."""
@@ -103,16 +109,19 @@ class StagingPool:
         for buffer in buffers:
             buffer.free.synchronize()
 
-    def _take(self, size: int) -> _StagingBuffer:
+    def take(self, size: int) -> _StagingBuffer:
+        """Return a buffer of at least `size` bytes, which `give_back` returns to the pool."""
         with self._lock:
             oldest = self._buffers[0] if self._buffers else None
-            if oldest is not None and (oldest.free.done or self._count >= self._limit):
+            is_done = oldest is not None and oldest.free.done
+            if is_done or (oldest is not None and self._count >= self._limit):
                 self._buffers.popleft()
             else:
                 oldest = None
                 self._count += 1
         if oldest is not None:
-            oldest.free.synchronize()
+            if not is_done:
+                oldest.free.synchronize()
             if oldest.size >= size:
                 return oldest
         with load_cupy().cuda.Device(self._device_id):

@@ -77,12 +77,8 @@ class Arguments:
             known = self._node.vectors
             key = (name, length, dtype, self._batch_size)
             if key not in known:
-                constant = self._node.argument(name)
-                if constant is None:
-                    return None
-                row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
-                known[key] = np.broadcast_to(row, (self._batch_size, len(row)))
-            repeated: Array = known[key]
+                known[key] = self._repeated(name, length, dtype)
+            repeated: Array | None = known[key]
             return repeated
         array = values.small_array()
         if array is not None:
@@ -95,6 +91,14 @@ class Arguments:
         if len({len(vector) for vector in vectors}) > 1:
             raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")
         return np.stack(vectors)
+
+    def _repeated(self, name: str, length: int | None, dtype: npt.DTypeLike) -> Array | None:
+        """Return `vectors` of a constant."""
+        constant = self._node.argument(name)
+        if constant is None:
+            return None
+        row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
+        return np.broadcast_to(row, (self._batch_size, len(row)))
 
     def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
         """Return one vector of any length per sample; None if the argument is not given and has no default."""

@@ -336,15 +336,18 @@ class TensorListCPU(TensorListBase):
 
         One call of NumPy on that array costs less than a call for each sample.
         """
-        if self._dense is not None or not len(self):
+        if self._dense is not None:
             return self._dense
-        if self._samples is None and not self.is_dense_tensor():
-            return None
-        samples = self.samples
-        if samples[0].nbytes * len(self) > _SMALL or len(set(map(_SHAPE, samples))) > 1:
+        samples = self._samples
+        if samples is None:
+            if not len(self) or not self.is_dense_tensor():
+                return None
+            samples = self.samples
+        count = len(samples)
+        if not count or samples[0].nbytes * count > _SMALL or len(set(map(_SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)
-        return np.array(samples) if joined is None else joined.reshape(len(samples), *samples[0].shape)
+        return np.array(samples) if joined is None else joined.reshape(count, *samples[0].shape)
 
     @property
     def nbytes(self) -> int:

@@ -231,14 +231,33 @@ template <typename T, class In> struct Resize {
 
     __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
         const Taps rows = taps_of(y, row), columns = taps_of(x, column);
-        const float row_norm = 1.0f / weight_sum(y, rows), column_norm = 1.0f / weight_sum(x, columns);
+        // The weights of smooth filters take longer than the sums that they are used for in every row.
+        if (x.filter == CUBIC || x.filter == LANCZOS3 || x.filter == GAUSSIAN) {
+            if (columns.count <= KEPT) {
+                float kept[KEPT];
+                for (int k = 0; k < columns.count; ++k) kept[k] = weight_of(x, columns, k);
+                return summed(frame, rows, columns, [&](int k) { return kept[k]; });
+            }
+        }
+        return summed(frame, rows, columns, [&](int k) { return weight_of(x, columns, k); });
+    }
+
+    static constexpr int KEPT = 32;
+
+    // The pixel, given the weights of its columns.
+    template <class Weights>
+    __device__ __forceinline__ Pixel<T, channels> summed(int frame, const Taps& rows, const Taps& columns,
+                                                         Weights column_weight) const {
+        float column_sum = 0;
+        for (int k = 0; k < columns.count; ++k) column_sum += column_weight(k);
+        const float row_norm = 1.0f / weight_sum(y, rows), column_norm = 1.0f / column_sum;
         float sums[channels] = {};
         for (int r = 0; r < rows.count; ++r) {
             const int source_row = clamped(rows.first + r, y.extent);
             float line[channels] = {};
             for (int k = 0; k < columns.count; ++k) {
                 const auto source = in.at(frame, source_row, clamped(columns.first + k, x.extent));
-                const float weight = weight_of(x, columns, k);
+                const float weight = column_weight(k);
 #pragma unroll
                 for (int c = 0; c < channels; ++c) line[c] = fmaf(weight, convert<float>(source.values[c]), line[c]);
             }

@@ -7,6 +7,8 @@
 
 #include "common.cuh"
 
+constexpr int AT_ONCE = 16;  // elements that a thread loads at once
+
 struct Dimension {
     int64 stride;  // of the source, in bytes
     uint64 extent;
@@ -87,7 +89,16 @@ extern "C" __global__ void reduce_parts(const Sample* __restrict__ samples, int 
         const char* source = sample.src + offset_of(sample.kept, output);
         const float mean = TERM == 2 ? sample.mean[output * sample.mean_step] : 0.0f;
         SUM sum = neutral();
-        for (uint64 element = part; element < sample.count; element += parts)
+        uint64 element = part;
+        // Loads that don't wait for each other: one at a time takes as long as all of them.
+        for (IN values[AT_ONCE]; element + static_cast<uint64>(parts) * (AT_ONCE - 1) < sample.count;) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i, element += parts)
+                values[i] = load<IN>(source + offset_of(sample.reduced, element));
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) sum = combined(sum, term(values[i], mean));
+        }
+        for (; element < sample.count; element += parts)
             sum = combined(sum, term(load<IN>(source + offset_of(sample.reduced, element)), mean));
         sample.parts[output * parts + part] = sum;
     }

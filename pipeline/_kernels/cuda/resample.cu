@@ -17,22 +17,46 @@ struct Pass {
     Axis axis;
 };
 
+constexpr uint32 GROUP = 8;  // elements of a thread, which share their weights; resample.py has the same number
+
+// A thread computes GROUP elements at one position of the axis: in successive rows, or, if there is only one, in columns
+// so far apart that neighboring threads compute neighboring elements.
 extern "C" __global__ void resample_axis(const Pass* __restrict__ passes) {
     const Pass& pass = passes[blockIdx.y];
-    const uint32 count = pass.outer * pass.out * pass.inner;
-    for (uint32 element = blockIdx.x * blockDim.x + threadIdx.x; element < count; element += gridDim.x * blockDim.x) {
-        const uint32 line = element / pass.inner, inner = element - line * pass.inner;
+    const bool in_rows = pass.outer > 1;
+    const uint32 outers = in_rows ? (pass.outer + GROUP - 1) / GROUP : 1;
+    const uint32 inners = in_rows ? pass.inner : (pass.inner + GROUP - 1) / GROUP;
+    const uint32 members = in_rows ? pass.outer : pass.inner, apart = in_rows ? 1 : inners;
+    const int64 stride = in_rows ? pass.outer_stride : pass.inner_stride;
+    const uint32 count = outers * pass.out * inners;
+    for (uint32 group = blockIdx.x * blockDim.x + threadIdx.x; group < count; group += gridDim.x * blockDim.x) {
+        const uint32 line = group / inners, inner = group - line * inners;
         const uint32 outer = line / pass.out, i = line - outer * pass.out;
-        const char* src = pass.src + outer * pass.outer_stride + inner * pass.inner_stride;
+        const uint32 first = in_rows ? outer * GROUP : inner;  // of the group's members
+        const char* base = pass.src + (in_rows ? inner * pass.inner_stride : 0);
+        const char* src[GROUP];
+#pragma unroll
+        for (uint32 m = 0; m < GROUP; ++m) {
+            const uint32 member = first + m * apart;
+            src[m] = base + (member < members ? member : members - 1) * stride;
+        }
         const Taps taps = taps_of(pass.axis, i);
-        float value = 0, sum = 0;
+        float values[GROUP] = {}, sum = 0;
         for (int index = 0; index < taps.count; ++index) {
-            const int k = clamped(taps.first + index, pass.axis.extent) - pass.held;
+            const int64 offset = (clamped(taps.first + index, pass.axis.extent) - pass.held) * pass.axis_stride;
             const float weight = weight_of(pass.axis, taps, index);
-            value = fmaf(weight, convert<float>(load<IN>(src + k * pass.axis_stride)), value);
+#pragma unroll
+            for (uint32 m = 0; m < GROUP; ++m)
+                values[m] = fmaf(weight, convert<float>(load<IN>(src[m] + offset)), values[m]);
             sum += weight;
         }
-        pass.dst[element] = convert<OUT>(value * (1.0f / sum));
+#pragma unroll
+        for (uint32 m = 0; m < GROUP; ++m) {
+            const uint32 member = first + m * apart;
+            if (member >= members) continue;
+            const uint32 row = in_rows ? member : 0, column = in_rows ? inner : member;
+            pass.dst[(row * pass.out + i) * pass.inner + column] = convert<OUT>(values[m] * (1.0f / sum));
+        }
     }
 }
 

@@ -21,7 +21,7 @@ from pipeline._kernels import Samples, Spread, reduce_axes, standardize
 from pipeline._operator_api.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
-from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -296,6 +296,15 @@ class NormalizeGpu(GpuOperator):
 
     only_launches = True
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        #: Constant means and deviations on the GPU, as far as kernels read them there.
+        self._constants: dict[str, Any] = {}
+        for name in ("mean", "stddev"):
+            value = None if name in node.argument_inputs else node.argument(name)
+            if value is not None and setup.kernels is not None:
+                self._constants[name] = _on_gpu(np.ascontiguousarray(value, np.float32), setup.kernels.device_id)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         settings = _Settings.from_arguments(self.node, batch, data)
@@ -319,7 +328,7 @@ class NormalizeGpu(GpuOperator):
 
     def _mean(self, batch: Batch, settings: _Settings, source: Samples) -> Samples:
         if settings.mean is not None:
-            return self._upload(batch, settings.mean, source.ndim)
+            return self._given(batch, "mean", settings.mean, source.ndim)
         if not settings.batch:
             return samples_of(self._reduce(batch, settings, source, _MEAN, _SINGLE))
         total = self._add_up(self._reduce(batch, settings, source, _SUM, _DOUBLE))
@@ -329,7 +338,8 @@ class NormalizeGpu(GpuOperator):
         if settings.scalar_stddev is not None:
             return Spread(factor=np.full(len(source), settings.factor(settings.scalar_stddev), np.float32))
         if settings.stddev is not None:
-            return Spread(deviations=self._upload(batch, settings.stddev, source.ndim), epsilon=settings.epsilon)
+            deviations = self._given(batch, "stddev", settings.stddev, source.ndim)
+            return Spread(deviations=deviations, epsilon=settings.epsilon)
         made = self._reduce(batch, settings, source, _SQUARES, _DOUBLE, mean)
         sums = self._for_all(batch, settings, self._add_up(made)) if settings.batch else samples_of(made)
         return Spread(sums=sums, degrees=settings.counts() - settings.ddof, epsilon=settings.epsilon)
@@ -361,13 +371,26 @@ class NormalizeGpu(GpuOperator):
         batch.keep_alive.append(values)
         return Samples.from_arrays([values]).take(np.zeros(len(settings.shapes), np.int64))
 
-    def _upload(self, batch: Batch, values: Sequence[Array], ndim: int) -> Samples:
-        is_constant = all(value is values[0] for value in values)
-        chosen = values[:1] if is_constant else values
-        arrays = [value.reshape([1] * ndim) if value.size == 1 else value for value in chosen]
+    def _given(self, batch: Batch, name: str, values: Sequence[Array], ndim: int) -> Samples:
+        """Return given means or deviations on the GPU."""
+        constant = self._constants.get(name)
+        if constant is not None:
+            array = constant.reshape([1] * ndim) if constant.size == 1 else constant
+            return Samples.from_arrays([array]).take(np.zeros(len(values), np.int64))
+        arrays = [value.reshape([1] * ndim) if value.size == 1 else value for value in values]
         held = upload(batch, TensorListCPU([np.ascontiguousarray(array, np.float32) for array in arrays]))
         batch.keep_alive.append(held)
-        return samples_of(held).take(np.zeros(len(values), np.int64)) if is_constant else samples_of(held)
+        return samples_of(held)
+
+
+def _on_gpu(array: Array, device_id: int) -> Any:
+    """Return a copy of an array that is complete, for batches on any stream."""
+    import cupy
+
+    with cupy.cuda.Device(device_id):
+        copy = cupy.asarray(array)
+        cupy.cuda.get_current_stream().synchronize()
+    return copy
 
 
 def _with_dimension(samples: Samples) -> Samples:

@@ -14,7 +14,6 @@ from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.points import map_points
 from pipeline._kernels import Samples, transform_pixels
-from pipeline._kernels.samples import contiguous_strides
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
@@ -229,4 +228,4 @@ class LinearMapsGpu(GpuOperator):
 
 def _reshaped(samples: Samples, shapes: Array) -> Samples:
     """Return a view of contiguous samples with other shapes."""
-    return Samples(samples.pointers, shapes, contiguous_strides(shapes, samples.dtype.itemsize), samples.dtype)
+    return Samples.contiguous(samples.pointers, shapes, samples.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -119,11 +120,17 @@ class _Coefficients:
     def gains_and_offsets(self, source: np.dtype[Any], target: np.dtype[Any]) -> tuple[Array, Array]:
         """Return gains and offsets of all samples, (batch,) each."""
         center = _half_range(source) if self.center is None else self.center
-        span = 1 if target.kind == "f" else np.iinfo(target).max
+        span = _span(target)
         offset = self.shift * span + self.brightness * (center - self.contrast * center)
         return self.brightness * self.contrast, offset
 
 
+@cache
+def _span(dtype: np.dtype[Any]) -> int:
+    return 1 if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+@cache
 def _half_range(dtype: np.dtype[Any]) -> float:
     return 0.5 if dtype.kind == "f" else (int(np.iinfo(dtype).max) + 1) / 2
 

@@ -28,11 +28,13 @@ def convolve_axis(
     """
     parts = [source.shapes[:, :axis], source.shapes[:, axis : axis + 1], source.shapes[:, axis + 1 :]]
     image = np.stack([part.prod(axis=1) for part in parts], axis=1)
-    is_last = bool((image[:, 2] == 1).all())
-    image = image[:, [2, 0, 1]] if is_last else image
+    # Threads along a few channels would be idle: each of them computes all channels of a pixel.
+    pixels = PixelExpression.from_samples(reshaped(source, image), "HWC", owner)
+    if pixels is not None:
+        return pixels.convolve("W", weights, radii, dtype), image
     pixels = PixelExpression.from_elements(reshaped(source, image), "", owner)
     assert pixels is not None  # it has three dimensions
-    return pixels.convolve("W" if is_last else "H", weights, radii, dtype), image
+    return pixels.convolve("H", weights, radii, dtype), image
 
 
 def reshaped(samples: Samples, shapes: Array) -> Samples:

@@ -13,7 +13,7 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.axes import SMOOTH_FILTERS, axis_table
+from pipeline._kernels.axes import IS_SMOOTH, axis_table
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -123,6 +123,9 @@ class _Axes:
         return [*shape[: self.first], *size, *shape[self.end :]]
 
 
+_FILTERS = ("interp_type", "min_filter", "mag_filter")
+
+
 def _geometries(node: GraphNode, kind: type[Geometry]) -> ArgumentCache[Geometry]:
     """Return a cache of the geometries of batches, by spatial axes."""
     return ArgumentCache(node, lambda batch, axes: kind.from_batch(node, batch, axes), drawn=kind.drawn)
@@ -130,12 +133,11 @@ def _geometries(node: GraphNode, kind: type[Geometry]) -> ArgumentCache[Geometry
 
 def filter_cache(node: GraphNode) -> ArgumentCache[tuple[list[int], list[int]]]:
     """Return a cache of the filters of each sample, for axes that shrink and axes that grow."""
-    names = ("interp_type", "min_filter", "mag_filter")
-    return ArgumentCache(node, lambda batch: _read_filters(batch.arguments(node), names), names)
+    return ArgumentCache(node, lambda batch: _read_filters(batch.arguments(node)), _FILTERS)
 
 
-def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int], list[int]]:
-    common, lower, upper = (arguments.scalars(name, np.int64) for name in names)
+def _read_filters(arguments: Arguments) -> tuple[list[int], list[int]]:
+    common, lower, upper = (arguments.scalars(name, np.int64) for name in _FILTERS)
     filters = []
     for own in (lower, upper):
         values = common if own is None else own
@@ -288,7 +290,11 @@ class ResizeGpu(PixelOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._geometries = _geometries(node, self.geometry)
-        self._filters = filter_cache(node)
+        self._filters = ArgumentCache(node, self._read_filters, _FILTERS)
+
+    def _read_filters(self, batch: Batch) -> Filters:
+        lower, upper = _read_filters(batch.arguments(self.node))
+        return Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -320,7 +326,7 @@ class ResizeGpu(PixelOperator):
         is_row = np.arange(len(size)) < len(pixels)
         table = axis_table(low, high, source, size, lower, upper, filters.antialias, rows=is_row)
         y, x = table[: len(pixels)], table[len(pixels) :]
-        is_smooth = np.isin(table["filter"], SMOOTH_FILTERS).any()
+        is_smooth = IS_SMOOTH[table["filter"]].any()
         if (y["radius"] * x["radius"]).max() > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER):
             return None  # two passes read fewer pixels
         if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):
@@ -334,8 +340,7 @@ class ResizeGpu(PixelOperator):
             OperatorError: Samples can't be resized; the error lists them.
         """
         solved = self._geometries.get(batch, axes).solve_all(extents)
-        lower, upper = self._filters.get(batch)
-        return solved, Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
+        return solved, self._filters.get(batch)
 
     def dtype_of(self, source: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of the output for a dtype of the input.

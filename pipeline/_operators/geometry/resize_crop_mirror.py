@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,10 @@ import numpy.typing as npt
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import Setup
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
 from pipeline._operators.geometry.resize_arguments import (
@@ -19,6 +22,8 @@ from pipeline._operators.geometry.resize_arguments import (
     ResizedBatch,
     ResizeGeometry,
 )
+from pipeline._operators.geometry.resize_launches import Filters
+from pipeline.tensors.cpu import Array
 
 __all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
 
@@ -90,13 +95,22 @@ class CroppedGeometry(ResizeGeometry):
 
     def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
         """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them."""
+        return _mirrored(self.cropped(extents), np.array(self._mirror), self._axes)
+
+    def cropped(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return `solve_all` of images that aren't mirrored."""
         resized = super().solve_all(extents)
         start, size = self._windows.locate_all(resized.size)
         step = (resized.high - resized.low) / resized.size
         begin = resized.low + start * step
-        end = begin + size * step
-        mirrored = (np.array(self._mirror)[:, None] & [_BITS[letter] for letter in self._axes]) != 0
-        return ResizedBatch(size, np.where(mirrored, end, begin), np.where(mirrored, begin, end))
+        return ResizedBatch(size, begin, begin + size * step)
+
+
+def _mirrored(regions: ResizedBatch, mirror: Array, axes: str) -> ResizedBatch:
+    """Return regions mirrored along the axes whose bits are set in `mirror`, (N,)."""
+    mirrored = (mirror[:, None] & [_BITS[letter] for letter in axes]) != 0
+    low, high = regions.low, regions.high
+    return ResizedBatch(regions.size, np.where(mirrored, high, low), np.where(mirrored, low, high))
 
 
 @implements(RESIZE_CROP_MIRROR, "cpu")
@@ -113,3 +127,27 @@ class ResizeCropMirrorGpu(ResizeGpu):
     """Resizes regions."""
 
     geometry = CroppedGeometry
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        #: Regions that aren't mirrored, by the images' extents; None if other arguments differ from sample to sample.
+        self._regions: dict[Hashable, ResizedBatch] | None = None if node.argument_inputs.keys() - {"mirror"} else {}
+
+    def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
+        if self._regions is None:
+            return super().resolve(batch, axes, extents)
+        key = (axes, extents.tobytes())
+        regions = self._regions.get(key)
+        if regions is None:
+            geometry = self._geometries.get(batch, axes)
+            assert isinstance(geometry, CroppedGeometry)
+            regions = geometry.cropped(extents)
+            if len(self._regions) < _MOST_KEPT:
+                self._regions[key] = regions
+        mirror = batch.arguments(self.node).scalars("mirror", np.int64)
+        assert mirror is not None
+        return _mirrored(regions, mirror, axes), self._filters.get(batch)
+
+
+# Number of batches of different extents for which regions are kept.
+_MOST_KEPT = 16

@@ -85,8 +85,6 @@ class _Rotations(Warps):
         arguments = batch.arguments(node)
         super().__init__(arguments, layout, batch.size)
         self._siblings = batch.siblings
-        #: Whether each sample has a separate canvas.
-        self._alone = all(len(batch.siblings(sample)) == 1 for sample in range(batch.size))
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
         assert angle is not None
@@ -114,8 +112,8 @@ class _Rotations(Warps):
     def default_sizes(self, spatial: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         if self._keep_size:
             return spatial
-        if not self._alone:
-            return None
+        if not all(len(self._siblings(sample)) == 1 for sample in range(self.batch_size)):
+            return None  # frames share a canvas
         return rotated_sizes(self._linear, spatial)
 
     def all_matrices(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,10 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._compiler import recorded_steps
 from pipeline._compiler.recorded_steps import _addresses, _Program
+from pipeline._executor import executor
 from tests import host_cupy
+from tests.pipeline.compiler.gpu_batches import images, run_batches
 from tests.pipeline.kernels import emulator
-
-
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "gpu":
-        yield "gpu"
-        return
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    with host_cupy.installed():
-        yield "host"
 
 
 @pytest.fixture
@@ -39,29 +30,6 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(_Program, "run", noted)
     return batches
-
-
-def run_batches(
-    define: Callable[[Any], Any], batches: list[list[Any]], *, on_gpu: bool = True, depth: int = 1
-) -> list[list[Any]]:
-    """Run batches of images, and return the samples of all outputs of each batch."""
-    pipe = Pipeline(batch_size=8, num_threads=1, device_id=0 if on_gpu else None, seed=3, prefetch_queue_depth=depth)
-    with pipe:
-        images = fn.external_source(source=iter(batches), layout="HWC", batch=True)
-        outputs = define(images.gpu() if on_gpu else images)
-        pipe.set_outputs(*outputs)
-    pipe.build()
-    held, results = [], []
-    for _ in batches:
-        held.append(pipe.run())  # keeps the memory, so that later batches have other addresses
-        results.append([np.asarray(each.as_cpu().at(index)) for each in held[-1] for index in range(len(each))])
-    pipe.close()
-    return results
-
-
-def images(count: int, size: tuple[int, int] = (6, 5)) -> list[list[Any]]:
-    rng = np.random.default_rng(0)
-    return [[rng.integers(0, 255, (*size, 3), np.uint8) for _ in range(3)] for _ in range(count)]
 
 
 def constant_chain(data: Any) -> tuple[Any, ...]:
@@ -150,16 +118,22 @@ def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
 
     with host_cupy.installed(), monkeypatch.context() as patches:
         patches.setattr(host_cupy, "_allocators", [allocate])
+        # On one thread: another one would hold a batch for a time that varies while the next begins.
+        patches.setattr(executor, "_CHEAP_ON_GPU", 1e15)
         with patches.context() as without:
             without.setattr(recorded_steps.RecordedStep, "fits", lambda *arguments: False)
             run()  # loads what stays in memory
             most = 0
-            for _ in range(5):  # how long the executor's thread holds a batch varies
-                run()
+            run()
         limit = most
         run()
     assert most == limit
     assert not repeated
+
+
+def test_address_in_two_inputs_belongs_to_one() -> None:
+    positions, owners, offsets = _addresses(np.array([7, 120], np.uint64), [(100, 50), (100, 50), (110, 50)])
+    assert (positions.tolist(), owners.tolist(), offsets.tolist()) == ([1], [0], [20])
 
 
 def test_allocated_memory_between_images_of_an_input_isnt_part_of_the_input() -> None:

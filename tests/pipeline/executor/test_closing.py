@@ -40,7 +40,7 @@ class Slot:
     def record(self) -> None:
         return None
 
-    def retire(self, keep_alive: list[Any], callbacks: Any) -> None:
+    def retire(self, keep_alive: list[Any], callbacks: Any, event: Any) -> None:
         keep_alive.clear()
 
 
@@ -48,7 +48,7 @@ class SlowDevice:
     """A fake GPU that holds a batch until the executor's CPU threads are asked to end."""
 
     device_id = 0
-    kernels = SimpleNamespace(queued=lambda stream: nullcontext())
+    kernels = SimpleNamespace(queued=lambda stream: nullcontext(), open_queue=lambda: None)
 
     def __init__(self) -> None:
         self.reached = threading.Semaphore(0)

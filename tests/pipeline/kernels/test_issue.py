@@ -57,6 +57,26 @@ failure = context.native.issue(9, 8, device.ctypes.data, host.ctypes.data, int(s
 print(json.dumps(failure))
 """
 
+# The second table becomes the text "tqo" by rows, and its address at 264 that of the memory with the index 1.
+REPEAT = """
+import json, sys
+import numpy as np
+from pipeline._kernels import context
+device, host, memory = (np.zeros(1024, np.uint8) for _ in range(3))
+tables = np.zeros(512, np.uint8)
+tables[:4], tables[256:260] = np.frombuffer(b"one\\0two\\0", np.uint8).reshape(2, 4)
+tables[264] = 5
+rows = [(257, 1, 1, np.frombuffer(b"qo", np.uint8))]
+places = np.array([[int(sys.argv[3]), 1]])
+launches = [(5, 4, 1, (0,), b""), (int(sys.argv[1]), 3, 1, (256,), b"")]
+failure = context.native.repeat(
+    9, 8, device.ctypes.data, host.ctypes.data, int(sys.argv[2]),
+    tables, rows, places, (1, memory.ctypes.data), launches,
+)
+assert failure or device.view(np.int64)[33] == memory.ctypes.data + 5
+print(json.dumps(failure))
+"""
+
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -69,10 +89,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def issue(driver: Path, function: int, size: int = 1024) -> tuple[list[str], Any]:
+def issue(
+    driver: Path, function: int, size: int = 1024, place: int = 264, *, program: str = PROGRAM
+) -> tuple[list[str], Any]:
     """Return the calls of the driver, and the result."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver)}
-    command = [sys.executable, "-c", PROGRAM, str(function), str(size)]
+    command = [sys.executable, "-c", program, str(function), str(size), str(place)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return [], done.stderr.splitlines()[-1]
@@ -97,6 +119,21 @@ def test_failed_launch_is_named_and_the_event_is_recorded(driver: Path) -> None:
 
 def test_small_staging_buffer_is_an_error(driver: Path) -> None:
     assert issue(driver, 6, size=514) == ([], "ValueError: the staging buffer is too small")
+
+
+def test_repeated_launches_get_other_rows_and_addresses(driver: Path) -> None:
+    calls, failure = issue(driver, 6, program=REPEAT)
+    assert failure is None
+    assert calls == ["push 7", "launch 5 4 1 1 256 9 one", "launch 6 3 1 1 256 9 tqo", "record 8", "pop"]
+
+
+def test_failed_repeated_launch_is_named(driver: Path) -> None:
+    assert issue(driver, 13, program=REPEAT)[1] == [1, "an illegal address"]
+
+
+def test_repeated_launches_write_nothing_outside_of_the_staging_buffer(driver: Path) -> None:
+    assert issue(driver, 6, size=511, program=REPEAT) == ([], "ValueError: the staging buffer is too small")
+    assert issue(driver, 6, place=505, program=REPEAT) == ([], "ValueError: an address outside of the tables")
 
 
 def test_scalars_are_aligned() -> None:

@@ -1,0 +1,273 @@
+"""Run a step of pixel operators with prepared launches: only the numbers in their tables are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._compiler.batch_place import BatchPlace
+from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._graph.graph import Edge
+from pipeline._kernels import KernelContext, Samples
+from pipeline._kernels.expression import PixelExpression, source_offset
+from pipeline._kernels.launch import MAX_SAMPLES
+from pipeline._kernels.packed_launches import PackedLaunches, Rows, packed_tables
+from pipeline._kernels.reclaiming import reclaiming
+from pipeline._kernels.staging import pack_tables
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.error_context import error_context
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["ExpressedStep", "expressed_steps"]
+
+# Largest number of kinds of inputs for which launches are prepared.
+_MOST_KINDS = 16
+
+
+class _Launches:
+    """The launches that compute expressions of memory whose addresses are 0 until they are issued.
+
+    Args:
+        results: the expressions.
+        sources: for each of them, the index of the batch that it reads.
+    """
+
+    def __init__(self, results: Sequence[PixelExpression], sources: Sequence[int]) -> None:
+        import cupy
+
+        self._array, self._allocate = cupy.ndarray, reclaiming(cupy.cuda.alloc)
+        self._results = results
+        #: For each result: where its samples lie relative to its memory, and its shape if it is dense; and its size.
+        self._targets: list[tuple[Samples, tuple[int, ...] | None]] = []
+        self._sizes: list[int] = []
+        for pixels in results:
+            shapes = pixels.shapes
+            is_dense = bool((shapes == shapes[0]).all())
+            target, size = Samples.packed(0, shapes, pixels.dtype, *((1,) if is_dense else ()))
+            self._targets.append((target, (len(shapes), *shapes[0].tolist()) if is_dense else None))
+            self._sizes.append(max(1, size))
+        launches = [pixels.launch(target) for pixels, (target, _) in zip(results, self._targets, strict=True)]
+        tables = [launch.tables[0] for launch in launches]
+        places = []
+        #: For each result: offset, step and size of its rows in the packed tables.
+        self._rows = []
+        for number, (table, offset) in enumerate(zip(tables, pack_tables(tables)[0], strict=True)):
+            step, fields = table.dtype.itemsize, table.dtype.fields
+            assert fields is not None
+            begins = offset + np.arange(len(table)) * step
+            places += [
+                np.stack(np.broadcast_arrays(begins + where, index), axis=1)
+                for where, index in ((0, number), (source_offset(table.dtype), len(results) + sources[number]))
+            ]
+            value, where = fields["value"][:2]
+            self._rows.append((offset + where, step, value.itemsize))
+        self._packed = PackedLaunches(tuple(launches), packed_tables(launches), np.concatenate(places))
+
+    def fit(self, results: Sequence[PixelExpression]) -> bool:
+        """Return whether expressions differ from those of the launches in nothing but their rows."""
+        return all(map(_alike, self._results, results))
+
+    def run(
+        self, kernels: KernelContext, stream: Any, results: Sequence[PixelExpression], addresses: Sequence[int]
+    ) -> list[TensorListGPU]:
+        """Compute expressions that `fit`.
+
+        Args:
+            kernels: context of the launches.
+            stream: the stream.
+            results: the expressions.
+            addresses: addresses of the batches that they read.
+        """
+        memory = [self._allocate(size) for size in self._sizes]
+        rows = [Rows(*where, pixels.rows) for where, pixels in zip(self._rows, results, strict=True)]
+        kernels.repeat(self._packed, (*[each.ptr for each in memory], *addresses), stream, rows)
+        return [
+            self._output(pixels, target, shape, block)
+            for pixels, (target, shape), block in zip(self._results, self._targets, memory, strict=True)
+        ]
+
+    def _output(
+        self, pixels: PixelExpression, target: Samples, shape: tuple[int, ...] | None, memory: Any
+    ) -> TensorListGPU:
+        if shape is not None:
+            return TensorListGPU.from_dense(self._array(shape, pixels.dtype, memory), pixels.layout)
+        placed = Samples(target.pointers + memory.ptr, target.shapes, target.strides, target.dtype)
+        return TensorListGPU.from_table(placed, memory, memory.device_id, pixels.layout)
+
+
+def _alike(one: PixelExpression, other: PixelExpression) -> bool:
+    return (
+        one.kind == other.kind
+        and one.rows.dtype is other.rows.dtype
+        and one.dtype == other.dtype
+        and one.channels == other.channels
+        and one.order == other.order
+        and one.layout == other.layout
+        and (one.extents is other.extents or np.array_equal(one.extents, other.extents))
+    )
+
+
+class _Kind:
+    """What is known of batches whose inputs differ only in their addresses.
+
+    Attributes:
+        known: expressions that are the same for all these batches, by edge: the inputs, whose addresses are relative
+            to the begin of their memory, and outputs of operators with constant arguments.
+        launches: the launches of the last batch, or None.
+    """
+
+    def __init__(self, sources: dict[Edge, PixelExpression]) -> None:
+        self.known = sources
+        self.launches: _Launches | None = None
+
+
+class ExpressedStep:
+    """A step whose operators are pixel operators with arguments, or random numbers, that differ from batch to batch.
+
+    For inputs of each kind, the launches are prepared once. A batch then computes the numbers of the operators with the
+    inputs of the first batch, because only the addresses of its inputs differ.
+
+    Args:
+        step: the step.
+        results: outputs that other steps read, or that the pipeline returns.
+        operators: implementations of all nodes, by index.
+        readers: number of readers of each edge.
+        kernels: context of the launches.
+    """
+
+    def __init__(
+        self,
+        step: BatchStep,
+        results: Sequence[Edge],
+        operators: Mapping[int, Any],
+        readers: Mapping[Edge, int],
+        kernels: KernelContext,
+    ) -> None:
+        own = {node.index for node in step.nodes}
+        self._nodes = [(node, Edge(node.index), operators[node.index]) for node in step.nodes]
+        self._inputs = sorted({node.inputs[0] for node in step.nodes if node.inputs[0].node not in own})
+        self._results = [edge for edge in results if edge.node in own]
+        #: For each result: the index of the input that it is computed from.
+        self._sources = [self._inputs.index(_origin(edge, step, own)) for edge in self._results]
+        self._shared = {edge for edge, count in readers.items() if edge.node in own and count > 1}
+        self._kernels = kernels
+        #: By kind of the inputs; None if the operators must run.
+        self._known: dict[Hashable, _Kind | None] = {}
+        #: Whether inputs of one kind have come twice.
+        self._recurs = False
+
+    @staticmethod
+    def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
+        """Return whether all operators of a step are pixel operators whose expressions depend on one input."""
+        return all(
+            isinstance(operators[node.index], PixelOperator)
+            and operators[node.index].repeatable
+            and not (operators[node.index].launches or operators[node.index].mixes_samples or node.branch)
+            and len(node.inputs) == 1
+            for node in step.nodes
+        )
+
+    def run(self, batch: Batch, run_operators: Callable[[], None]) -> bool:
+        """Compute the results of the step and store them in the batch; return False if nothing was done.
+
+        Args:
+            batch: the batch.
+            run_operators: runs the operators of the step; not used.
+        """
+        if len(self._known) >= _MOST_KINDS and not self._recurs:
+            return False  # images of many sizes: each batch is of another kind
+        places = [BatchPlace.of(batch.outputs[edge]) for edge in self._inputs]
+        found = [place for place in places if place is not None]
+        if len(found) < len(places) or batch.size > MAX_SAMPLES:
+            return False
+        key = (batch.size, *[place.kind for place in found])
+        kind = self._known.get(key)
+        if kind is None:
+            if key in self._known or len(self._known) >= _MOST_KINDS:
+                return False
+            kind = self._known[key] = self._described(batch, found)
+        else:
+            self._recurs = True
+        results = None if kind is None else self._express(batch, kind)
+        if kind is None or results is None:
+            self._known[key] = None
+            return False
+        last = next(node for node, edge, _ in reversed(self._nodes) if edge in self._results)
+        with error_context(last, batch):
+            launches = kind.launches
+            if launches is None or not launches.fit(results):
+                launches = kind.launches = _Launches(results, self._sources)
+            outputs = launches.run(self._kernels, batch.stream, results, [place.address for place in found])
+        for edge, output in zip(self._results, outputs, strict=True):
+            batch.keep(edge, output)
+        return True
+
+    def _described(self, batch: Batch, places: Sequence[BatchPlace]) -> _Kind | None:
+        """Return the inputs as expressions; None if they aren't images, and an operator needs images."""
+        sources: dict[Edge, PixelExpression] = {}
+        for edge, place in zip(self._inputs, places, strict=True):
+            value = batch.outputs[edge]
+            assert isinstance(value, TensorListGPU)
+            table = value.table()
+            moved = Samples(table.pointers - place.address, table.shapes, table.strides, table.dtype)
+            pixels = PixelExpression.from_samples(moved, value.layout())
+            pixels = pixels or PixelExpression.from_elements(moved, value.layout())
+            if pixels is None:
+                return None
+            sources[edge] = pixels.keep_templates()
+        return _Kind(sources)
+
+    def _express(self, batch: Batch, kind: _Kind) -> list[PixelExpression] | None:
+        """Return the results as expressions; None if the operators must run one by one."""
+        found = dict(kind.known)
+        for node, edge, operator in self._nodes:
+            if edge in found:
+                continue
+            pixels = found[node.inputs[0]]
+            if (operator.gathers and pixels.reads > 1) or not (operator.elementwise or pixels.is_image):
+                return None
+            with error_context(node, batch):
+                result = operator.express(batch, pixels)
+            # An input that is passed on isn't copied, and memory that an operator holds isn't an input.
+            if result is None or result.owners or (result is pixels and result.in_memory):
+                return None
+            if result.reads > 1 and edge in self._shared:
+                return None  # it is computed once for all readers
+            found[edge] = result
+            if not (node.argument_inputs or node.schema.random) and node.inputs[0] in kind.known:
+                kind.known[edge] = result.keep_templates()
+        return [found[edge] for edge in self._results]
+
+
+def _origin(edge: Edge, step: BatchStep, own: set[int]) -> Edge:
+    """Return the input of a step that one of its outputs is computed from."""
+    sources = {node.index: node.inputs[0] for node in step.nodes}
+    while edge.node in own:
+        edge = sources[edge.node]
+    return edge
+
+
+def expressed_steps(
+    plan: Plan, operators: Mapping[int, Any], kernels: KernelContext | None, enabled: bool
+) -> dict[int, ExpressedStep]:
+    """Return the steps of a plan whose launches may be prepared, by the ``id`` of the step.
+
+    Args:
+        plan: the plan.
+        operators: implementations of the nodes, by index.
+        kernels: context of the launches; None without a GPU.
+        enabled: whether operators may run together.
+    """
+    if kernels is None or not enabled:
+        return {}
+    return {
+        id(step): ExpressedStep(step, phase.results, operators, plan.readers, kernels)
+        for phase in plan.phases
+        for step in phase.steps
+        if isinstance(step, BatchStep) and phase.device == "gpu" and ExpressedStep.fits(step, operators)
+        # A step without results, such as an operator with `preserve` that nothing reads, has no launches.
+        if {edge.node for edge in phase.results} & {node.index for node in step.nodes}
+    }

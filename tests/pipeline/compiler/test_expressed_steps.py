@@ -1,0 +1,126 @@
+"""Steps of pixel operators whose launches are prepared once: the arguments of each batch count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import fn, types
+from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
+from tests.pipeline.compiler.gpu_batches import images, run_batches
+
+Define = Callable[[Any], tuple[Any, ...]]
+
+
+@pytest.fixture
+def issued(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that grows with each batch whose launches were prepared."""
+    batches: list[Any] = []
+    run = _Launches.run
+
+    def noted(launches: _Launches, *arguments: Any) -> Any:
+        batches.append(launches)
+        return run(launches, *arguments)
+
+    monkeypatch.setattr(_Launches, "run", noted)
+    return batches
+
+
+def number(low: float, high: float) -> Any:
+    return fn.random.uniform(range=(low, high))
+
+
+def colors(data: Any) -> tuple[Any, ...]:
+    bright = fn.brightness(data, brightness=number(0.5, 1.5))
+    return fn.hsv(bright, hue=number(0, 90), saturation=number(0.5, 1.5)), bright
+
+
+def flips(data: Any) -> tuple[Any, ...]:
+    return (fn.flip(data, horizontal=fn.random.coin_flip(), vertical=fn.random.coin_flip()),)
+
+
+def noise(data: Any) -> tuple[Any, ...]:
+    return fn.noise.gaussian(data, stddev=number(1, 9)), fn.noise.salt_and_pepper(data)
+
+
+def warped(data: Any) -> tuple[Any, ...]:
+    turned = fn.rotate(data, angle=number(-90, 90), fill_value=3)  # each sample has its own size
+    return turned, fn.cast(fn.rotate(data, angle=number(-9, 9), keep_size=True), dtype=types.FLOAT)
+
+
+def windows(data: Any) -> tuple[Any, ...]:
+    cut = fn.slice(data, rel_start=fn.random.uniform(range=(0.0, 0.4), shape=2), rel_shape=[0.5, 0.5], axes=[0, 1])
+    mirrored = fn.crop_mirror_normalize(
+        data,
+        crop=(4, 4),
+        crop_pos_x=number(0, 1),
+        mirror=fn.random.coin_flip(),
+        mean=[9.0, 8.0, 7.0],
+        dtype=types.FLOAT,
+    )
+    return cut, mirrored
+
+
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows]
+
+
+@pytest.mark.parametrize("define", GRAPHS)
+@pytest.mark.parametrize("size", ["one size", "several sizes"])
+def test_batches_have_the_bits_of_the_operators(
+    device: str, issued: list[Any], monkeypatch: pytest.MonkeyPatch, define: Define, size: str
+) -> None:
+    batches = images(8)
+    if size == "several sizes":  # of images in one batch, and the same in all batches
+        for batch in batches:
+            batch[1] = batch[1][:5, 1:]
+    found = run_batches(define, batches)
+    assert len(issued) >= 5  # the costs of operators are measured in batches 1, 2 and 4
+    with monkeypatch.context() as patches:
+        patches.setattr(ExpressedStep, "fits", lambda *arguments: False)
+        expected = run_batches(define, batches)
+    for one, other in zip(expected, found, strict=True):
+        for apart, prepared in zip(one, other, strict=True):
+            np.testing.assert_array_equal(apart, prepared, strict=True)
+    assert any(not np.array_equal(one, other) for one, other in zip(found[-1], found[-2], strict=True))
+
+
+def test_launches_are_prepared_once_for_inputs_of_one_shape(device: str, issued: list[Any]) -> None:
+    small, large = images(8), images(8, (9, 7))
+    batches = [batch for pair in zip(small, large, strict=True) for batch in pair]
+    run_batches(lambda data: (fn.brightness(data, brightness=number(0.5, 1.5)),), batches)
+    assert len(set(map(id, issued))) == 2
+
+
+def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: list[Any]) -> None:
+    batches = [[np.full((3 + number, 4, 1), 9, np.uint8) for _ in range(2)] for number in range(24)]
+    results = run_batches(lambda data: (fn.flip(data, horizontal=fn.random.coin_flip()),), batches)
+    assert [result[0].shape for result in results] == [(3 + number, 4, 1) for number in range(24)]
+    assert len(issued) == 16
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda data: (fn.rotate(fn.rotate(data, angle=number(-9, 9)), angle=number(-9, 9)),),
+        lambda data: (fn.gaussian_blur(data, sigma=number(0.5, 2)),),
+        lambda data: (fn.permute_batch(data, indices=fn.batch_permutation()),),
+    ],
+    ids=["two gathers", "launches in between", "mixed samples"],
+)
+def test_step_that_needs_more_launches_runs_apart(device: str, issued: list[Any], define: Define) -> None:
+    assert len(run_batches(define, images(3))) == 3
+    assert not issued
+
+
+def test_invalid_argument_names_the_operator(device: str) -> None:
+    drawn = iter([0.5, 0.5, 2.0])
+
+    def define(data: Any) -> tuple[Any, ...]:
+        levels = fn.external_source(lambda: np.full(3, next(drawn), np.float32), batch=True)
+        return (fn.noise.salt_and_pepper(data, prob=levels),)
+
+    with pytest.raises(Exception, match=r"(?s)fn.noise.salt_and_pepper failed: argument 'prob' .*test_expressed_steps"):
+        run_batches(define, images(3))

@@ -221,14 +221,21 @@ static int write_rows(PyObject *item, char *host, size_t size) {
 static int add_addresses(const Py_buffer *places, PyObject *addresses, char *host, size_t size) {
     const int64_t *place = places->buf;
     Py_ssize_t known = PyTuple_GET_SIZE(addresses);
-    uint64_t *found = PyMem_Malloc((size_t)(known ? known : 1) * sizeof(uint64_t));
-    if (!found) PyErr_NoMemory();
-    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < known; i++)
+    uint64_t *found = PyMem_Malloc(8 * (size_t)(known ? known : 1));
+    if (!found) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int result = 0;
+    for (Py_ssize_t i = 0; i < known && !result; i++) {
         found[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
-    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < places->len / 16; i++) {
+        if (found[i] == (uint64_t)-1 && PyErr_Occurred()) result = -1;
+    }
+    for (Py_ssize_t i = 0; i < places->len / 16 && !result; i++) {
         int64_t position = place[2 * i], index = place[2 * i + 1];
         if (position < 0 || (size_t)position + 8 > size || index < 0 || index >= known) {
             PyErr_SetString(PyExc_ValueError, "an address outside of the tables");
+            result = -1;
             break;
         }
         uint64_t word;
@@ -237,7 +244,7 @@ static int add_addresses(const Py_buffer *places, PyObject *addresses, char *hos
         memcpy(host + position, &word, 8);
     }
     PyMem_Free(found);
-    return PyErr_Occurred() ? -1 : 0;
+    return result;
 }
 
 /* Appends a launch whose tables are at offsets in the staging buffer. */

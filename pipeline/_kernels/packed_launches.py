@@ -43,12 +43,15 @@ class PackedLaunches:
         launches: the launches.
         tables: their tables, as `packed_tables` returns them, with offsets in place of addresses.
         places: for each address: its position in the packed tables in bytes, and the index of the address that is
-            added to the offset there, int64 (n, 2).
+            added to the offset there, int64 (n, 2). No position occurs twice.
     """
 
     launches: tuple[Launch, ...]
     tables: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        assert len(np.unique(self.places[:, 0])) == len(self.places)
 
     def unpacked(
         self, addresses: Sequence[int], rows: Sequence[Rows] = (), scalars: Sequence[Scalars | None] = ()

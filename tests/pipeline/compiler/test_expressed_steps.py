@@ -10,6 +10,10 @@ import pytest
 
 from pipeline import fn, types
 from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
+from pipeline._kernels import compiler
+from pipeline._kernels.errors import KernelCompileError
+from pipeline.errors import PipelineError
+from tests import host_cupy
 from tests.pipeline.compiler.gpu_batches import images, run_batches
 
 Define = Callable[[Any], tuple[Any, ...]]
@@ -113,6 +117,26 @@ def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: 
 def test_step_that_needs_more_launches_runs_apart(device: str, issued: list[Any], define: Define) -> None:
     assert len(run_batches(define, images(3))) == 3
     assert not issued
+
+
+def test_step_whose_results_nothing_reads_runs(device: str) -> None:
+    def define(data: Any) -> tuple[Any, ...]:
+        fn.flip(data, horizontal=fn.random.coin_flip(), preserve=True)
+        return (fn.copy(data),)
+
+    assert len(run_batches(define, images(6))) == 6
+
+
+def test_kernel_that_cannot_be_compiled_names_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise KernelCompileError("compiling evaluate", "a message of NVRTC")
+
+    with host_cupy.installed():
+        monkeypatch.setattr(compiler, "_compile", fail)
+        with pytest.raises(
+            PipelineError, match=r"(?s)fn.brightness failed: .*a message of NVRTC.*test_expressed_steps"
+        ):
+            run_batches(lambda data: (fn.brightness(data, brightness=number(0.5, 1.5)),), images(1))
 
 
 def test_invalid_argument_names_the_operator(device: str) -> None:

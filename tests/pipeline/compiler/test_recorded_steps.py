@@ -142,3 +142,24 @@ def test_allocated_memory_between_images_of_an_input_isnt_part_of_the_input() ->
     positions, blocks, _ = _addresses(words, [(150, 10), (100, 100)])
     owners[positions] = blocks
     assert owners.tolist() == [1, 0, 0, 1]
+
+
+def test_one_tensor_for_two_inputs(device: str, repeated: list[Any]) -> None:
+    import cupy
+
+    pipe = Pipeline(batch_size=4, num_threads=1, device_id=0, seed=3, prefetch_queue_depth=1)
+    with pipe:
+        one, other = (fn.external_source(name=name, device="gpu", layout="HWC", no_copy=True) for name in "ab")
+        pipe.set_outputs(fn.flip(one, horizontal=1), fn.brightness(other, brightness=0.5))
+    held = []
+    for number in range(8):
+        data = np.random.default_rng(number).integers(0, 255, (3, 6, 5, 3), np.uint8)
+        given = cupy.asarray(data)
+        for name in "ab":
+            pipe.feed_input(name, given, cuda_stream=-1)
+        flipped, dark = (output.as_cpu().as_array() for output in pipe.run())
+        np.testing.assert_array_equal(flipped, data[:, :, ::-1])
+        np.testing.assert_array_equal(dark, (data + 1) // 2)
+        held.append(given)  # so that later batches have other addresses
+    pipe.close()
+    assert repeated

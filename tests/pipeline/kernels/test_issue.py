@@ -71,7 +71,7 @@ places = np.array([[int(sys.argv[3]), 1]])
 launches = [(5, 4, 1, (0,), b""), (int(sys.argv[1]), 3, 1, (256,), b"")]
 failure = context.native.repeat(
     9, 8, device.ctypes.data, host.ctypes.data, int(sys.argv[2]),
-    tables, rows, places, (1, memory.ctypes.data), launches,
+    tables, rows, places, (1, memory.ctypes.data, *[0] * 100), launches,
 )
 assert failure or device.view(np.int64)[33] == memory.ctypes.data + 5
 print(json.dumps(failure))

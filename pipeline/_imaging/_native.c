@@ -364,6 +364,7 @@ static PyMethodDef functions[] = {
     {"map_points", map_points_call, METH_VARARGS, map_points_doc},
     {"select_polygons", select_polygons_call, METH_VARARGS, select_polygons_doc},
     {"fit_windows", fit_windows_call, METH_VARARGS, fit_windows_doc},
+    {"move_boxes", move_boxes_call, METH_VARARGS, move_boxes_doc},
     {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
     {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},

@@ -348,6 +348,7 @@ static PyMethodDef functions[] = {
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {"map_colors", map_colors_call, METH_VARARGS, map_colors_doc},
+    {"to_gray", to_gray_call, METH_VARARGS, to_gray_doc},
     {"map_bytes", map_bytes_call, METH_VARARGS, map_bytes_doc},
     {"count_bytes", count_bytes_call, METH_VARARGS, count_bytes_doc},
     {"take", take_call, METH_VARARGS, take_doc},

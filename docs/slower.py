@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _WINDOW = (
     "nvImageCodec's CPU decoder skips the rows and columns outside of the window, as in DALI. Both libraries spend two "
-    "thirds to three quarters of the time in its Huffman decoder. Python and its lock take 6 % of ours, and the copy of "
+    "thirds to three quarters of the time in its Huffman decoder. Here, Python and its lock take 6 %, and the copy of "
     "the pixels into the memory of the batch 2 %."
 )
 _SMALL = (
@@ -45,8 +45,8 @@ ON_CPU: dict[str, str] = {
         "libjpeg-turbo, which DALI uses, too, takes 85 % of the time, and two conversions of colors 10 %."
     ),
     "random_bbox_crop": (
-        "A batch takes 0.19 ms, of which an empty pipeline takes 0.02. Compiled loops draw the windows, in 0.03 ms, and "
-        "move the boxes. The rest is NumPy on small arrays, and Python for the batch and its three outputs."
+        "Of 0.19 ms, the least time of a batch, an empty pipeline takes 0.02, and the compiled loop that draws windows "
+        "0.03. The rest is NumPy on small arrays, and Python for the batch and its three outputs."
     ),
     "random_crop_generator": (
         "A batch takes 0.06 ms, of which an empty pipeline takes half, and NumPy's generator 0.014. DALI takes as long."

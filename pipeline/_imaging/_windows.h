@@ -205,14 +205,18 @@ static PyObject *fit_windows_call(PyObject *module, PyObject *arguments) {
     if (kept != NULL) {
         Py_BEGIN_ALLOW_THREADS
         Step step = {0, 0, FIRST_COUNT};
-        for (; step.number < last && (w.total <= 0 || step.begin < w.total); step.number++) {
+        left = samples;
+        for (; step.number < last && left > 0 && (w.total <= 0 || step.begin < w.total); step.number++) {
             if (w.total > 0 && step.size > w.total - step.begin) step.size = w.total - step.begin;
-            for (Py_ssize_t i = 0; step.number >= first && i < samples; i++)
+            if (step.number >= first) left = 0;
+            for (Py_ssize_t i = 0; step.number >= first && i < samples; i++) {
                 if (!w.fits[i]) fit_window(&w, &step, i, kept);
+                left += !w.fits[i];
+            }
             step.begin += step.size;
             step.size = 2 * step.size < MAX_COUNT ? 2 * step.size : MAX_COUNT;
         }
-        for (Py_ssize_t i = 0; i < samples && (w.total <= 0 || step.begin < w.total); i++) left += !w.fits[i];
+        if (w.total > 0 && step.begin >= w.total) left = 0;
         Py_END_ALLOW_THREADS
     }
     const int memory = kept != NULL;
@@ -222,4 +226,42 @@ static PyObject *fit_windows_call(PyObject *module, PyObject *arguments) {
     if (!fits) PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other");
     else if (!memory) PyErr_NoMemory();
     return fits && memory ? PyBool_FromLong(left > 0) : NULL;
+}
+
+PyDoc_STRVAR(move_boxes_doc,
+             "move_boxes(boxes, kept, anchors, shapes, moved, axes)\n--\n\n"
+             "Write the boxes that windows keep, relative to them and cut off at the edges, one after another. boxes:\n"
+             "float64 (n, boxes, 2 * axes); kept: bool (n, boxes); anchors, shapes: float64 (n, axes); moved: float64\n"
+             "with room for all boxes. Return the number of boxes.");
+
+static PyObject *move_boxes_call(PyObject *module, PyObject *arguments) {
+    Py_buffer boxes, kept, anchors, shapes, moved;
+    Py_ssize_t axes, total = 0;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*n", &boxes, &kept, &anchors, &shapes, &moved, &axes)) return NULL;
+    const Py_ssize_t word = sizeof(double), samples = axes > 0 ? anchors.len / (word * axes) : 0;
+    const Py_ssize_t most = samples ? kept.len / samples : 0;
+    const int fits = axes > 0 && kept.len == samples * most && anchors.len == samples * axes * word &&
+                     shapes.len == anchors.len && boxes.len == kept.len * 2 * axes * word && moved.len >= boxes.len;
+    const uint8_t *keep = kept.buf;
+    const double *from = boxes.buf, *anchor = anchors.buf, *shape = shapes.buf;
+    double *to = moved.buf;
+    for (Py_ssize_t i = 0; fits && i < samples; i++, anchor += axes, shape += axes) {
+        for (Py_ssize_t k = 0; k < most; k++, from += 2 * axes) {
+            if (!*keep++) continue;
+            total++;
+            for (const double *corner = from; corner < from + 2 * axes; corner += axes) {
+                for (Py_ssize_t a = 0; a < axes; a++) {
+                    const double value = (corner[a] - anchor[a]) / shape[a];
+                    *to++ = value != value ? value : smaller(larger(value, 0), 1);
+                }
+            }
+        }
+    }
+    PyBuffer_Release(&boxes);
+    PyBuffer_Release(&kept);
+    PyBuffer_Release(&anchors);
+    PyBuffer_Release(&shapes);
+    PyBuffer_Release(&moved);
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other");
+    return fits ? PyLong_FromSsize_t(total) : NULL;
 }

@@ -133,10 +133,13 @@ def convert_color(image: Array, source: str, target: str, out: Array | None = No
         raise ValueError(f"a {source} image has {COLOR_CHANNELS[source]} channels, but this one has {image.shape[-1]}")
     if source == target:
         return image
-    if image.dtype == np.uint8 and (code := _OPENCV_GRAY.get((source, target))) is not None and image.size:
+    if image.dtype == np.uint8 and source in _OPENCV_GRAY and target == "GRAY" and image.size:
         pixels = np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
         gray = np.empty((*image.shape[:-1], 1), np.uint8) if out is None else out
-        cv2.cvtColor(pixels, code, gray.reshape(pixels.shape[:-1]))  # the bits of DALI's CPU operator
+        if compiled is not None:  # both have the bits of DALI's CPU operator
+            compiled.to_gray(pixels, source == "BGR", gray)
+        else:
+            cv2.cvtColor(pixels, _OPENCV_GRAY[source], gray.reshape(pixels.shape[:-1]))
         return gray
     if source == "BGR":
         return convert_color(image[..., ::-1], "RGB", target) if target != "RGB" else image[..., ::-1].copy()
@@ -159,7 +162,7 @@ COLOR_MATRICES = {
 }
 
 
-_OPENCV_GRAY = {("RGB", "GRAY"): cv2.COLOR_RGB2GRAY, ("BGR", "GRAY"): cv2.COLOR_BGR2GRAY}
+_OPENCV_GRAY = {"RGB": cv2.COLOR_RGB2GRAY, "BGR": cv2.COLOR_BGR2GRAY}
 
 
 def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:

@@ -38,7 +38,7 @@ class Sources(Sequence[str]):
 
 
 class Reading:
-    """A batch that is being read, one task per sample.
+    """A batch that is being read, some samples per task.
 
     Args:
         entries: entries of the dataset, one per sample.
@@ -54,11 +54,24 @@ class Reading:
         self.sources = Sources(loader, entries)
         self._loader = loader
         self._samples: list[Any] = [None] * len(entries)
+        self._errors: list[tuple[int, BaseException]] = []
         self._unwanted = False
         self._job = self._start(pool)
 
     def _start(self, pool: ThreadPool) -> Job:
-        return pool.start(self._read_sample, len(self.entries))
+        count, together = len(self.entries), self._loader.together
+        if together == 1:
+            return pool.start(self._read_sample, count)
+        return pool.start_ranges(self._read_range, count, max(1, min(together, -(-count // pool.num_threads))))
+
+    def _read_range(self, begin: int, end: int) -> None:
+        if self._unwanted:
+            return
+        try:
+            self._samples[begin:end] = self._loader.read_together(self.entries[begin:end])
+        except Exception:  # noqa: BLE001 - the sample that fails reports the error when it is read alone
+            failed = ThreadPool.run_here(lambda number: self._read_sample(begin + number), end - begin)
+            self._errors += [(begin + number, error) for number, error in failed]
 
     def _read_sample(self, sample: int) -> None:
         if not self._unwanted:
@@ -74,7 +87,10 @@ class Reading:
         Raises:
             OperatorError: samples can't be read; `failures` lists them.
         """
-        return self._collect(self._job.wait())
+        errors = self._job.wait()
+        if self._loader.together > 1 and errors:  # not an error of a single sample: out of memory, for example
+            raise errors[0][1]
+        return self._collect(sorted([*errors, *self._errors], key=lambda error: error[0]))
 
     def _collect(self, errors: Sequence[tuple[int, BaseException]]) -> Sequence[Column]:
         if errors:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline._bulk.read_file import read_file
+from pipeline._bulk.files import BatchOfFiles, FileBuffers
+from pipeline._bulk.paths import PathTable
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import decode
@@ -59,6 +62,7 @@ frames of a sequence must have the same size.""",
 class SequenceLoader(Loader):
     """Loads and decodes the frames of sequences."""
 
+    together = 8
     outputs = (OutputSpec("FHWC", dtype=np.dtype(np.uint8)),)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -71,6 +75,7 @@ class SequenceLoader(Loader):
             raise ArgumentValueError("argument 'image_type' must be RGB, BGR, GRAY or ANY_DATA, not YCbCr")
         self._root: str = node.argument("file_root")
         self._sequences: list[_Sequence] = []
+        self._buffers = FileBuffers()
 
     def open(self) -> int:
         length, step, stride = (self.node.argument(name) for name in ("sequence_length", "step", "stride"))
@@ -91,21 +96,47 @@ class SequenceLoader(Loader):
         return len(self._sequences)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        sequence = self._sequences[entry]
+        return self.read_together([entry])[0]
+
+    def read_together(self, entries: Sequence[int]) -> list[tuple[Array, ...]]:
+        sequences = [self._sequences[entry] for entry in entries]
+        paths = [
+            os.path.join(self._root, sequence.folder, sequence.frames[which])
+            for sequence in sequences
+            for which in sequence.which
+        ]
+        files = BatchOfFiles(PathTable.from_paths(paths), self._buffers)
+        files.read(0, len(paths))
+        if files.failures:
+            raise files.failures[0].error
+        contents, length = files.batch().samples, len(sequences[0].which)
+        return [
+            (self._decode(paths[first : first + length], contents[first : first + length]),)
+            for first in range(0, len(paths), length)
+        ]
+
+    def _decode(self, paths: Sequence[str], contents: Sequence[Array]) -> Array:
+        """Return the frames of a sequence, given their paths and the contents of these files."""
         pixels: Array | None = None
-        for number, which in enumerate(sequence.which):
-            path = os.path.join(self._root, sequence.folder, sequence.frames[which])
+        for number, (path, content) in enumerate(zip(paths, contents, strict=True)):
             try:
-                frame = decode(read_file(path), output_type=self._type)
+                frame = self._decode_frame(content, None if pixels is None else pixels[number])
             except DecodeError as error:
                 raise PipelineError(f"the frame {path!r}: {error}") from error
             if pixels is None:
-                pixels = np.empty((len(sequence.which), *frame.shape), np.uint8)
-            if frame.shape != pixels.shape[1:]:
+                pixels = np.empty((len(paths), *frame.shape), np.uint8)
+                pixels[0] = frame
+            elif frame.shape != pixels.shape[1:]:
                 raise PipelineError(
                     f"the frames of a sequence must have the same shape (height, width, channels): {path!r} has "
                     f"{frame.shape}, but the previous ones have {pixels.shape[1:]}"
                 )
-            pixels[number] = frame
         assert pixels is not None
-        return (pixels,)
+        return pixels
+
+    def _decode_frame(self, content: Array, target: Array | None) -> Array:
+        """Return a frame: `target`, or an array of another shape."""
+        if target is not None:
+            with suppress(ValueError):  # another shape
+                return decode(content, output_type=self._type, out=target)
+        return decode(content, output_type=self._type)

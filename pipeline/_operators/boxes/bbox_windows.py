@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Windows:
     kept: Array
     fits: Array
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """Number of boxes that each window keeps, (N,)."""
         counts: Array = np.count_nonzero(self.kept, axis=1)
@@ -77,6 +78,12 @@ class Windows:
         Args:
             boxes: argument of `BoxWindows.draw`.
         """
+        if compiled is not None:
+            room: Array = np.empty((self.kept.size, boxes.shape[2]))
+            axes = self.anchors.shape[1]
+            return room[
+                : compiled.move_boxes(np.ascontiguousarray(boxes), self.kept, self.anchors, self.shapes, room, axes)
+            ]
         corners = (np.concatenate([each] * 2, axis=1) for each in (self.anchors, self.shapes))
         origin, extent = (np.repeat(each, self.counts, axis=0) for each in corners)
         moved: Array = boxes[self.kept]

@@ -131,13 +131,15 @@ class RandomBBoxCropCpu(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         arguments, generator = batch.arguments(self.node), batch.generator(self.node)
-        if _are_alike(inputs):
-            return self._crop(arguments, generator, range(batch.size), inputs)
+        packed = [data.rows() for data in inputs]
+        if _are_alike(packed):
+            return self._crop(arguments, generator, range(batch.size), inputs, packed[0])
         groups = _by_axes(inputs)
         results: dict[int, list[Any]] = {}
         for samples in groups:
             parts = [TensorListCPU([data.samples[sample] for sample in samples]) for data in inputs]
-            for number, output in enumerate(self._crop(arguments, generator, samples, parts)):
+            outputs = self._crop(arguments, generator, samples, parts, parts[0].rows())
+            for number, output in enumerate(outputs):
                 column = results.setdefault(number, [None] * batch.size)
                 for sample, value in zip(samples, output.samples, strict=True):
                     column[sample] = value
@@ -149,6 +151,7 @@ class RandomBBoxCropCpu(BatchOperator):
         generator: np.random.Generator,
         samples: Sequence[int],
         inputs: Sequence[TensorListCPU],
+        packed: tuple[Array, Array] | None,
     ) -> list[TensorListCPU]:
         """Return the outputs for samples whose boxes have the same number of axes.
 
@@ -157,8 +160,8 @@ class RandomBBoxCropCpu(BatchOperator):
             generator: generator of the batch.
             samples: positions of the samples in the batch.
             inputs: boxes of these samples, and possibly labels.
+            packed: the rows of these boxes, and the number of boxes of each sample.
         """
-        packed = inputs[0].rows()
         assert packed is not None  # all have the same number of coordinates
         rows, counts = packed
         axes = rows.shape[1] // 2
@@ -234,9 +237,11 @@ class RandomBBoxCropCpu(BatchOperator):
         return np.array([rows[each][order] for each in samples])
 
 
-def _are_alike(inputs: Sequence[TensorListCPU]) -> bool:
-    """Return whether `_by_axes` would return a single group, as far as this can be known without a loop."""
-    packed = [data.rows() for data in inputs]
+def _are_alike(packed: Sequence[tuple[Array, Array] | None]) -> bool:
+    """Return whether `_by_axes` would return a single group for inputs with these rows and counts.
+
+    That is known without a loop over samples.
+    """
     if any(each is None for each in packed):
         return False
     (boxes, counts), *labels = [each for each in packed if each is not None]

@@ -126,3 +126,16 @@ def test_color_errors_name_the_mistake() -> None:
         convert_color(COLORS, "RGB", "HSV")
     with pytest.raises(ValueError, match="has 1 channels"):
         convert_color(COLORS, "GRAY", "RGB")
+
+
+@pytest.mark.skipif(convert_module.compiled is None, reason="the C module wasn't built")
+@pytest.mark.parametrize("space", ["RGB", "BGR"])
+@pytest.mark.parametrize("width", [1, 3, 31, 32, 33, 34, 35, 36, 68, 100])
+def test_gray_equals_that_of_opencv(space: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (3, width, 3), np.uint8)
+    image[0] = 255
+    found = []
+    for loops in (convert_module.compiled, None):
+        monkeypatch.setattr(convert_module, "compiled", loops)
+        found.append(convert_color(image, space, "GRAY"))
+    np.testing.assert_array_equal(*found)

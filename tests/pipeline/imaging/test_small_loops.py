@@ -193,7 +193,8 @@ def test_random_windows_equal_those_of_numpy(
         for module in (compiled, None):
             monkeypatch.setattr(bbox_windows, "compiled", module)
             drawn = windows.draw(np.random.default_rng(1), boxes, present, extents, crop)
-            found.append([getattr(drawn, name).tolist() for name in ("anchors", "shapes", "kept", "fits")])
+            found.append([getattr(drawn, name).tolist() for name in ("anchors", "shapes", "kept", "fits", "counts")])
+            found[-1].append(drawn.move(boxes).tolist())
         assert found[0] == found[1]
 
 

@@ -100,3 +100,13 @@ def test_frames_that_do_not_fit_are_named(root: Path) -> None:
         pipe.run()
     assert pipe.run()[0].shape() == [(3, 8, 6, 3)]
     pipe.close()
+
+
+def test_sequences_that_fail_are_named_among_others(root: Path) -> None:
+    cv2.imwrite(str(root / "C" / "001.bmp"), np.zeros((2, 4, 3), np.uint8))
+    (root / "b" / "004.png").write_bytes(b"broken")
+    pipe = ours(root, 4, sequence_length=3, step=3)  # those of C, a and b, and a second one of b
+    with pytest.raises(errors.OperatorError) as caught:
+        pipe.run()
+    assert [failure.sample for failure in caught.value.failures] == [0, 3]
+    pipe.close()

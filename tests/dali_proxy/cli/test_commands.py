@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,8 @@ ERRORS = {
     "preview pipes:read": (2, "pipes:read needs --set folder=VALUE"),
     "preview pipes:fed": (2, "the pipeline has inputs, so it needs a FOLDER of images"),
     "preview pipes:fed photos --set size": (2, "'size' isn't of the form NAME=VALUE"),
+    "graph pipes:fed --output photos": (1, "Is a directory: photos"),
+    "preview pipes:fed photos --output /proc/none.png": (1, "No such file or directory: /proc/none.png"),
     "preview pipes:fet photos": (2, "pipes has no 'fet'. Did you mean 'fed'?"),
     "preview pipes:fed photos --set batchsize=3": (
         2,
@@ -114,6 +118,20 @@ def test_errors_are_one_line(folder: Path) -> None:
         (status, "", f"dali-proxy {command.split()[0]}: {said}\n") for command, (status, said) in ERRORS.items()
     ]
     assert results == expected
+
+
+@pytest.mark.parametrize("command", ["graph pipes:fed", "completion bash", "doctor"])
+def test_full_disk_is_reported_once(folder: Path, command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dali_proxy", *command.split()],
+            cwd=folder,
+            env=with_project(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, f"dali-proxy {command.split()[0]}: No space left on device\n")
 
 
 def test_commands_accept_readers_and_functions(folder: Path) -> None:

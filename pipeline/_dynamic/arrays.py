@@ -132,7 +132,7 @@ class Array(Expression):
         from pipeline.tensors.notebook import as_html  # needs PIL, which other methods don't
 
         data = self._value.data
-        return as_html(repr(self), data, data.layout())
+        return as_html(repr(self), data, data.layout())  # type: ignore[arg-type]
 
     def __bool__(self) -> bool:
         if tracing.active() and not self._value.known:

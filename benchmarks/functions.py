@@ -7,6 +7,7 @@ machine; one that computes needs a quiet machine. The processor time includes th
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,6 @@ from benchmarks.telemetry import processor_time
 from dali_proxy import DALIServer, DataLoader
 from pipeline import Pipeline, fn
 
-BATCH = 32
 MANY = 10**7  # samples of a dataset: more than any round takes
 
 
@@ -76,34 +76,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kind", choices=("sleep", "compute"), default="sleep", help="what the function does")
     parser.add_argument("--milliseconds", type=float, nargs="+", default=[1.0, 5.0, 20.0], help="how long it takes")
-    parser.add_argument("--side", type=int, default=32, help="width and height of the images (default: 32)")
+    parser.add_argument("--side", type=int, nargs="+", default=[32, 224], help="width and height of the images")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples of a batch (default: 32)")
     parser.add_argument("--processes", type=int, default=2, help="processes of the server, and torch's workers")
     parser.add_argument("--rounds", type=int, default=8, help="pairs of measurements (default: 8)")
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a measurement (default: 1.5)")
     options = parser.parse_args()
-    for milliseconds in options.milliseconds:
-        function = function_of(options.kind, milliseconds)
-        with Pipeline(BATCH, options.processes, None, seed=1) as pipe:
-            images = fn.external_source(name="image", layout="HWC")
-            pipe.set_outputs(fn.python_function(images, function=function))
-        with DALIServer(pipe) as server:
-            plain = Images(lambda image, function=function: torch.from_numpy(function(image.copy())), options.side)
-            ours = Images(server.proxy, options.side)
-            loaders: list[Callable[[], Any]] = [
-                lambda data=ours, server=server: DataLoader(server, data, batch_size=BATCH, num_workers=2),
-                lambda data=plain: torch.utils.data.DataLoader(data, BATCH, num_workers=options.processes),
-            ]
-            rounds: list[list[tuple[float, float]]] = []
-            for number in range(options.rounds):
-                order = (0, 1) if number % 2 else (1, 0)
-                figures = {which: measured(iter(loaders[which]()), options.seconds) for which in order}
-                rounds.append([figures[0], figures[1]])
-        ratios = sorted(ours[0] / plain[0] for ours, plain in rounds)
-        times = [statistics.median(each[which][1] for each in rounds) for which in (0, 1)]
-        print(
-            f"{milliseconds:g} ms: {statistics.median(ratios):.3f} times as many samples per second as torch "
-            f"({ratios[0]:.3f} to {ratios[-1]:.3f}); processor time {times[0]:.0f} us per sample, torch {times[1]:.0f}"
-        )
+    for milliseconds, side in itertools.product(options.milliseconds, options.side):
+        compare(milliseconds, side, options)
+
+
+def compare(milliseconds: float, side: int, options: argparse.Namespace) -> None:
+    """Measure both loaders in turn, and print how they compare."""
+    function, size = function_of(options.kind, milliseconds), options.batch_size
+    with Pipeline(size, options.processes, None, seed=1) as pipe:
+        images = fn.external_source(name="image", layout="HWC")
+        pipe.set_outputs(fn.python_function(images, function=function))
+    with DALIServer(pipe) as server:
+        plain = Images(lambda image: torch.from_numpy(function(image.copy())), side)
+        ours = Images(server.proxy, side)
+        loaders: list[Callable[[], Any]] = [
+            lambda: DataLoader(server, ours, batch_size=size, num_workers=2),
+            lambda: torch.utils.data.DataLoader(plain, size, num_workers=options.processes),
+        ]
+        rounds: list[list[tuple[float, float]]] = []
+        for number in range(options.rounds):
+            order = (0, 1) if number % 2 else (1, 0)
+            figures = {which: measured(iter(loaders[which]()), options.seconds) for which in order}
+            rounds.append([figures[0], figures[1]])
+    ratios = sorted(ours[0] / plain[0] for ours, plain in rounds)
+    times = [statistics.median(each[which][1] for each in rounds) for which in (0, 1)]
+    print(
+        f"{milliseconds:g} ms, {side} x {side} pixels: {statistics.median(ratios):.3f} times as many samples per "
+        f"second as torch ({ratios[0]:.3f} to {ratios[-1]:.3f}); processor time {times[0]:.0f} us per sample, torch "
+        f"{times[1]:.0f}"
+    )
 
 
 if __name__ == "__main__":

@@ -62,12 +62,15 @@ def show(
 
     Raises:
         ArgumentTypeError: `images` isn't a batch of images.
-        ArgumentValueError: there are no images, or not as many labels, boxes or masks as images.
+        ArgumentValueError: there are no images, or not as many labels, boxes or masks as images; or `columns` or `size`
+            is below 1.
 
     Example:
         >>> show(np.zeros((3, 20, 30, 3), np.uint8), labels=["a", "b", "c"], columns=2).size
         (72, 80)
     """
+    if columns < 1 or (size is not None and size < 1):
+        raise ArgumentValueError(f"show: columns and size must be 1 or more, not {columns} and {size}")
     pixels = _pixels([as_array(image) for image in images], mean, std)
     if not pixels:
         raise ArgumentValueError("there are no images to show")

@@ -39,13 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 2
             command = commands[options.command]
             if not command.handles_interrupts:
-                return command.execute(options)
+                status = command.execute(options)
+                print(end="", flush=True)  # a full disk is reported below, not at exit
+                return status
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         exec("")  # else Python ends by SIGINT, not by a status, if the interrupt met text that C code executes
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+    except OSError as error:  # those of the user's code are `PipelineError` or `CommandError`
+        if not isinstance(error, BrokenPipeError):  # the reader of our output, such as `head`, has ended
+            where = "" if error.filename is None else f": {error.filename}"
+            print(f"dali-proxy {options.command}: {error.strerror or error}{where}", file=sys.stderr)
+        _discard_unwritable_output()
         return 1
     except CommandError as error:
         print(f"dali-proxy {options.command}: {error}", file=sys.stderr)
@@ -62,6 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package, or a package is too old
         return 1
     return command.execute(options)
+
+
+def _discard_unwritable_output() -> None:
+    """If the rest of the standard output can't be written, discard it: Python would report that again at exit."""
+    try:
+        print(end="", flush=True)  # does nothing if the standard output is closed
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def parser(commands: dict[str, Command]) -> argparse.ArgumentParser:

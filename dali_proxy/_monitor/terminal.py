@@ -35,7 +35,8 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
             f"{each.recent.limited_by or '-'}"
         )
     for each in observations:
-        lines += ["", f"{each.pid}  {each.command}  (process {each.owner}, {each.total.workers} workers)"]
+        owner = f"  (process {each.owner}, {each.total.workers} workers)"
+        lines += ["", f"{each.pid}  {_in_one_line(each.command, width - len(f'{each.pid}  {owner}'))}{owner}"]
         lines += _indented(each.advice, width)
         operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].seconds)
         total = sum(times.seconds for _, times in operators)
@@ -45,6 +46,13 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
         if each.total.last_error:
             lines += _indented(f"Last error: {each.total.last_error}", width)
     return "\n".join(line[:width] for line in lines)
+
+
+def _in_one_line(command: str, width: int) -> str:
+    """Return a command line, which may contain a whole program, without line breaks and in at most `width` columns."""
+    printable = "".join(character if character.isprintable() else " " for character in command)
+    line = " ".join(printable.split())
+    return line if len(line) <= width else f"{line[: max(width - 3, 0)]}..."
 
 
 def _indented(text: str, width: int) -> list[str]:

@@ -593,5 +593,5 @@ class DALIServer:
     def __repr__(self) -> str:
         where = f"pid {self.pid}" if self.cluster is None else "in a cluster"
         state = f"running, {where}" if self.running else "not running"
-        inputs = ", ".join(spec.name for spec in self.endpoint.inputs)
-        return f"<DALIServer {inputs} ({self.mode}, placement={self.placement}, {state})>"
+        inputs = ", ".join(repr(spec.name) for spec in self.endpoint.inputs)
+        return f"<DALIServer: inputs {inputs}; mode={self.mode}, placement={self.placement}; {state}>"

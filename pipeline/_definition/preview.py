@@ -50,8 +50,8 @@ def draw_preview(
     if draws is None:
         varies = not graph.fed_inputs or any(node.schema.random for node in graph.nodes)
         draws = _DRAWS if varies else 1
-    if images < 1 or draws < 1:
-        raise ArgumentValueError("preview: images and draws must be 1 or more")
+    if images < 1 or draws < 1 or size < 1:
+        raise ArgumentValueError("preview: images, draws and size must be 1 or more")
     if graph.fed_inputs and folder is None:
         raise ArgumentValueError("preview: the pipeline has inputs, so it needs a folder of images")
     threads = pipeline._internals.arguments.num_threads

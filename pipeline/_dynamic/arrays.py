@@ -128,6 +128,12 @@ class Array(Expression):
             result = type(self).from_value(relabelled)
         return result
 
+    def _repr_html_(self) -> str:
+        from pipeline.tensors.notebook import as_html  # needs PIL, which other methods don't
+
+        data = self._value.data
+        return as_html(repr(self), data, data.layout())  # type: ignore[arg-type]
+
     def __bool__(self) -> bool:
         if tracing.active() and not self._value.known:
             raise trace_error("this line depends on the truth value of a tensor")

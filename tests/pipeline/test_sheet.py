@@ -74,6 +74,7 @@ def test_parts_of_images(tmp_path: Path) -> None:
         (np.zeros((0, 4, 4, 3)), {}, ArgumentValueError, "no images"),
         (BYTES[0, :, :, 0], {}, ArgumentTypeError, r"not of shape \(10,\): pass a batch"),
         (BYTES, {"labels": ["a"]}, ArgumentValueError, "3 images, but 1 labels"),
+        (BYTES, {"size": 0}, ArgumentValueError, "columns and size must be 1 or more, not 8 and 0"),
         (BYTES, {"masks": np.zeros((3, 4, 4))}, ArgumentValueError, r"\(4, 4\) doesn't fit an image of 8 x 10"),
         (BYTES, {"boxes": np.ones((3, 2, 5))}, ArgumentValueError, r"\(M, 4\), not \(2, 5\)"),
     ],

@@ -34,10 +34,11 @@ def _execute(options: argparse.Namespace) -> int:
     for path, name in progress([each for text in options.scripts for each in _scripts(text)], "files"):
         try:
             found, count = check_script(path, name)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise CommandError(f"can't read {path}: {error}", status=2) from error
         except SyntaxError as error:
-            raise CommandError(f"{path}:{error.lineno}: {error.msg}", status=2) from error
+            where = f"can't read {path}" if error.lineno is None else f"{path}:{error.lineno}"  # a binary file
+            raise CommandError(f"{where}: {error.msg}", status=2) from error
         except LookupError:
             raise CommandError(f"{path} has no function or class {name!r}", status=2) from None
         findings += found
@@ -61,7 +62,10 @@ def _scripts(text: str) -> Iterator[tuple[Path, str]]:
     place, colon, name = text.rpartition(":")
     path = Path(place if colon else text)
     if path.is_dir():
-        yield from ((each, "") for each in sorted(path.rglob("*.py")))
+        files = sorted(path.rglob("*.py"))
+        if not files:
+            raise CommandError(f"the folder {text!r} contains no Python files", status=2)
+        yield from ((each, "") for each in files)
     elif path.is_file():
         yield path, name if colon else ""
     else:

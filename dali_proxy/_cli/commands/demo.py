@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from dali_proxy._cli.command import Command, CommandError
+from dali_proxy._cli.numbers import number
 
 __all__ = ["COMMAND"]
 
@@ -16,8 +17,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, help="use the images in this folder, or write them there if it has none")
     add("--keep", action="store_true", help="don't remove the images at the end")
     add("--picture", type=Path, help="where to save an image of a batch (default: dali-proxy-demo.png)")
-    add("--epochs", type=int, help="number of passes over the images (default: 12)")
-    add("--workers", type=int, help="dataset worker processes (default: 2)")
+    add("--epochs", type=number(1), help="number of passes over the images (default: 12)")
+    add("--workers", type=number(0), help="dataset worker processes (default: 2)")
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dali_proxy._cli.command import Command, CommandError
+from dali_proxy._cli.numbers import number
 from dali_proxy._cli.progress import progress
 from dali_proxy._cli.targets import add_inputs, add_target, input_values, load_pipeline
 
@@ -19,9 +20,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("folder", metavar="FOLDER", type=Path, nargs="?", help="folder of images; none for a pipeline that reads files")
     add_inputs(parser)
     add("--output", type=Path, default=Path("preview.png"), help="image file to write (default: %(default)s)")
-    add("--images", type=int, default=8, help="number of files (default: %(default)s)")
-    add("--draws", type=int, help="results for each file (default: 4, or 1 without random numbers)")
-    add("--size", type=int, default=256, help="longest side of an image in the sheet, in pixels (default: %(default)s)")
+    add("--images", type=number(1), default=8, help="number of files (default: %(default)s)")
+    add("--draws", type=number(1), help="results for each file (default: 4, or 1 without random numbers)")
+    add(
+        "--size",
+        type=number(1),
+        default=256,
+        help="longest side of an image in the sheet, in pixels (default: %(default)s)",
+    )
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dali_proxy._cli.command import Command, CommandError
+from dali_proxy._cli.numbers import number
 
 if TYPE_CHECKING:
     from dali_proxy._monitor.servers import Servers
@@ -28,16 +29,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--once", action="store_true", help="print once, after one interval, instead of until Ctrl-C")
     add("--json", action="store_true", help="print JSON for programs")
-    add("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="time between updates (default: 1)")
+    add(
+        "--interval", type=number(0.1, 3600.0), default=1.0, metavar="SECONDS", help="time between updates (default: 1)"
+    )
     add("--web", action="store_true", help="serve a page for browsers of this machine, and print its address")
-    add("--port", type=int, default=0, help="TCP port of the page (default: a free one)")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("must be from 0.1 to 3600")
-    return seconds
+    add("--port", type=number(0, 65535), default=0, help="TCP port of the page (default: a free one)")
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,8 @@ def run_all(folder: Path, commands: list[str]) -> list[tuple[int, str, str]]:
 def folder(tmp_path: Path, jpeg_folder: Path) -> Path:
     """Return a folder with pipelines and images."""
     (tmp_path / "pipes.py").write_text(PIPES)
+    (tmp_path / "broken.py").write_text("x = (")
+    (tmp_path / "binary.py").write_bytes(b"\0")
     (tmp_path / "photos").symlink_to(jpeg_folder)
     return tmp_path
 
@@ -72,6 +76,8 @@ ERRORS = {
     "preview pipes:read": (2, "pipes:read needs --set folder=VALUE"),
     "preview pipes:fed": (2, "the pipeline has inputs, so it needs a FOLDER of images"),
     "preview pipes:fed photos --set size": (2, "'size' isn't of the form NAME=VALUE"),
+    "graph pipes:fed --output photos": (1, "Is a directory: photos"),
+    "preview pipes:fed photos --output /proc/none.png": (1, "No such file or directory: /proc/none.png"),
     "preview pipes:fet photos": (2, "pipes has no 'fet'. Did you mean 'fed'?"),
     "preview pipes:fed photos --set batchsize=3": (
         2,
@@ -104,6 +110,9 @@ ERRORS = {
         "the pipeline has no input, but bench feeds it from a dataset: begin with external_source",
     ),
     "check nowhere": (2, "there is no file, folder or module 'nowhere'"),
+    "check photos": (2, "the folder 'photos' contains no Python files"),
+    "check broken.py": (2, "broken.py:1: '(' was never closed"),
+    "check binary.py": (2, "can't read binary.py: source code string cannot contain null bytes"),
     "check pipes.py:nothing": (2, "pipes.py has no function or class 'nothing'"),
 }
 
@@ -114,6 +123,37 @@ def test_errors_are_one_line(folder: Path) -> None:
         (status, "", f"dali-proxy {command.split()[0]}: {said}\n") for command, (status, said) in ERRORS.items()
     ]
     assert results == expected
+
+
+NUMBERS = {
+    "demo --epochs 0": "argument --epochs: must be 1 or more, not 0",
+    "demo --workers -1": "argument --workers: must be 0 or more, not -1",
+    "preview pipes:fed photos --images few": "argument --images: invalid int value: 'few'",
+    "preview pipes:fed photos --size 0": "argument --size: must be 1 or more, not 0",
+    "top --interval 0": "argument --interval: must be from 0.1 to 3600.0, not 0",
+    "top --web --port 65536": "argument --port: must be from 0 to 65535, not 65536",
+}
+
+
+def test_numbers_out_of_range_are_wrong_arguments(folder: Path) -> None:
+    results = run_all(folder, list(NUMBERS))
+    assert [(status, errors.splitlines()[-1]) for status, _, errors in results] == [
+        (2, f"dali-proxy {command.split()[0]}: error: {said}") for command, said in NUMBERS.items()
+    ]
+
+
+@pytest.mark.parametrize("command", ["graph pipes:fed", "completion bash", "doctor"])
+def test_full_disk_is_reported_once(folder: Path, command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dali_proxy", *command.split()],
+            cwd=folder,
+            env=with_project(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, f"dali-proxy {command.split()[0]}: No space left on device\n")
 
 
 def test_commands_accept_readers_and_functions(folder: Path) -> None:

@@ -69,6 +69,8 @@ def test_page_shows_charts_the_graph_and_samples(tmp_path: Path) -> None:
             assert "masks of output 1; boxes of output 2" in page.inner_text("#samples")
             assert "fn.flip" in page.inner_text("#operators")
             assert "limits the speed" in page.inner_text("#advice")
+            page.set_viewport_size({"width": 360, "height": 700})
+            assert page.evaluate("document.documentElement.scrollWidth") == 360, "the page is wider than a phone"
             assert problems == []
         finally:
             stop.set()

@@ -102,3 +102,13 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "Last error: Bad sample" in text
     assert "python train.py  (process 99, 4 workers)" in text
     assert "no running server" in render([])
+
+
+def test_long_command_lines_are_cut_without_line_breaks() -> None:
+    stats = ServerStats(seconds=1.0)
+    program = "python -c 'import sys\nprint(\x1b[31m)\n" + "pass\n" * 50 + "'"
+    text = render([Observation(123, 99, program, stats, stats, 0.0)], 80)
+    (line,) = [line for line in text.splitlines() if line.startswith("123  ")]
+    assert line.startswith("123  python -c 'import sys print( [31m) pass pass")
+    assert line.endswith("...  (process 99, 0 workers)")
+    assert len(line) == 80

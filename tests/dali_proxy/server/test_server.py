@@ -105,7 +105,7 @@ def test_server_starts_stops_and_starts_again(mode: str) -> None:
     server.start_thread()
     run_one(server)
     server.stop_thread()
-    assert "not running" in repr(server)
+    assert repr(server) == f"<DALIServer: inputs 'x'; mode={mode}, placement=server; not running>"
 
 
 def test_host_process_imports_no_torch_and_no_main() -> None:

@@ -158,3 +158,12 @@ def test_device_is_checked() -> None:
 def test_text_shows_data_and_properties() -> None:
     assert repr(dynamic.tensor([1, 2])) == 'Tensor(\n    [1 2],\n    dtype=i32,\n    device="cpu",\n    shape=(2,))'
     assert str(dynamic.batch([[1]])).startswith("Batch(\n    [[1]],\n    dtype=i32")
+
+
+def test_notebooks_draw_tensors_and_batches() -> None:
+    pixels = np.full((30, 40, 3), 200, np.uint8)
+    for array in (dynamic.tensor(pixels, layout="HWC"), dynamic.batch([pixels] * 2, layout="HWC")):
+        html = dynamic.flip(array)._repr_html_()
+        assert html.startswith('<img src="data:image/png;base64,')
+        assert f"<pre>{type(array).__name__}(" in html
+    assert dynamic.tensor([1.0, 2.0])._repr_html_().startswith("<pre>Tensor(")

@@ -26,7 +26,7 @@ from pipeline._ipc.errors import (
 from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.outgoing import Outgoing
-from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ipc.signals import deferred_signals, finalizer, let_through
 
 __all__ = ["Channel", "Received"]
 
@@ -265,6 +265,7 @@ class Channel:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self) -> None:
         if hasattr(self, "_proof"):  # `__init__` has succeeded
             self.close()

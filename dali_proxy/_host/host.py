@@ -102,8 +102,13 @@ class Host:
             on_open=self._open,
             on_message=self._receive,
             on_close=self._close_client,
+            farewell=lambda error: Goodbye(clip(f"it ended this connection: {error}")),
         )
-        self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
+        try:
+            self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
+        except BaseException:
+            self.server.close()
+            raise
         stage = options.device_stage if options.host_stage_only else b""
         first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
         self._variants: dict[int, Variant] = {0: first}

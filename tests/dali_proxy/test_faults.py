@@ -30,6 +30,7 @@ from torch.utils.data import default_collate
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
 from pipeline import fn, pipeline_def, types
 from pipeline._ipc.errors import ArenaFullError
+from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.waiting import PATIENCE_S, soon, wait_until
 
@@ -403,11 +404,65 @@ def test_server_without_descriptors() -> None:
         assert run_to_the_end(here) == list(range(8))
         assert server.pid is not None
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid), 4096))
-        with soon(), pytest.raises(ProxyError):
+        with soon(), pytest.raises(ProxyError, match="ulimit -n"):
             run_to_the_end(loader)
         assert run_to_the_end(here) == list(range(8))  # connected clients continue
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4096, 4096))
         assert run_to_the_end(loader) == list(range(8))
+
+
+def start_and_loop(mode: Any) -> None:
+    with DALIServer(affine(), mode=mode) as server:
+        assert run_to_the_end(DataLoader(server, IndexDataset(24, server.proxy), batch_size=4)) == list(range(24))
+
+
+def test_every_step_without_a_descriptor_is_an_error_that_names_the_limit(mode: str) -> None:
+    """Nothing is left, not even a descriptor of a file."""
+    start_and_loop(mode)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.listdir("/proc/self/fd")
+    for number in range(100):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(os.getpid()) + number, limits[1]))
+        error: Any = None
+        try:
+            with soon():
+                start_and_loop(mode)
+        except (OSError, PipelineError) as raised:
+            error = str(raised)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.listdir("/proc/self/fd") == before, error
+        if error is None:
+            return
+        assert "Too many open files" in error or "ulimit -n" in error
+    pytest.fail("100 descriptors should be enough")
+
+
+def test_every_thread_that_cannot_start_is_an_error_that_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, allowed, started = threading.Thread.start, 0, 0
+
+    def start_some(thread: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        if started > allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    threads, descriptors = threading.active_count(), os.listdir("/proc/self/fd")
+    for allowed in range(100):
+        started, error = 0, None
+        try:
+            start_and_loop("thread")
+        except RuntimeError as raised:
+            error = str(raised)
+        assert threading.active_count() == threads
+        assert os.listdir("/proc/self/fd") == descriptors
+        if error is None:
+            assert allowed > 3
+            return
+        assert error == "can't start new thread"
+    pytest.fail("100 threads should be enough")
 
 
 def test_batches_that_are_held_until_the_server_has_no_descriptor() -> None:

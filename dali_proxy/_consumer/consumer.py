@@ -126,8 +126,13 @@ class ConsumerClient:
         self._receiver: threading.Thread | None = None
         if self._device_stage is not None and self._device_stage.waits_for_all:
             self._receiving = True
-            self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
-            self._receiver.start()
+            receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
+            try:
+                receiver.start()
+            except BaseException:  # the limit of threads is reached
+                self.close()
+                raise
+            self._receiver = receiver
 
     @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:

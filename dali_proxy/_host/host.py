@@ -185,10 +185,15 @@ class Host:
         if number in self._variants:
             self._runner.variant = self._variants[number]
         elif self._building is None:  # other messages must not wait for CUDA
-            self._building = threading.Thread(
+            building = threading.Thread(
                 target=self._build, args=(consumer, number), name=f"{THREAD_PREFIX}build", daemon=True
             )
-            self._building.start()
+            try:
+                building.start()
+            except RuntimeError as error:  # the limit of threads is reached
+                consumer.send(NotPlaced(number, str(error)))
+            else:
+                self._building = building
 
     def _build(self, consumer: Consumer, number: int) -> None:
         alternative = self._options.alternatives[number - 1]

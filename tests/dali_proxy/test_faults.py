@@ -28,6 +28,8 @@ import torch.utils.data._utils
 from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
+from dali_proxy._host.variant import Variant
+from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import fn, pipeline_def, types
 from pipeline._ipc.errors import ArenaFullError
 from pipeline.errors import PipelineError
@@ -473,6 +475,23 @@ def test_every_thread_that_cannot_start_is_an_error_that_leaves_nothing(
             return
         assert "can't start new thread" in error
     pytest.fail("100 threads should be enough")
+
+
+@pytest.mark.parametrize(("kind", "step"), [(Variant, "submit"), (ResultPublisher, "publish")])
+def test_step_of_the_server_that_finds_no_memory_costs_its_batch(
+    kind: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError("no memory for this step")
+
+    with DALIServer(affine(), mode="thread") as server:
+        iterator = iter(DataLoader(server, IndexDataset(12, server.proxy), batch_size=4))
+        assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+        monkeypatch.setattr(kind, step, fail_once)
+        with soon(), pytest.raises(BatchError, match="no memory for this step"):
+            next(iterator)
+        assert check_affine(*next(iterator)) == [8, 9, 10, 11]
 
 
 def test_batches_that_are_held_until_the_server_has_no_descriptor() -> None:

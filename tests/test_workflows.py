@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +106,56 @@ def test_quick_tests_exist_and_touch_every_package() -> None:
         for folder in (ROOT / "tests" / package).iterdir():
             if folder.is_dir() and any(folder.rglob("test_*.py")):
                 assert any(each == folder or folder in each.parents for each in quick), folder
+
+
+class Index(BaseHTTPRequestHandler):
+    """An index that has data for the newest version of each package only: 2.0, except of the package `unknown`."""
+
+    def do_GET(self) -> None:
+        name = self.path.split("/")[1]
+        advisories = [{"id": "PYSEC-1"}] if name == "bad" else []
+        body = json.dumps({"info": {"version": "2.0"}, "vulnerabilities": advisories}).encode()
+        self.send_response(404 if name == "unknown" else 200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Write nothing."""
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "status", "lines"),
+    [
+        ({"good": "2.0"}, 0, ["1 of 1 versions were checked. 0 have advisories."]),
+        ({"good": "2.0", "bad": "2.0"}, 1, ["2 of 2 versions were checked. 1 have advisories.", "bad 2.0: PYSEC-1"]),
+        ({"good": "1.9"}, 1, ["0 of 1 versions were checked. 0 have advisories.", "good 1.9 (newest: 2.0)"]),
+        ({"unknown": "2.0"}, 1, ["0 of 1 versions were checked. 0 have advisories.", "unknown 2.0"]),
+    ],
+    ids=["good", "bad", "older", "unknown"],
+)
+def test_audit_says_what_it_could_not_check(
+    dependencies: dict[str, str], status: int, lines: list[str], tmp_path: Path
+) -> None:
+    skipped = "Dependency not found on PyPI and could not be audited: {} ({})"  # as pip-audit says it
+    found = [{"name": name, "skip_reason": skipped.format(name, version)} for name, version in dependencies.items()]
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"dependencies": found}))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as index:
+        serving = threading.Thread(target=index.serve_forever)
+        serving.start()
+        command = [sys.executable, ROOT / ".ci" / "audit.py", report, f"http://127.0.0.1:{index.server_port}"]
+        environment = {**os.environ, "no_proxy": "127.0.0.1"}
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        index.shutdown()
+        serving.join()
+    assert run.returncode == status, run.stderr
+    assert all(line in run.stdout for line in lines), run.stdout
+
+
+def test_audit_names_what_pip_audit_found(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"dependencies": [{"name": "torch", "version": "1.0", "vulns": [{"id": "CVE-1"}]}]}))
+    command = [sys.executable, ROOT / ".ci" / "audit.py", report]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "torch 1.0: CVE-1" in run.stdout

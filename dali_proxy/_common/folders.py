@@ -67,6 +67,9 @@ def remove_folder(path: str | Path) -> None:
     """Remove a folder and its contents, even if a restrictive umask denies access to a new folder."""
     with suppress(OSError):
         os.chmod(path, 0o700)
+    with suppress(OSError):
+        os.rmdir(path)  # the sockets are usually gone; `rmtree` needs a descriptor, and perhaps none is left
+        return
     shutil.rmtree(path, ignore_errors=True)
 
 

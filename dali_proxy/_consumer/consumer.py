@@ -130,8 +130,13 @@ class ConsumerClient:
         self._receiver: threading.Thread | None = None
         if self._device_stage is not None and self._device_stage.waits_for_all:
             self._receiving = True
-            self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
-            self._receiver.start()
+            receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
+            try:
+                receiver.start()
+            except BaseException:  # the limit of threads is reached
+                self.close()
+                raise
+            self._receiver = receiver
 
     @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
@@ -439,9 +444,8 @@ class ConsumerClient:
             with self._lock:
                 self._end = self._end or self._explain_end(error)
             return
-        except IPCError as error:  # the channel is closed
-            with self._lock:
-                self._end = self._end or ServerDiedError(f"can't read the server's messages: {error}")
+        except IPCError as error:
+            self._note_unreadable(error)
             return
         self._file(received)
 
@@ -510,6 +514,11 @@ class ConsumerClient:
         except Exception as error:  # noqa: BLE001  # raised for the requesting thread, not for this one
             return without_frames(ProxyError(f"a batch arrived, but its memory can't be opened here: {error}"), error)
 
+    def _note_unreadable(self, error: IPCError) -> None:
+        """Record that a message can't be read: the channel is closed now."""
+        with self._lock:
+            self._end = self._end or ServerDiedError(f"can't read the server's messages: {error}")
+
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:
             return ServerClosedError(f"the server is closed: {self._goodbye}")
@@ -549,8 +558,10 @@ class ConsumerClient:
             with ExitStack() as steps:  # handles all messages, even if a signal handler raises
                 for received in reversed(ready):
                     steps.callback(self._file, received)
-        except IPCError:
+        except ChannelClosedError:
             return  # the server is gone: waiting threads get that error
+        except IPCError as error:
+            self._note_unreadable(error)
         finally:
             with self._lock:
                 self._receiving = False

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import accumulate
 
 from dali_proxy._common.folders import remove_folder
-from dali_proxy._common.process_exit import TERMINATED
+from dali_proxy._common.process_exit import TERMINATED, describe_exit
 from dali_proxy._host.allocator import keep_freed_memory
 from dali_proxy._host.control import CONTROL_CODEC, Failed, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
@@ -79,13 +79,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, terminate)
     if not _serve(host, control):  # the parent is gone, so remove its files now: the executor may never end
         _remove_traces(start)
+    if status:  # the parent may have been terminated, too, so it can't remove the folder
+        _send(control, Failed(describe_exit(status)))
+        remove_folder(os.path.dirname(start.path))
     # Only the executor still runs. It must not keep the process alive forever.
-    watchdog = threading.Timer(_PATIENCE, os._exit, (1,))
+    watchdog = threading.Timer(_PATIENCE, os._exit, (status or 1,))
     watchdog.daemon = True
     watchdog.start()
     host.close()
-    if status:  # the parent may have been terminated, too, so it can't remove the folder
-        remove_folder(os.path.dirname(start.path))
     return status
 
 

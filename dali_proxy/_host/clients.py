@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dali_proxy._transport.protocol import Goodbye
 from dali_proxy._transport.publisher import Account
 from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
@@ -108,8 +106,6 @@ class Monitor:
         try:
             self._server.post(self._channel, message, fds)
         except IPCError as error:
-            with suppress(IPCError):
-                self._channel.post(Goodbye(f"it ended this connection: {error}"))
             self._server.end(self._channel, error)
 
 

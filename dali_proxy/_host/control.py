@@ -90,7 +90,7 @@ class StartFailed(Message, frozen=True):
 
 
 class Failed(Message, frozen=True):
-    """Host to parent: the reason why the host ends now, as the rest of a sentence whose subject is the process."""
+    """Host to parent: the reason why the host ends, as the rest of a sentence whose subject is the process."""
 
     reason: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
 

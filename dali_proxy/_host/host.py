@@ -102,8 +102,13 @@ class Host:
             on_open=self._open,
             on_message=self._receive,
             on_close=self._close_client,
+            farewell=lambda error: Goodbye(clip(f"it ended this connection: {error}")),
         )
-        self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
+        try:
+            self.server.listen(monitor_path(options.path), MONITOR_KEY, self._open_monitor)
+        except BaseException:
+            self.server.close()
+            raise
         stage = options.device_stage if options.host_stage_only else b""
         first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
         self._variants: dict[int, Variant] = {0: first}
@@ -192,10 +197,15 @@ class Host:
             wanted += range(len(self._options.alternatives) + 1)
         number = next((each for each in wanted if each not in self._variants and each not in self._failed), None)
         if number is not None and self._building is None:
-            self._building = threading.Thread(
+            building = threading.Thread(
                 target=self._build, args=(consumer, number), name=f"{THREAD_PREFIX}build", daemon=True
             )
-            self._building.start()
+            try:
+                building.start()
+            except RuntimeError as error:  # the limit of threads is reached
+                consumer.send(NotPlaced(number, str(error)))
+            else:
+                self._building = building
 
     def _build(self, consumer: Consumer, number: int) -> None:
         alternative = self._options.alternatives[number - 1]

@@ -42,8 +42,12 @@ class Pinner:
                 array live; not called if pinning failed.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}pinning", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}pinning", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the limit of threads is reached
+                return
+            self._thread = thread
         self._waiting.put((memory, on_pinned))
 
     def close(self) -> None:

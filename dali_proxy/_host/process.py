@@ -79,7 +79,7 @@ class ProcessHost:
         return self._process.poll() is None
 
     def describe_exit(self, patience: float = 5.0) -> str:
-        """Return how the process ended; empty while it runs.
+        """Return how the process ended, or why it is ending; empty while it runs.
 
         Args:
             patience: seconds to wait for its end. On a busy machine, a process ends long after its sockets have closed.
@@ -87,6 +87,8 @@ class ProcessHost:
         try:
             code = self._process.wait(min(patience, _CLOSING))
         except subprocess.TimeoutExpired:
+            if reason := self._reason():  # a batch that never ends may delay its end
+                return f"its process (pid {self.pid}) {reason}"
             if self._control.alive():  # it closed only one connection
                 return ""
             try:

@@ -25,9 +25,9 @@ from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSes
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline._executor.statistics import StepTimes
-from pipeline._ipc.errors import IPCError, ProtocolError
+from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.errors import context_failure
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
@@ -142,9 +142,9 @@ class Runner:
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
                 request.variant.submit(batch, partial(self._done, request), on_caller)
-            except PipelineError as error:
+            except Exception as error:  # noqa: BLE001  # any error here belongs to this batch
                 self._inputs_read(request)
-                self._done(request, BatchResult(error=error))
+                self._done(request, BatchResult(error=as_batch_error(error, "a batch began")))
 
     def place(self, consumer: Consumer, variant: Variant, measured: bool) -> None:
         """Run queued and later requests with another form of the pipeline; see `Place`."""
@@ -355,7 +355,7 @@ class Runner:
                 indices=request.labels,
                 names=request.name_labels,
             )
-        except IPCError as error:
+        except Exception as error:  # noqa: BLE001  # no memory is left, for example: the consumer must not wait
             staged.discard()
             consumer.send(describe(error, worker.client, request.seq, (), worker.name, worker.pid))
             return

@@ -42,7 +42,11 @@ class ThreadHost:
             built._internals.close()
             raise
         self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}proxy-host", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the limit of threads is reached
+            self._host.close()
+            raise
 
     @property
     def alive(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import multiprocessing
+import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +60,7 @@ class InnerLoop:
         self._sampler = sampler
         self._sampler_state = sampler_state
         self._batches: Iterator[Any] | None = None
+        self._begun_in = 0  # process that has started the workers
         self._held: CollatedBatch | FailedBatch | Pause | None = None  # arrived when the sampler raised
         self._round: _Round | None = None  # chunks that have arrived, and their batches that `next` hasn't returned
         self._flight = Flight(max(loader.num_workers, 1), loader.prefetch_factor or 1) if _chunks(loader) else None
@@ -148,7 +150,7 @@ class InnerLoop:
             get_in_turns(pinned)
         if self._loader.num_workers:  # torch's finalizer would take locks of these workers' queues in other children
             keep_in_child(batches)
-        self._batches = batches
+        self._batches, self._begun_in = batches, os.getpid()
 
     def next(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch.
@@ -175,6 +177,15 @@ class InnerLoop:
         """Drop the epoch and end its workers."""
         self._batches = self._held = self._interrupted = self._round = None
         self._ended_workers = EndedWorkers()
+
+    def leave(self) -> None:
+        """Do the same in a finalizer. Handlers may interrupt the wait for workers, which are then terminated."""
+        shut_down = getattr(self._batches, "_shutdown_workers", None)  # torch has no public name for it
+        try:
+            if shut_down is not None and self._begun_in == os.getpid():  # a forked child must not end them
+                let_through(shut_down)
+        finally:
+            self.end()
 
     def _next_in_order(self) -> CollatedBatch | FailedBatch | Pause:
         """Wait for the next message of a worker, unless its batch is in a chunk that has arrived."""

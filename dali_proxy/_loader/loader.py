@@ -45,7 +45,7 @@ from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
+from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError, PipelineError
 
@@ -578,6 +578,9 @@ class LoaderIterator(Iterator[Any]):
             self._consumer.close_session(self._session)
             self._consumer = None
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "_consumer", None) is not None:
             self._close_session()
+        if hasattr(self, "_loop"):
+            self._loop.leave()

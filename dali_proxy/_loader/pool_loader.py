@@ -26,7 +26,7 @@ from dali_proxy._loader.rescue import LOST
 from dali_proxy._transport.endpoint import without_rank
 from dali_proxy.errors import ServerDiedError, WorkerDiedError
 from pipeline._ipc import pickling
-from pipeline._ipc.signals import deferred_signals
+from pipeline._ipc.signals import deferred_signals, finalizer
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.server_pool import PendingBatch, ServerPool
@@ -250,6 +250,7 @@ class _PoolBatches(_BaseDataLoaderIter):
             else:
                 self._in_flight.append(self._loader.request(numbered, int(self._base_seed)))
 
+    @finalizer
     def __del__(self) -> None:
         for batch in self._in_flight:
             if not isinstance(batch, Pause):

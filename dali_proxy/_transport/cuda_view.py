@@ -14,6 +14,7 @@ from dali_proxy._transport.slot_view import check_rows, lend
 from dali_proxy._transport.slots import RETIRED
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.signals import finalizer
 from pipeline._kernels.errors import CudaError, load_cupy
 from pipeline._kernels.ipc import BufferHandle, ImportedBuffer
 from pipeline._kernels.views import Lease
@@ -64,6 +65,7 @@ class _LentMemory:
         self._stream_ptr = int(torch.cuda.current_stream(device_id).cuda_stream)
         return device_id
 
+    @finalizer
     def __del__(self) -> None:
         imported = self._imported
         if not self._loan.ours:

@@ -13,7 +13,7 @@ from dali_proxy._transport.protocol import CODEC, Goodbye, Hello, Welcome
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import connect
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError
 from pipeline.errors import GraphError
 from pipeline.types import to_numpy_type
 
@@ -157,6 +157,8 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
     with server_errors():
         try:
             channel = connect(endpoint.path, endpoint.key, CODEC)
+        except ChannelRefusedError as error:
+            raise ServerClosedError(f"the server refused the connection: {error}") from None
         except ChannelClosedError as error:
             raise ServerClosedError(
                 f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"

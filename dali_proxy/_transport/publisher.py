@@ -257,6 +257,9 @@ class ResultPublisher:
         except BaseException:
             for slot, borrower, attached in lent:
                 slot.pool.recall(slot, borrower, attached)
+            for message in messages:
+                if message.device == "local" and self._local is not None:
+                    self._local.take(message.slot)
             StagedResult(outputs[len(messages) :]).discard()
             raise
         if all(message.dense for message in messages):

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.labels import pack_labels
-from dali_proxy._transport.protocol import AttachSegment, DetachSegment, InputBatch, Submit
+from dali_proxy._transport.protocol import AttachSegment, DetachSegment, Goodbye, InputBatch, Submit
 from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
@@ -77,6 +77,7 @@ class WorkerClient:
             before_wait=self.flush,
             timeout=endpoint.timeout,
         )
+        self._goodbye = ""
         self._begun = 0.0  # time of the first sample of the next batch, in another library's loader
         self._look_at = 0.0  # time of the next check whether the server is alive
         self._numbers = itertools.count()
@@ -97,6 +98,15 @@ class WorkerClient:
                 return False
             self._look_at = time.monotonic() + _ALIVE_S
         return not self._channel.closed
+
+    def goodbye(self) -> str:
+        """Return the server's reason for the end of this connection; empty if it gave none before `close`."""
+        with suppress(IPCError):
+            for received in self._channel.receive_ready(rest=True):
+                received.close_fds()
+                if isinstance(received.message, Goodbye):
+                    self._goodbye = received.message.reason
+        return self._goodbye
 
     def sample(self, arrays: Sequence[npt.NDArray[Any]], name: str | None = None) -> Sample:
         """Copy the inputs of one sample to shared memory.
@@ -206,15 +216,16 @@ class WorkerClient:
                 return ticket
         except Interrupted:
             raise  # the request is written when the server reads again; its result is discarded
-        except BaseException:
+        except BaseException as error:
+            goodbye = self.goodbye()
             self._channel.close()  # a request may be missing, and the server rejects later ones: reconnect
+            if goodbye and isinstance(error, ServerDiedError):
+                raise ServerClosedError(f"the server is closed: {goodbye}") from error
             raise
 
     def _check(self, samples: Sequence[Sample]) -> None:
         if self._channel.closed:
-            raise StaleReferenceError(
-                "the samples were made before the server's last start or in another process: call the proxy again"
-            )
+            raise StaleReferenceError(f"the samples were made {_before(self)}: call the proxy again")
         size, limit = len(samples), self.endpoint.max_batch_size
         if size > limit:
             raise BatchSizeError(
@@ -225,8 +236,7 @@ class WorkerClient:
         for position, sample in enumerate(samples):
             if sample.client is not self:
                 raise StaleReferenceError(
-                    f"sample {position} was made in another process or before the server's last start: "
-                    "call the proxy again for it"
+                    f"sample {position} was made {_before(sample.client)}: call the proxy again for it"
                 )
             if sample.dtypes != first.dtypes or (
                 sample.shapes != first.shapes and [*map(len, sample.shapes)] != [*map(len, first.shapes)]
@@ -242,6 +252,14 @@ class WorkerClient:
 
     def _detach(self, segment_id: int) -> None:
         self._channel.post(DetachSegment(segment_id))
+
+
+def _before(client: WorkerClient) -> str:
+    """Return when samples of another or a closed connection were made."""
+    goodbye = client.goodbye()
+    return (
+        f"before the server said that {goodbye}" if goodbye else "in another process or before the server's last start"
+    )
 
 
 @lru_cache(maxsize=256)
@@ -337,6 +355,7 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
         if client is not None and client.alive:
             return client
         if client is not None:
+            client.goodbye()  # an error may need it
             client.close()
         try:
             connection.client = WorkerClient(endpoint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from pipeline._concurrency.finalizers import call_back
 from pipeline._concurrency.locks import Level, new_lock
@@ -31,13 +32,20 @@ class WorkQueue:
         self._threads: list[threading.Thread] = []  # only started threads
         self._name = name
         try:
-            self.widen(threads)
+            self._start(threads)
         except BaseException:
             self.close()
             raise
 
     def widen(self, threads: int) -> None:
-        """Start threads until there are so many. Only one thread at a time may call this."""
+        """Start threads until there are so many, or until the limit of threads is reached: those do the work, too.
+
+        Only one thread at a time may call this.
+        """
+        with suppress(RuntimeError):
+            self._start(threads)
+
+    def _start(self, threads: int) -> None:
         for index in range(len(self._threads), threads):
             thread = threading.Thread(target=self._loop, name=f"{self._name}-{index}", daemon=True)
             with self._lock:

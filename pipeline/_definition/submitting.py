@@ -13,7 +13,7 @@ from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
 from pipeline._operator_api.request import BatchRequest, BatchResult, as_batch_error
-from pipeline.errors import InputError
+from pipeline.errors import InputError, PipelineError
 from pipeline.types import BatchInfo
 
 __all__ = ["Submitter"]
@@ -43,14 +43,22 @@ class Submitter:
         self._thread: threading.Thread | None = None
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool = False) -> None:
-        """Start a batch like `Executor.submit`, but pass errors of the sources to `on_done`, too."""
+        """Start a batch like `Executor.submit`, but pass errors of the sources to `on_done`, too.
+
+        Raises:
+            PipelineError: as `Executor.submit`; or the thread for the sources can't be started.
+        """
         if not len(self._sources):
             self._executor.submit(request, on_done, on_caller=on_caller)
             return
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}external-sources", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}external-sources", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise PipelineError(f"the thread that calls the sources can't be started: {error}") from error
+                self._thread = thread
         self._queue.put(_Submitted(request, on_done))
 
     def close(self) -> None:

@@ -17,15 +17,19 @@ import secrets
 import socket
 import struct
 
-from pipeline._ipc.errors import AuthenticationError
+from pipeline._ipc.errors import AuthenticationError, ChannelRefusedError
 
-__all__ = ["ClientHandshake", "ServerHandshake", "check_peer"]
+__all__ = ["NO_DESCRIPTOR", "ClientHandshake", "ServerHandshake", "check_peer"]
 
 _MAGIC = b"DALIPX\x00\x01"  # the last byte is the version of this handshake
+_FULL = b"DALIPX\x00\x00"  # instead, if the server can't accept a client
 _NONCE = 32
 _DIGEST = 32
 _REFUSAL = b"refused".ljust(_DIGEST, b"\0")
 _CREDENTIALS = struct.Struct("3i")
+
+NO_DESCRIPTOR = _FULL.ljust(len(_MAGIC) + _NONCE, b"\0")
+"""Greeting of a server that has no descriptor for another client."""
 
 
 def check_peer(sock: socket.socket) -> int:
@@ -89,7 +93,12 @@ class ClientHandshake:
 
         Raises:
             AuthenticationError: the greeting isn't that of a server of this version.
+            ChannelRefusedError: the server has no descriptor for another client.
         """
+        if greeting == NO_DESCRIPTOR:
+            raise ChannelRefusedError(
+                "the server has no file descriptor left for another client; raise the limit (ulimit -n)"
+            )
         if greeting[: len(_MAGIC)] != _MAGIC:
             raise AuthenticationError("the server uses a different protocol or version")
         nonce = secrets.token_bytes(_NONCE)

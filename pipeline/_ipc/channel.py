@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import os
 import select
 import socket
 import time
@@ -26,7 +27,7 @@ from pipeline._ipc.errors import (
 from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.outgoing import Outgoing
-from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ipc.signals import deferred_signals, finalizer, let_through
 
 __all__ = ["Channel", "Received"]
 
@@ -89,6 +90,7 @@ class Channel:
     Attributes:
         peer_pid: process at the other end.
         on_backlog: callback, on any thread, for when `post` has left data for `flush`.
+        on_loss: callback, on the receiving thread, for when descriptors were lost, just before the channel is closed.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Channel:
         sock.setblocking(False)
         self.peer_pid = peer_pid
         self.on_backlog: Callable[[], None] | None = None
+        self.on_loss: Callable[[Exception], None] | None = None
         self._sock = sock
         self._codec = codec
         # Guards _outgoing, _users, _closed. A finalizer or signal handler that closes the channel may interrupt the
@@ -265,6 +268,7 @@ class Channel:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self) -> None:
         if hasattr(self, "_proof"):  # `__init__` has succeeded
             self.close()
@@ -362,11 +366,14 @@ class Channel:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
         if flags & _TRUNCATED:
             close_all(fds)
-            self.close()
-            raise DescriptorLimitError(
-                f"descriptors from process {self.peer_pid} were lost: there were too many, or this process "
+            lost = DescriptorLimitError(
+                f"descriptors from process {self.peer_pid} were lost: there were too many, or process {os.getpid()} "
                 "reached its limit (ulimit -n)"
             )
+            if self.on_loss is not None:
+                self.on_loss(lost)
+            self.close()
+            raise lost
         if not data:
             close_all(fds)
             raise self._gone()

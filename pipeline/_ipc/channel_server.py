@@ -11,6 +11,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from pipeline._concurrency.forking import drop_in_child
@@ -18,6 +19,7 @@ from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import Listener
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline._ipc.memory import as_descriptor_error
 from pipeline._ipc.messages import Codec
 
 __all__ = ["ChannelServer"]
@@ -39,6 +41,7 @@ class ChannelServer:
         on_open: called with a channel whose peer has authenticated itself.
         on_message: called with a channel and a message; owns the descriptors.
         on_close: called once for each opened channel, with the error that ended it, or None if the peer closed it.
+        farewell: returns the last message for a client whose channel an error ends; None to send none.
         handshake_timeout: seconds that a client has to authenticate itself.
         max_clients: limit of connections at a time.
     """
@@ -52,17 +55,24 @@ class ChannelServer:
         on_open: Callable[[Channel], None],
         on_message: Callable[[Channel, Received], None],
         on_close: Callable[[Channel, Exception | None], None],
+        farewell: Callable[[Exception], object] | None = None,
         handshake_timeout: float = 5.0,
         max_clients: int = 1024,
     ) -> None:
         self._codec = codec
         self._on_message = on_message
         self._on_close = on_close
+        self._farewell = farewell
         self._handshake_timeout = handshake_timeout
         self._max_clients = max_clients
-        self._listeners = [Listener(path, key, codec)]
-        self._selector = selectors.DefaultSelector()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            with suppress(AttributeError):
+                self._selector.close()
+            raise as_descriptor_error(error, "couldn't create a descriptor of events") from error
+        self._listeners: list[Listener] = []
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
         self._rung = (
@@ -76,8 +86,12 @@ class ChannelServer:
         self._order = itertools.count()
         self._stopping = False
         self._unsent: dict[Channel, None] = {}  # channels with posted messages, in order
-        self._selector.register(self._bell, _READ, self._drain_bell)
-        self._selector.register(self._listeners[0], _READ, partial(self._accept, self._listeners[0], on_open))
+        try:
+            self._selector.register(self._bell, _READ, self._drain_bell)
+            self.listen(path, key, on_open)
+        except BaseException:
+            self._release(unlink=True)
+            raise
         drop_in_child(self)
 
     def listen(self, path: str, key: bytes, on_open: Callable[[Channel], None]) -> None:
@@ -151,12 +165,20 @@ class ChannelServer:
         """Close a channel, on the server's thread; `on_close` is called if it was open."""
         if channel not in self._channels:
             return
+        if error is not None:
+            self._explain(channel, error)
         del self._channels[channel]
         self._selector.unregister(channel)
         channel.close()
         if channel in self._opened:
             self._opened.remove(channel)
             self._on_close(channel, error)
+
+    def _explain(self, channel: Channel, error: Exception) -> None:
+        """Tell a client why its channel is closed now, if it still reads."""
+        if self._farewell is not None and channel in self._opened:
+            with suppress(IPCError):
+                channel.post(self._farewell(error))
 
     def stop(self) -> None:
         """Make `run` return soon. Any thread and any signal handler may call this."""
@@ -211,6 +233,7 @@ class ChannelServer:
             return
         self._channels[channel] = on_open
         self._selector.register(channel, _READ, partial(self._serve, channel))
+        channel.on_loss = partial(self._explain, channel)
         channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
         # A weak reference: a client that only tests whether a server listens is dropped at once.
         self.call_later(self._handshake_timeout, partial(self._expire, weakref.ref(channel)))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from pipeline._ipc.authentication import ClientHandshake, ServerHandshake, check_peer
+from pipeline._ipc.authentication import NO_DESCRIPTOR, ClientHandshake, ServerHandshake, check_peer
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.frames import MAX_FRAME_FDS
@@ -28,7 +28,7 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
 
     Raises:
         AuthenticationError: the server belongs to another user, or the keys differ.
-        ChannelClosedError: no server listens there.
+        ChannelClosedError: no server listens there, or it has no descriptor for another client.
         ChannelTimeoutError: the server doesn't answer within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
@@ -63,9 +63,10 @@ class Listener:
         self.path = path
         self._key = key
         self._codec = codec
-        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._sock = _new_socket()
+        self._reserve = -1
         try:
+            self._reserve = _new_reserve()
             # Rename it after it listens: a socket that refuses connections looks like a dead server's.
             nameless = path + ".new"
             with suppress(FileNotFoundError):
@@ -76,9 +77,11 @@ class Listener:
             self._sock.listen(128)
             self._sock.setblocking(False)
             os.rename(nameless, path)
-        except OSError as error:
+        except BaseException as error:
             self.close(unlink=False)
-            raise as_descriptor_error(error, f"couldn't listen at {path}") from error
+            if isinstance(error, OSError):
+                raise as_descriptor_error(error, f"couldn't listen at {path}") from error
+            raise
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -94,6 +97,9 @@ class Listener:
                 # No descriptor is left. Refuse the client, or the listener would stay ready forever.
                 self._refuse_one()
                 return None
+            if self._reserve < 0:  # another thread took the descriptor when it was free
+                with suppress(OSError):
+                    self._reserve = _new_reserve()
             try:
                 return Channel(sock, self._codec, handshake=ServerHandshake(self._key), peer_pid=check_peer(sock))
             except (AuthenticationError, ChannelClosedError):
@@ -115,14 +121,17 @@ class Listener:
         if self._reserve < 0:
             return
         os.close(self._reserve)
+        with suppress(OSError), self._sock.accept()[0] as refused:
+            refused.send(NO_DESCRIPTOR)  # a few bytes: they fit a new socket
         try:
-            self._sock.accept()[0].close()
-        except OSError:
-            pass
-        try:
-            self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            self._reserve = _new_reserve()
         except OSError:
             self._reserve = -1
+
+
+def _new_reserve() -> int:
+    """Return a descriptor that a listener gives up when no other is left."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _new_socket() -> socket.socket:

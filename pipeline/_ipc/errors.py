@@ -9,6 +9,7 @@ __all__ = [
     "AuthenticationError",
     "ChannelClosedError",
     "ChannelOverflowError",
+    "ChannelRefusedError",
     "ChannelTimeoutError",
     "DescriptorLimitError",
     "IPCError",
@@ -42,6 +43,10 @@ class ChannelOverflowError(IPCError):
 
 class DescriptorLimitError(IPCError):
     """The process has no file descriptor left; ``ulimit -n`` is the limit to raise."""
+
+
+class ChannelRefusedError(ChannelClosedError):
+    """A server listens, but can't accept another client."""
 
 
 class ArenaFullError(IPCError):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
+from pipeline._ipc.signals import finalizer
 
 __all__ = ["SharedBlock", "as_descriptor_error"]
 
@@ -54,6 +55,7 @@ class _Mapping:
             "typestr": "|u1",
         }
 
+    @finalizer
     def __del__(self, unmap: Any = _libc.munmap) -> None:  # bound here: globals are gone at interpreter exit
         if self._address:
             unmap(self._address, self._nbytes)
@@ -158,6 +160,7 @@ class SharedBlock:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self, close: Any = os.close) -> None:  # bound here: globals are gone at interpreter exit
         self._array = None
         fd, self._fd = self._fd, -1

@@ -80,20 +80,29 @@ class Outgoing:
             if flush and not self._waiting and self._push(frame):
                 self.written += 1
                 return self.written
+            try:
+                self._duplicate(frame)
+            except DescriptorLimitError:
+                if not self.flush():
+                    raise
+                if self._push(frame):
+                    self.written += 1
+                    return self.written
+                if frame.fds:  # they go with the first byte
+                    raise
         except BaseException:
-            frame.close()
+            if len(frame.data) < len(data):  # the peer has a part of it, so it must get the rest
+                self._append(frame)
+            else:
+                frame.close()
             raise
-        try:
-            self._duplicate(frame)
-        except DescriptorLimitError:
-            if not (self.flush() and self._push(frame)):
-                raise
-            self.written += 1
-            return self.written
+        self._append(frame)
+        return self.written + self._count
+
+    def _append(self, frame: _Frame) -> None:
         self._waiting.append(frame)
         self._nbytes += len(frame.data)
         self._count += 1
-        return self.written + self._count
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left.

@@ -5,7 +5,10 @@
    signals that have arrived meanwhile. `let_through` does the reverse around a wait. This is C code because Python
    calls handlers there only in `signal.signal`, before that function changes anything.
 
-   The actions of the system stay unchanged, so `siginterrupt` and C handlers that call Python's keep working. */
+   The actions of the system stay unchanged, so `siginterrupt` and C handlers that call Python's keep working.
+
+   Python discards the exceptions of finalizers. An exception that a handler raises in one of ours is raised later, in
+   the code that the finalizer interrupted: see `finalizer`. */
 
 #include <pythread.h>
 #include <signal.h>
@@ -19,6 +22,8 @@ static PyObject *interrupted;          /* the exception type */
 static PyObject *replaced[SIGNALS];    /* handlers that `note` replaces */
 static unsigned char came[SIGNALS];    /* signals that have arrived and will be raised again */
 static Py_ssize_t holds;               /* nested holds of the main thread */
+static Py_ssize_t closed;              /* nested finalizers of the main thread inside of a hold */
+static PyObject *late;                 /* exception of a handler in a finalizer, which is raised outside of it */
 static unsigned long main_thread;
 
 static int on_main_thread(void) { return PyThread_get_thread_ident() == main_thread; }
@@ -102,15 +107,15 @@ PyDoc_STRVAR(hold_doc, "hold()\n--\n\nDefer signal handlers until `release`. Onl
 
 static PyObject *hold(PyObject *self, PyObject *unused) {
     if (!on_main_thread()) Py_RETURN_NONE;
-    if (holds == 0) {
+    if (holds++ == 0) {
         PyObject *first = NULL;
         defer_handlers(&first);
         if (first != NULL) {
+            holds = 0;
             restore_handlers(&first);
             return raise_error(first);
         }
     }
-    holds++;
     Py_RETURN_NONE;
 }
 
@@ -121,7 +126,8 @@ PyDoc_STRVAR(release_doc,
 static PyObject *release(PyObject *self, PyObject *unused) {
     if (!on_main_thread() || holds == 0) Py_RETURN_FALSE;
     if (--holds > 0) Py_RETURN_FALSE;
-    PyObject *first = NULL;
+    PyObject *first = late;
+    late = NULL;
     restore_handlers(&first);
     if (first != NULL) return raise_error(first);
     Py_RETURN_TRUE;
@@ -137,22 +143,77 @@ static PyObject *let_through(PyObject *self, PyObject *const *arguments, Py_ssiz
         PyErr_SetString(PyExc_TypeError, "let_through needs a function");
         return NULL;
     }
-    if (!on_main_thread() || holds == 0)
+    if (!on_main_thread() || holds == 0 || closed > 0)
         return PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
     Py_ssize_t before = holds;
     holds = 0;
-    PyObject *first = NULL, *result = NULL;
+    PyObject *first = late, *result = NULL;
+    late = NULL;
     restore_handlers(&first);
     if (first == NULL && PyErr_CheckSignals() == 0)
         result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)count - 1, NULL);
     if (result == NULL && PyErr_Occurred()) keep_first(&first);
-    defer_handlers(&first);
     holds = before;
+    defer_handlers(&first);
     if (first == NULL) return result;
     Py_XDECREF(result);
     PyObject *wrapped = PyObject_CallOneArg(interrupted, first);
     Py_DECREF(first);
     return wrapped == NULL ? NULL : raise_error(wrapped);
+}
+
+/* Raise the exception of a handler in a finalizer, unless that would interrupt a hold, whose end raises it then. */
+static int raise_late(void *unused) {
+    if (late == NULL || holds > 0) return 0;
+    PyObject *error = late;
+    late = NULL;
+    raise_error(error);
+    return -1;
+}
+
+static PyObject *run_finalizer(PyObject *function, PyObject *object) {
+    if (!on_main_thread()) return PyObject_CallOneArg(function, object);
+    Py_ssize_t before = holds++;
+    PyObject *first = NULL;
+    if (before == 0) defer_handlers(&first);
+    closed += before > 0;
+    PyObject *result = PyObject_CallOneArg(function, object);
+    closed -= before > 0;
+    if (result == NULL && before == 0 && PyErr_ExceptionMatches(interrupted)) {
+        PyObject *wrapped = NULL;
+        keep_first(&wrapped);
+        PyObject *arguments = PyObject_GetAttrString(wrapped, "args");
+        if (first == NULL && arguments != NULL && PyTuple_Check(arguments) && PyTuple_GET_SIZE(arguments) > 0)
+            first = Py_NewRef(PyTuple_GET_ITEM(arguments, 0));
+        Py_XDECREF(arguments);
+        Py_XDECREF(wrapped);
+        result = Py_NewRef(Py_None);
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (holds > 0 && --holds == 0) restore_handlers(&first); /* a fork sets it to 0 in the child */
+    PyErr_Restore(type, value, trace);
+    if (first != NULL && late == NULL) {
+        late = first;
+        Py_AddPendingCall(raise_late, NULL); /* if there are too many such calls, the end of the next hold raises it */
+    } else {
+        Py_XDECREF(first); /* another handler's exception comes first */
+    }
+    return result;
+}
+
+static PyMethodDef finalizer_method = {"__del__", run_finalizer, METH_O, "Run a finalizer."};
+
+PyDoc_STRVAR(finalizer_doc,
+             "finalizer(function)\n--\n\n"
+             "Return a method for `__del__` that calls `function`, and loses no exception of a signal handler: handlers\n"
+             "are deferred, and an exception in `let_through` is raised in the code that the finalizer interrupted.");
+
+static PyObject *finalizer(PyObject *self, PyObject *function) {
+    PyObject *bound = PyCFunction_New(&finalizer_method, function);
+    PyObject *method = bound == NULL ? NULL : PyInstanceMethod_New(bound);
+    Py_XDECREF(bound);
+    return method;
 }
 
 PyDoc_STRVAR(handlers_doc, "handlers()\n--\n\nReturn the deferred handlers.");
@@ -186,6 +247,8 @@ static PyObject *begin_signals(PyObject *self, PyObject *argument) {
     if (PyErr_Occurred()) return NULL;
     PyObject *first = NULL;
     main_thread = thread;
+    Py_CLEAR(late);
+    closed = 0;
     if (holds > 0) {
         holds = 0;
         memset(came, 0, sizeof(came)); /* they belong to the parent */
@@ -200,7 +263,7 @@ static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Record a s
 #define SIGNAL_METHODS                                                              \
     {"hold", hold, METH_NOARGS, hold_doc}, {"release", release, METH_NOARGS, release_doc}, \
         {"let_through", (PyCFunction)(void (*)(void))let_through, METH_FASTCALL, let_through_doc}, \
-        {"handlers", handlers, METH_NOARGS, handlers_doc}, \
+        {"finalizer", finalizer, METH_O, finalizer_doc}, {"handlers", handlers, METH_NOARGS, handlers_doc}, \
         {"set_python_handler", set_python_handler, METH_VARARGS, set_python_handler_doc}, \
         {"begin_signals", begin_signals, METH_O, begin_signals_doc}
 

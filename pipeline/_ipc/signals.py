@@ -22,6 +22,7 @@ from pipeline._ipc.block_allocator import compiled
 __all__ = [
     "Interrupted",
     "deferred_signals",
+    "finalizer",
     "hold",
     "let_through",
     "release",
@@ -81,6 +82,9 @@ class _Handlers:
             raise Interrupted(raised)
         finally:  # its traceback refers to this frame, and thus to those of the callers
             del raised
+
+    def finalizer(self, function: Callable[P, T]) -> Callable[P, T]:
+        return deferred_signals(function)
 
     def handlers(self) -> list[Any]:
         return list(self._replaced.values())
@@ -162,6 +166,15 @@ deferred_signals = _DeferredSignals()
 """A context manager and decorator: inside, Python calls signal handlers only in `let_through`.
 
 Other threads aren't affected.
+"""
+
+
+finalizer: Callable[[Callable[[Any], None]], Callable[[Any], None]] = _native.finalizer
+"""A decorator for ``__del__``: its code isn't interrupted by signal handlers, and loses none of their exceptions.
+
+Python discards the exceptions of finalizers, and may call handlers as soon as one begins. With the compiled module, the
+exception of such a handler is raised in the code that the finalizer interrupted, as if the handler had run there. In a
+finalizer that runs inside `deferred_signals`, `let_through` calls no handlers.
 """
 
 

@@ -28,8 +28,11 @@ import torch.utils.data._utils
 from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
+from dali_proxy._host.variant import Variant
+from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import fn, pipeline_def, types
 from pipeline._ipc.errors import ArenaFullError
+from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.waiting import PATIENCE_S, soon, wait_until
 
@@ -403,11 +406,92 @@ def test_server_without_descriptors() -> None:
         assert run_to_the_end(here) == list(range(8))
         assert server.pid is not None
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid), 4096))
-        with soon(), pytest.raises(ProxyError):
+        with soon(), pytest.raises(ProxyError, match="ulimit -n"):
             run_to_the_end(loader)
         assert run_to_the_end(here) == list(range(8))  # connected clients continue
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4096, 4096))
         assert run_to_the_end(loader) == list(range(8))
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16)
+def with_a_source() -> Any:
+    """Compute 3 x + 7, where 7 comes from a function of the user."""
+    return fn.external_source(name="x") * 3 + fn.external_source(lambda info: np.int32(7), batch=False)
+
+
+def start_and_loop(mode: Any, pipe: Any = affine) -> None:
+    with DALIServer(pipe(), mode=mode) as server:
+        assert run_to_the_end(DataLoader(server, IndexDataset(24, server.proxy), batch_size=4)) == list(range(24))
+
+
+def test_every_step_without_a_descriptor_is_an_error_that_names_the_limit(mode: str) -> None:
+    """Nothing is left, not even a descriptor of a file."""
+    start_and_loop(mode)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.listdir("/proc/self/fd")
+    for number in range(100):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(os.getpid()) + number, limits[1]))
+        error: Any = None
+        try:
+            with soon():
+                start_and_loop(mode)
+        except (OSError, PipelineError) as raised:
+            error = str(raised)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.listdir("/proc/self/fd") == before, error
+        if error is None:
+            return
+        assert "Too many open files" in error or "ulimit -n" in error
+    pytest.fail("100 descriptors should be enough")
+
+
+@pytest.mark.parametrize("pipe", [affine, with_a_source])
+def test_every_thread_that_cannot_start_is_an_error_that_leaves_nothing(
+    pipe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, allowed, started = threading.Thread.start, 0, 0
+
+    def start_some(thread: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        if started > allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    threads, descriptors = threading.active_count(), os.listdir("/proc/self/fd")
+    for allowed in range(100):
+        started, error = 0, None
+        try:
+            with soon():
+                start_and_loop("thread", pipe)
+        except (RuntimeError, BatchError) as raised:
+            error = str(raised)
+        assert threading.active_count() == threads
+        assert os.listdir("/proc/self/fd") == descriptors
+        if error is None:
+            assert allowed > 3
+            return
+        assert "can't start new thread" in error
+    pytest.fail("100 threads should be enough")
+
+
+@pytest.mark.parametrize(("kind", "step"), [(Variant, "submit"), (ResultPublisher, "publish")])
+def test_step_of_the_server_that_finds_no_memory_costs_its_batch(
+    kind: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise MemoryError("no memory for this step")
+
+    with DALIServer(affine(), mode="thread") as server:
+        iterator = iter(DataLoader(server, IndexDataset(12, server.proxy), batch_size=4))
+        assert check_affine(*next(iterator)) == [0, 1, 2, 3]
+        monkeypatch.setattr(kind, step, fail_once)
+        with soon(), pytest.raises(BatchError, match="no memory for this step"):
+            next(iterator)
+        assert check_affine(*next(iterator)) == [8, 9, 10, 11]
 
 
 def test_batches_that_are_held_until_the_server_has_no_descriptor() -> None:

@@ -365,8 +365,7 @@ def test_training_that_runs_out_of_memory_goes_on(mode: Any, placement: Any) -> 
                 torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
             assert torch.equal(doubled[:, 0].cpu(), indices * 2.0)
             found += indices.tolist()
-        assert found == list(range(len(found)))
-        assert found
+        assert found == list(range(6 * BATCH))
 
 
 @pytest.mark.parametrize(("mode", "placement"), PLACED)

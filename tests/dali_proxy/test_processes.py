@@ -64,8 +64,8 @@ def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str,
 @pytest.mark.parametrize(
     ("stopped", "seconds", "timeout"),
     [
-        (("training",), 2.5, 1.5),
-        (("training", "server", "workers"), 2.5, 1.5),
+        (("training",), 5.0, 4.0),
+        (("training", "server", "workers"), 5.0, 4.0),
         *(
             pytest.param((role,), seconds, 300.0, marks=[pytest.mark.faults, pytest.mark.timeout(300)])
             for role in ("training", "server", "workers")

@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import psutil
 import pytest
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError
@@ -22,7 +23,7 @@ from dali_proxy._transport import endpoint
 from dali_proxy._transport.protocol import StatsRequest
 from dali_proxy._worker.worker import WorkerClient, worker_client
 from tests.dali_proxy.indexed import IndexDataset, RaisingDataset, affine, check_affine, sample
-from tests.waiting import PATIENCE_S, soon
+from tests.waiting import PATIENCE_S, soon, wait_until
 
 OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "") for name in
              ("dali_proxy", "pipeline"))  # fmt: skip
@@ -62,7 +63,6 @@ def alarms(error: type[BaseException]) -> Iterator[list[int]]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
 @pytest.mark.parametrize(("num_workers", "error"), [(0, LateError), (2, LateError), (2, StopNowError)])
 def test_handlers_that_raise_anywhere_in_a_loop(
     server: DALIServer, num_workers: int, error: type[BaseException]
@@ -168,6 +168,43 @@ def test_state_after_a_handler_that_raised_in_place_of_the_end_of_an_epoch(
     assert len(list(loader)) == 1
 
 
+@pytest.mark.parametrize("waiting", [False, True], ids=["messages", "workers"])
+def test_handler_that_raises_while_a_loop_is_left(
+    server: DALIServer, waiting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python frees the iterator then, and discards exceptions that leave its finalizer."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise StopNowError
+
+    def leave() -> None:
+        for _ in range(2):  # Python calls handlers between two rounds of a loop
+            iterators.clear()
+
+    iterators: list[Any] = [iter(DataLoader(server, IndexDataset(400, server.proxy), batch_size=4, num_workers=2))]
+    assert check_affine(*next(iterators[0])) == [0, 1, 2, 3]
+    loop = iterators[0]._loop
+    workers = [psutil.Process(worker.pid) for worker in loop.workers]
+    kind, name = (type(loop._batches), "_shutdown_workers") if waiting else (LoaderIterator, "_close_session")
+    end = getattr(kind, name)
+
+    def end_and_interrupt(ending: Any) -> None:
+        monkeypatch.undo()
+        end(ending)
+        signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(kind, name, end_and_interrupt)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(StopNowError):
+            leave()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_S)
+    assert not alive
+    wait_until(lambda: server.stats().waiting_results == 0, "the release of its batches")
+
+
 class ImpatientDataset(IndexDataset):
     """Calls the proxy until a call completes without an alarm."""
 
@@ -184,7 +221,6 @@ class ImpatientDataset(IndexDataset):
         raise AssertionError("alarms came all the time")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_alarms_around_the_proxy(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, ImpatientDataset(200, server.proxy), batch_size=4, num_workers=num_workers)
@@ -203,7 +239,6 @@ class LoopingDataset(IndexDataset):
         return super().__getitem__(index)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
 @pytest.mark.parametrize("error", [LateError, StopNowError])
 def test_handlers_that_raise_in_a_loop_inside_a_sample(server: DALIServer, error: type[BaseException]) -> None:
     inner = DataLoader(server, IndexDataset(4, server.proxy), batch_size=2)

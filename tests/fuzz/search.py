@@ -27,6 +27,7 @@ from tests.fuzz.parsers import PARSERS, Parser, damage
 __all__ = ["Findings", "read_damaged", "search"]
 
 ANSWER_S = 60.0  # longest time for one file, even on a busy machine
+SETTLE_S = 1.0  # longest time until a thread has ended that Python has joined
 CASES = 300  # files that one child process reads
 MOST_BYTES = 6 << 30  # address space of a child process, without AddressSanitizer, which needs much more
 
@@ -57,6 +58,7 @@ def search(name: str, first: int, seconds: float, cases: int | None = None) -> F
     last = None if cases is None else first + cases
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         PARSERS[name].write(Path(folder))
+        _settle()
         _check_valid(name, Path(folder))
         valid = {path: path.read_bytes() for path in Path(folder).glob(PARSERS[name].damaged) if path.is_file()}
         while time.monotonic() < end and (last is None or seed < last):
@@ -69,6 +71,17 @@ def search(name: str, first: int, seconds: float, cases: int | None = None) -> F
             for path, content in valid.items():  # a process that ended early has left a damaged one
                 path.write_bytes(content)
     return findings
+
+
+def _settle() -> None:
+    """Wait until the system has ended the threads that Python has joined, which free memory until then.
+
+    A child that is forked meanwhile may inherit the locked lock of AddressSanitizer. Those of libraries remain, and do
+    nothing.
+    """
+    deadline = time.monotonic() + SETTLE_S
+    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _check_valid(name: str, folder: Path) -> None:

@@ -52,6 +52,19 @@ def pinner(register: Register) -> Iterator[Pinner]:
     pinner.close()
 
 
+def test_memory_is_used_unpinned_if_the_thread_cannot_start(
+    register: Register, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pinner = Pinner(register)
+    pinner.pin(np.zeros(10, np.uint8), lambda memory: pytest.fail("it isn't pinned"))
+    pinner.close()
+    assert register.asked == []
+
+
 def test_pinning_is_reported_and_not_waited_for(pinner: Pinner, register: Register) -> None:
     register.go_on.clear()
     done, pinned = threading.Semaphore(0), []

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import psutil
 import pytest
+from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer
 from dali_proxy._host import HostOptions, ProcessHost
-from dali_proxy.errors import ServerDiedError
+from dali_proxy.errors import ProxyError, ServerDiedError
+from pipeline import Pipeline, fn
 from pipeline._definition.serializing import serialize_for_host
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine, sample
@@ -74,6 +77,22 @@ def test_host_ends_with_its_parent(number: signal.Signals) -> None:
         psutil.wait_procs([host], timeout=PATIENCE_S)
     assert not host.is_running()
     assert not Path(path).parent.exists()
+
+
+def test_terminated_host_whose_batch_never_ends_says_so_and_leaves_no_folder() -> None:
+    with Pipeline(batch_size=4, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.external_source(name="x") + fn.external_source(lambda info: time.sleep(60), batch=False))
+    with DALIServer(pipe) as server:
+        batch = default_collate([server.proxy(sample(1))])
+        wait_until(lambda: server.stats().running == 1)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGTERM)
+        with soon(), pytest.raises(ProxyError, match="its process was terminated"):
+            server.produce_data(batch)
+        folder = Path(server.endpoint.path).parent
+        with soon():
+            wait_until(lambda: not folder.exists())  # the parent may have been terminated, too
+        assert "was terminated by SIGTERM" in str(server.end_error())
 
 
 SLOW_PARENT = """

@@ -40,7 +40,7 @@ def test_workers_are_not_forked_while_another_loop_draws_its_order() -> None:
         other.start()
         try:
             for _ in range(15):
-                loader = DataLoader(server, dataset, 4, num_workers=2, timeout=30, multiprocessing_context="fork")
+                loader = DataLoader(server, dataset, 4, num_workers=2, timeout=100, multiprocessing_context="fork")
                 assert len(list(loader)) == 2
         finally:
             over.set()
@@ -56,7 +56,7 @@ def test_garbage_that_a_forked_worker_inherits_is_not_finalized_there(
     monkeypatch.setattr(sys, "unraisablehook", errors.append)
     with DALIServer(affine()) as server:
         loader = DataLoader(
-            server, IndexDataset(8, server.proxy), 4, num_workers=1, persistent_workers=persistent, timeout=30
+            server, IndexDataset(8, server.proxy), 4, num_workers=1, persistent_workers=persistent, timeout=100
         )
         iterator = iter(loader)
         next(iterator)

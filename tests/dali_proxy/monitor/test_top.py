@@ -67,6 +67,8 @@ def test_monitors_can_only_read_reports(message: Any) -> None:
     with DALIServer(affine(), mode="thread") as server:
         client = MonitorClient(server.endpoint.path)
         client._channel.send(message)
+        farewell = client._channel.receive(timeout=60).message
+        assert farewell.reason.startswith("it ended this connection: ")
         with pytest.raises(ChannelClosedError):
             client._channel.receive(timeout=60)
         client.close()

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from dali_proxy import DALIServer, DataLoader
 from pipeline import fn, pipeline_def
+from pipeline._codecs import images
 from pipeline.errors import OperatorError, SampleFailure
 
 COUNT, BATCH = 1000, 50
@@ -57,14 +58,29 @@ def damaged(clean: list[Bytes]) -> list[Bytes]:
 
 
 @pipeline_def(batch_size=BATCH, num_threads=4, seed=1, py_num_workers=0)
-def decoded(device: str) -> Any:
-    return fn.decoders.image(fn.external_source(name="encoded"), device=device)
+def decoded(device: str, windows: bool) -> Any:
+    encoded = fn.external_source(name="encoded")
+    if windows:
+        return fn.decoders.image_crop(encoded, device=device, crop=(16, 16))
+    return fn.decoders.image(encoded, device=device)
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("device", ["cpu", pytest.param("mixed", marks=on_gpu)])
-def test_decoder_names_the_images_that_it_cannot_decode(device: str, clean: list[Bytes], damaged: list[Bytes]) -> None:
-    pipe = decoded(device, device_id=None if device == "cpu" else 0)
+@pytest.mark.parametrize("windows", [False, True], ids=["images", "windows"])
+@pytest.mark.parametrize(
+    ("device", "engine"),
+    [
+        ("cpu", False),
+        pytest.param("mixed", True, marks=on_gpu, id="engine"),
+        pytest.param("mixed", False, marks=on_gpu, id="nvimgcodec"),
+    ],
+)
+def test_decoder_names_the_images_that_it_cannot_decode(
+    device: str, engine: bool, windows: bool, clean: list[Bytes], damaged: list[Bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not engine:
+        monkeypatch.setattr(images, "_open_engine", lambda device_id: None)
+    pipe = decoded(device, windows, device_id=None if device == "cpu" else 0)
     pipe.build()
     expected = arrays(pipe, clean)
     count = 0
@@ -74,9 +90,10 @@ def test_decoder_names_the_images_that_it_cannot_decode(device: str, clean: list
         assert all(str(failure.error) for failure in failures)
         bad = {failure.sample for failure in failures}
         batch = [data for number, data in enumerate(batch) if number not in bad]
-        images = arrays(pipe, batch) if batch else []
-        assert all(image.ndim == 3 and image.shape[2] == 3 for image in images)
-        count += len(images)
+        made = arrays(pipe, batch) if batch else []
+        assert all(image.ndim == 3 and image.shape[2] == 3 for image in made)
+        assert not windows or all(image.shape[:2] == (16, 16) for image in made)
+        count += len(made)
     assert COUNT / 10 < count < COUNT * 0.95
     assert all(map(np.array_equal, arrays(pipe, clean), expected))
     pipe.close()
@@ -110,8 +127,8 @@ class Encoded(Dataset[Any]):
 
 @pipeline_def(batch_size=BATCH, num_threads=4, seed=1, py_num_workers=0)
 def resized(device: str) -> Any:
-    images = fn.decoders.image(fn.external_source(name="encoded"), device=device)
-    return fn.crop_mirror_normalize(fn.resize(images, size=(32, 32)), mean=[120.0], std=[60.0])
+    whole = fn.decoders.image(fn.external_source(name="encoded"), device=device)
+    return fn.crop_mirror_normalize(fn.resize(whole, size=(32, 32)), mean=[120.0], std=[60.0])
 
 
 @pytest.mark.timeout(150)
@@ -130,9 +147,9 @@ def test_loader_skips_the_images_that_cannot_be_decoded(device: str, placement: 
     with DALIServer(pipe, placement=placement, timeout=60.0) as server:
         loader = DataLoader(server, Encoded(damaged, server.proxy), BATCH, num_workers=1, on_error="skip")
         pid, found = server.pid, []
-        for images, indices in loader:
-            assert images.shape == (len(indices), 3, 32, 32)
-            assert bool(images.isfinite().all())
+        for made, indices in loader:
+            assert made.shape == (len(indices), 3, 32, 32)
+            assert bool(made.isfinite().all())
             found += indices.tolist()
         assert server.pid == pid
         assert found == sorted(found)

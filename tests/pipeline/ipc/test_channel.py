@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import os
 import resource
 import socket
@@ -8,6 +9,7 @@ import struct
 import sys
 import threading
 from typing import Annotated
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -111,6 +113,58 @@ def test_hundreds_of_descriptors_travel_with_one_message():
             os.close(reading)
         left.close()
         right.close()
+
+
+def test_message_that_no_copy_of_its_descriptor_can_wait_for_arrives_whole(raw, monkeypatch):
+    """The socket is full, no descriptor is free for a copy, and then there is room for a part of the message."""
+    ours, theirs = raw
+    theirs.setblocking(False)
+    parser, arrived = FrameParser(), []
+
+    def read():
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(theirs, 1 << 20, 4)
+            except BlockingIOError:
+                return
+            arrived.extend(parser.feed(data, fds))
+
+    def dup(_fd):
+        read()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    count = 0
+    while not ours.backlog:
+        ours.post(Note(count, bytes(1000)))
+        count += 1
+    data = os.urandom(5 << 20)
+    with open(os.devnull) as null, monkeypatch.context() as patch:
+        patch.setattr(os, "dup", dup)
+        ours.post(Note(-1, data), (null.fileno(),))
+    while len(arrived) <= count:
+        ours.flush()
+        read()
+    messages = [CODEC.decode(frame.number, frame.body) for frame in arrived]
+    assert [message.number for message in messages] == [*range(count), -1]
+    assert messages[-1].data == data
+    assert len(arrived[-1].fds) == 1
+    frames.close_all(arrived[-1].fds)
+
+
+def test_message_that_is_interrupted_in_the_middle_arrives_whole():
+    ours, theirs = socket.socketpair()
+    left, right = Channel(ours, CODEC), Channel(theirs, CODEC, max_fds=MAX_FRAME_FDS)
+    with left, right, open(os.devnull) as null:
+        sock = left._outgoing._sock = mock.Mock(wraps=ours)
+        refusal = OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+        sock.sendmsg.side_effect = [mock.DEFAULT, refusal, *[mock.DEFAULT] * 9]
+        with pytest.raises(DescriptorLimitError):
+            left.post(Note(1), (null.fileno(),) * 100)
+        left.send(Note(2))
+        first, second = right.receive(1), right.receive(1)
+        assert (first.message, second.message) == (Note(1), Note(2))
+        assert len(first.fds) == 100
+        first.close_fds()
 
 
 def test_posting_never_waits_and_keeps_descriptors_alive(channels):

@@ -15,7 +15,13 @@ import pytest
 from pipeline._ipc import authentication, connecting
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.connecting import connect
-from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError, ProtocolError
+from pipeline._ipc.errors import (
+    AuthenticationError,
+    ChannelClosedError,
+    ChannelRefusedError,
+    ChannelTimeoutError,
+    ProtocolError,
+)
 from pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
@@ -475,12 +481,35 @@ def test_server_without_descriptors_refuses_clients_and_continues(tmp_path):
     child = Child(serve)
     ready.wait()
     for _ in range(3):
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ChannelRefusedError, match="no file descriptor left for another client"):
             connect(path, KEY, CODEC, timeout=60)
     gate.open()
     child.join()
     gate.close()
     ready.close()
+
+
+def test_listener_replaces_the_descriptor_that_it_gave_up(tmp_path):
+    listener = connecting.Listener(str(tmp_path / "s"), KEY, CODEC)
+    os.close(listener._reserve)
+    listener._reserve = -1  # another thread took the number before the listener could open it again
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(listener.path)
+        channel = listener.accept()
+        assert channel is not None
+        channel.close()
+    assert listener._reserve >= 0
+    listener.close()
+
+
+def test_client_is_told_why_an_error_ended_its_channel(tmp_path):
+    echo = Echo(tmp_path / "s", farewell=lambda error: Answer(error.args[0]))
+    with echo.connect() as channel:
+        channel.send(Ask(-17))
+        assert channel.receive(30).message.number == -17
+        with pytest.raises(ChannelClosedError):
+            channel.receive(30)
+    echo.close()
 
 
 def test_hundreds_of_connections_leave_no_descriptor_behind(echo):

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,14 @@ from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.messages import Codec
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
+from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, hold, let_through, release
 
 
 class LateError(TimeoutError):
     pass
+
+
+compiled_only = pytest.mark.skipif(compiled is None, reason="the variant in Python may be torn")
 
 
 def late(*_: object) -> None:
@@ -120,7 +125,7 @@ def test_child_that_is_forked_inside_calls_handlers() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-@pytest.mark.skipif(compiled is None, reason="the Python variant may be torn while it replaces handlers")
+@compiled_only
 def test_blocks_are_never_left_half_done() -> None:
     armed, raised, moments = False, 0, random.Random(1)
     steps = [0, 0]
@@ -149,6 +154,113 @@ def test_blocks_are_never_left_half_done() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, late)
     assert raised
+
+
+class Finalized:
+    """Calls a function when it is freed."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function = function
+
+    @finalizer
+    def __del__(self) -> None:
+        self.function()
+
+
+@compiled_only
+def test_handlers_that_raise_in_a_finalizer_raise_in_the_code_that_it_interrupted() -> None:
+    raised, caught, steps, moments = 0, 0, [0, 0], random.Random(1)
+
+    def interrupt(*_: object) -> None:
+        nonlocal raised
+        raised += 1
+        raise LateError
+
+    class Stepping:
+        @finalizer
+        def __del__(self) -> None:
+            steps[0] += 1
+            sum(range(20))
+            steps[1] += 1
+
+    signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while caught < 300:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-6, 1e-4))
+                for _ in range(20):
+                    Stepping()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except LateError:
+                caught += 1
+            assert steps[0] == steps[1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, late)
+    assert raised == caught
+
+
+@compiled_only
+@pytest.mark.parametrize("wait", [False, True])
+def test_finalizer_is_not_interrupted_except_in_a_wait(wait: bool) -> None:
+    steps: list[str] = []
+
+    def end() -> None:
+        if wait:
+            let_through(signal.raise_signal, signal.SIGALRM)
+        else:
+            signal.raise_signal(signal.SIGALRM)
+        steps.append("ended")
+
+    freed = [Finalized(end)]
+
+    def free() -> None:
+        for _ in range(2):  # Python calls handlers between two rounds of a loop
+            freed.clear()
+
+    with pytest.raises(LateError):
+        free()
+    assert steps == ([] if wait else ["ended"])
+
+
+@compiled_only
+@pytest.mark.parametrize("wait", [False, True])
+def test_finalizer_in_a_block_calls_no_handlers(wait: bool) -> None:
+    steps: list[str] = []
+
+    def end() -> None:
+        if wait:
+            let_through(signal.raise_signal, signal.SIGALRM)
+        else:
+            signal.raise_signal(signal.SIGALRM)
+        steps.append("ended")
+
+    freed = [Finalized(end)]
+
+    @deferred_signals
+    def block() -> None:
+        freed.clear()
+        steps.append("continued")
+
+    with pytest.raises(LateError):
+        block()
+    assert steps == ["ended", "continued"]
+
+
+@compiled_only
+def test_exception_of_a_handler_in_a_finalizer_interrupts_no_block() -> None:
+    """The garbage collector may run the finalizer just before the block begins."""
+    steps: list[str] = []
+    freed: list[Finalized] = [Finalized(lambda: let_through(signal.raise_signal, signal.SIGALRM))]
+
+    def block() -> None:
+        list(map(methodcaller("__call__"), (freed.clear, hold)))  # C code: Python does nothing in between
+        steps.append("inside")
+        release()
+
+    with pytest.raises(LateError):
+        block()
+    assert steps == ["inside"]
 
 
 def test_alarm_while_connecting(tmp_path: Path) -> None:

@@ -424,7 +424,7 @@ def start_and_loop(mode: Any, pipe: Any = affine) -> None:
         assert run_to_the_end(DataLoader(server, IndexDataset(24, server.proxy), batch_size=4)) == list(range(24))
 
 
-def test_every_step_without_a_descriptor_is_an_error_that_names_the_limit(mode: str) -> None:
+def test_descriptor_that_is_missing_at_any_step_is_an_error_that_names_the_limit(mode: str) -> None:
     """Nothing is left, not even a descriptor of a file."""
     start_and_loop(mode)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -447,9 +447,7 @@ def test_every_step_without_a_descriptor_is_an_error_that_names_the_limit(mode: 
 
 
 @pytest.mark.parametrize("pipe", [affine, with_a_source])
-def test_every_thread_that_cannot_start_is_an_error_that_leaves_nothing(
-    pipe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_thread_that_cannot_start_is_an_error_that_leaves_nothing(pipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     start, allowed, started = threading.Thread.start, 0, 0
 
     def start_some(thread: threading.Thread) -> None:

@@ -68,7 +68,7 @@ def remove_folder(path: str | Path) -> None:
     with suppress(OSError):
         os.chmod(path, 0o700)
     with suppress(OSError):
-        os.rmdir(path)  # the sockets are usually gone; `rmtree` needs a descriptor, of which none may be left
+        os.rmdir(path)  # the sockets are usually gone; `rmtree` needs a descriptor, and there may be none
         return
     shutil.rmtree(path, ignore_errors=True)
 

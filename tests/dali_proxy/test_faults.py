@@ -424,7 +424,7 @@ def start_and_loop(mode: Any, pipe: Any = affine) -> None:
         assert run_to_the_end(DataLoader(server, IndexDataset(24, server.proxy), batch_size=4)) == list(range(24))
 
 
-def test_step_without_a_descriptor_is_an_error_that_names_the_limit(mode: str) -> None:
+def test_descriptor_that_is_missing_at_any_step_is_an_error_that_names_the_limit(mode: str) -> None:
     """Nothing is left, not even a descriptor of a file."""
     start_and_loop(mode)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -214,8 +214,9 @@ class WorkerPool:
             with deferred_signals:
                 for number in range(num_workers):
                     self._members.append(_Member(number, self._start(), deque(), title))
-            name = f"{THREAD_PREFIX}external-source-pool"
-            self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._serve, name=f"{THREAD_PREFIX}external-source-pool", daemon=True
+            )
             self._thread.start()
         except BaseException:
             self._end_workers(0)

@@ -115,7 +115,10 @@ class Host:
         self._wanted = Place(0)  # what a consumer chose
         self._failed: dict[int, str] = {}  # variants that can't run, with the reasons
         self._building: threading.Thread | None = None
-        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon, on_lost_gpu)
+        server = self.server
+        runner = self._runner = Runner(
+            first, self._publisher, options, server.call_soon, server.call_later, on_lost_gpu
+        )
         self._pin_for(first)
         reports = self._reports = Reports(
             runner, lambda: list(self._variants.values()), self.server.call_soon, self._count_consumers

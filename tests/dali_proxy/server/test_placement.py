@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -357,6 +358,31 @@ def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.Mo
         assert len(attempts) == 2, "it isn't tried again"
         reason = server.stats().placement_reason
         assert "not measured (DeviceError: no GPU is free" in reason
+
+
+def test_failed_build_is_reported_to_the_consumer_that_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    begun, asked = threading.Event(), threading.Event()
+
+    def fail(data: bytes) -> Any:
+        begun.set()
+        asked.wait(20)
+        raise DeviceError("no GPU is free")
+
+    monkeypatch.setattr("dali_proxy._host.host.deserialize_for_host", fail)
+    with Halved(sample_images(device_id=0), mode="thread", placement="auto") as server:
+        other = pickle.loads(pickle.dumps(server))
+        first, last = server.consumer, other.consumer
+        assert first is not last
+        first.place(1, measured=False)
+        assert begun.wait(20)
+        last.place(1, measured=False)
+        last.statistics()  # the host has read both
+        asked.set()
+        wait_until(lambda: last.statistics() and last.refused)
+        first.statistics()
+        assert "no GPU is free" in last.refused[1]
+        assert not first.refused
 
 
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:

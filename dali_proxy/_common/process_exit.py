@@ -24,6 +24,7 @@ _HINTS = {
 }
 _REPORT = re.compile(r"DataLoader worker \(pid \d+\) ")
 _PATIENCE = 0.5  # seconds to wait for the exit status of a process whose sockets have closed
+_INTERVAL = 1.0  # seconds between two reads of the exit codes of workers
 
 
 def describe_exit(code: int) -> str:
@@ -73,11 +74,16 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
 
 
 class EndedWorkers:
-    """Finds out whether a worker has ended, by one system call for all workers."""
+    """Finds out whether a worker has ended, usually by one system call for all workers.
+
+    It also reads their exit codes now and then: where workers fork, a process that a worker has started keeps the pipe
+    open whose end shows that of the worker.
+    """
 
     def __init__(self) -> None:
         self._workers: Sequence[BaseProcess] = ()
         self._poll = select.poll()
+        self._read_at = 0.0  # time at which the exit codes were read
 
     def any_of(self, workers: Sequence[BaseProcess]) -> bool:
         """Return whether any of a loader's workers has ended. It is fast as long as these are the same list."""
@@ -85,7 +91,13 @@ class EndedWorkers:
             self._workers, self._poll = workers, select.poll()
             for worker in workers:
                 self._poll.register(worker.sentinel, select.POLLIN)
-        return bool(workers) and bool(self._poll.poll(0))
+        if not workers or self._poll.poll(0):
+            return bool(workers)
+        now = time.monotonic()
+        if now - self._read_at < _INTERVAL:
+            return False
+        self._read_at = now
+        return any(worker.exitcode is not None for worker in workers)
 
 
 def reports_dead_worker(error: BaseException) -> bool:

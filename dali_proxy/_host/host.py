@@ -113,9 +113,13 @@ class Host:
         first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
         self._variants: dict[int, Variant] = {0: first}
         self._wanted = Place(0)  # what a consumer chose
+        self._wanting: Consumer | None = None  # that consumer
         self._failed: dict[int, str] = {}  # variants that can't run, with the reasons
         self._building: threading.Thread | None = None
-        runner = self._runner = Runner(first, self._publisher, options, self.server.call_soon, on_lost_gpu)
+        server = self.server
+        runner = self._runner = Runner(
+            first, self._publisher, options, server.call_soon, server.call_later, on_lost_gpu
+        )
         self._pin_for(first)
         reports = self._reports = Reports(
             runner, lambda: list(self._variants.values()), self.server.call_soon, self._count_consumers
@@ -182,32 +186,31 @@ class Host:
         number = message.variant
         if number > len(self._options.alternatives):
             raise ProtocolError(f"there is no variant {number}")
-        self._wanted = message
+        self._wanted, self._wanting = message, consumer
         if number in self._variants:
             is_here = consumer in self._clients.values()  # it may have ended while the variant was built
             self._runner.place(consumer, self._variants[number], message.measured and is_here)
         elif number in self._failed:
             consumer.send(NotPlaced(number, self._failed[number]))
-        self._build_next(consumer)
+        self._build_next()
 
-    def _build_next(self, consumer: Consumer) -> None:
-        """Build a variant that the consumer wants, or will want soon, on a thread: others don't wait for CUDA."""
+    def _build_next(self) -> None:
+        """Build a variant that a consumer wants, or will want soon, on a thread: others don't wait for CUDA."""
         wanted = [self._wanted.variant]
         if self._wanted.measured:
             wanted += range(len(self._options.alternatives) + 1)
         number = next((each for each in wanted if each not in self._variants and each not in self._failed), None)
         if number is not None and self._building is None:
-            building = threading.Thread(
-                target=self._build, args=(consumer, number), name=f"{THREAD_PREFIX}build", daemon=True
-            )
+            building = threading.Thread(target=self._build, args=(number,), name=f"{THREAD_PREFIX}build", daemon=True)
             try:
                 building.start()
             except RuntimeError as error:  # the limit of threads is reached
-                consumer.send(NotPlaced(number, str(error)))
+                assert self._wanting is not None  # only a consumer wants a variant that isn't built
+                self._wanting.send(NotPlaced(number, str(error)))
             else:
                 self._building = building
 
-    def _build(self, consumer: Consumer, number: int) -> None:
+    def _build(self, number: int) -> None:
         alternative = self._options.alternatives[number - 1]
         built: Variant | Exception
         try:
@@ -219,11 +222,11 @@ class Host:
             except BaseException:
                 pipeline._internals.close()
                 raise
-        except Exception as error:  # noqa: BLE001  # the consumer gets it
+        except Exception as error:  # noqa: BLE001  # a consumer gets it
             built = error
-        self.server.call_soon(partial(self._finish_building, consumer, number, built))
+        self.server.call_soon(partial(self._finish_building, number, built))
 
-    def _finish_building(self, consumer: Consumer, number: int, built: Variant | Exception) -> None:
+    def _finish_building(self, number: int, built: Variant | Exception) -> None:
         assert self._building is not None  # it has called this
         self._building.join()
         self._building = None
@@ -232,10 +235,10 @@ class Host:
         else:
             self._variants[number] = built
             self._pin_for(built)
-        if number == self._wanted.variant:
-            self._place(consumer, self._wanted)
+        if number == self._wanted.variant and self._wanting is not None:
+            self._place(self._wanting, self._wanted)
         else:
-            self._build_next(consumer)
+            self._build_next()
 
     def _pin_for(self, variant: Variant) -> None:
         """Pin the workers' shared memory if a variant reads it with a GPU."""

@@ -6,7 +6,7 @@ executor's threads, one after the other, and they touch no state of the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
 from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.requests import Request, State
-from dali_proxy._host.scheduler import Scheduler
+from dali_proxy._host.scheduler import IsHeld, Scheduler
 from dali_proxy._host.store import Store
 from dali_proxy._host.totals import Totals
 from dali_proxy._host.variant import Variant
@@ -36,6 +36,7 @@ __all__ = ["Runner"]
 # Bytes of inputs and outputs up to which this thread runs the cheap phases of a batch itself: waking another one would
 # take as long, and the other clients hardly wait.
 _OWN_BYTES = 1 << 18
+_HELD_CHECK = 0.1  # seconds between checks whether requests are still held
 _REASONS = 64  # ends of connections whose reasons are kept
 
 
@@ -54,6 +55,7 @@ class Runner:
         publisher: destination of the results.
         options: the host's settings.
         call_soon: schedules a function on the host's thread; the executor's threads call it.
+        call_later: the same after some seconds; only the host's thread calls it.
         on_lost_gpu: called with a text when CUDA's context is lost, instead of finishing the batch; None to finish it
             with the error, like any other.
 
@@ -70,6 +72,7 @@ class Runner:
         publisher: ResultPublisher,
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
+        call_later: Callable[[float, Callable[[], None]], None],
         on_lost_gpu: Callable[[str], None] | None = None,
     ) -> None:
         self.workers: dict[int, Worker] = {}
@@ -78,10 +81,12 @@ class Runner:
         self.on_outputs: Callable[[Request, Sequence[TensorList]], None] | None = None
         self._publisher = publisher
         self._call_soon = call_soon
+        self._call_later = call_later
         self._on_lost_gpu = on_lost_gpu
         self._depths: dict[int, Depth] = {}  # by number of the variant
         self._scheduler = Scheduler(self._depth(variant).value)
         self._measured: Measured | None = None
+        self._checks_held = False  # whether `_start_held` will be called
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
         self._sessions: dict[int, Consumer] = {}  # open iterators, by number
@@ -132,8 +137,7 @@ class Runner:
 
     def _start_queued(self) -> None:
         """Give queued requests to the executor until it is full."""
-        is_held = None if self._measured is None else self._is_held
-        while (request := self._scheduler.take(is_held)) is not None:
+        while (request := self._scheduler.take(self._is_held_now)) is not None:
             request.variant = self.variant
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
@@ -145,6 +149,14 @@ class Runner:
             except Exception as error:  # noqa: BLE001  # any error here belongs to this batch
                 self._inputs_read(request)
                 self._done(request, BatchResult(error=as_batch_error(error, "a batch began")))
+        if self._measured is not None and self._scheduler.queued and not self._checks_held:
+            self._checks_held = True
+            self._call_later(_HELD_CHECK, self._start_held)
+
+    def _start_held(self) -> None:
+        """Start requests that were held; no message says that a worker waits for memory."""
+        self._checks_held = False
+        self._start_queued()
 
     def place(self, consumer: Consumer, variant: Variant, measured: bool) -> None:
         """Run queued and later requests with another form of the pipeline; see `Place`."""
@@ -157,11 +169,26 @@ class Runner:
             variant.executor.widen(depth.value)
         self._start_queued()
 
-    def _is_held(self, request: Request) -> bool:
-        """Return whether a request has to wait while a form of the pipeline is measured, because no loop needs it."""
+    @property
+    def _is_held_now(self) -> IsHeld | None:
+        return None if self._measured is None else partial(self._is_held, self._measured)
+
+    def _is_held(self, measured: Measured, request: Request, requests: Collection[Request]) -> bool:
+        """Return whether requests have to wait while a form of the pipeline is measured, because no loop needs them.
+
+        Args:
+            measured: the form.
+            request: the first of them.
+            requests: all requests of the same source.
+        """
         session = request.session
         consumer = self._sessions.get(session)
-        return consumer is not None and request.key.iteration > consumer.sessions[session] + self._scheduler.depth
+        if consumer is None:
+            return False
+        through = consumer.sessions[session]
+        if request.key.iteration <= through + self._scheduler.depth:
+            return False
+        return measured.holds(session, through, requests)
 
     def _depth(self, variant: Variant, begin: int = 0) -> Depth:
         """Return the search for the number of batches in the executor of a form of the pipeline.
@@ -226,7 +253,7 @@ class Runner:
         self._bytes_out = 0 if staged is None else staged.nbytes
         if self.trace is not None:
             self.trace.ended(request, EXECUTED)
-        limits = self._scheduler.waits and self._is_wanted(request)
+        limits = self._scheduler.waits(self._is_held_now) and self._is_wanted(request)
         self._depth(request.variant).finish(limits, self._bytes_out + request.bytes_in)
         self._scheduler.finish()
         self._start_queued()
@@ -309,6 +336,8 @@ class Runner:
             self._deliver(request, consumer)
         else:
             request.waiter = consumer
+            if self._measured is not None:
+                self._start_queued()  # it isn't held any more
 
     def advance(self, consumer: Consumer, message: Advance) -> None:
         """Send the results of a session up to a batch, now or when they are done."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dali_proxy._host.requests import Request, State
 
-__all__ = ["Scheduler"]
+__all__ = ["IsHeld", "Scheduler"]
+
+IsHeld = Callable[[Request, Collection[Request]], bool]
+"""Returns whether the requests of a source must wait; called with its next request and with all of them."""
 
 _Source = tuple[int, int]  # a session, or a client without one
 _Order = tuple[int, int, int, int, int]
@@ -43,10 +46,9 @@ class Scheduler:
         self._waiting: dict[_Source, list[tuple[_Order, Request]]] = {}
         self._since = time.monotonic()
 
-    @property
-    def waits(self) -> bool:
-        """Whether requests wait."""
-        return bool(self._turns)
+    def waits(self, is_held: IsHeld | None = None) -> bool:
+        """Return whether requests wait for the executor, other than those that are held."""
+        return self._next_source(is_held) is not None
 
     @property
     def queued(self) -> int:
@@ -72,22 +74,16 @@ class Scheduler:
             del self._waiting[source]
             self._turns.remove(source)
 
-    def take(self, is_held: Callable[[Request], bool] | None = None) -> Request | None:
+    def take(self, is_held: IsHeld | None = None) -> Request | None:
         """Return the request that the executor gets next; None if no request waits or the executor is full.
 
         Args:
-            is_held: returns whether a request, and all later ones of its source, must wait longer; None for none.
+            is_held: decides about the requests of each source; None if none are held.
         """
-        if not self._turns or self.running >= self.depth:
+        source = None if self.running >= self.depth else self._next_source(is_held)
+        if source is None:
             return None
-        if is_held is not None:
-            for _ in self._turns.copy():
-                if not is_held(self._waiting[self._turns[0]][0][1]):
-                    break
-                self._turns.rotate(-1)
-            else:
-                return None
-        source = self._turns.popleft()
+        self._turns.remove(source)
         waiting = self._waiting[source]
         _, request = heapq.heappop(waiting)
         if waiting:
@@ -98,6 +94,15 @@ class Scheduler:
         self.running += 1
         request.state = State.RUNNING
         return request
+
+    def _next_source(self, is_held: IsHeld | None) -> _Source | None:
+        for source in self._turns:
+            if is_held is None:
+                return source
+            requests = [request for _, request in self._waiting[source]]  # a heap: the next one is the first one
+            if not is_held(requests[0], requests):
+                return source
+        return None
 
     def finish(self) -> None:
         """Record that the executor has finished one request."""

@@ -82,6 +82,7 @@ class Flight:
         self._message = max(self._message, message)
         samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
         most = self._waiting_nbytes if self._waits else _NBYTES
+        # No divisor is 0: there is at least one task, and `result` isn't 0.
         bounds = (
             (_LARGEST, "more would save nothing"),
             (_SECONDS / (self._seconds or 1e-9), "time of a worker for a batch"),

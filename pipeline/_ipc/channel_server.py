@@ -75,9 +75,7 @@ class ChannelServer:
         self._listeners: list[Listener] = []
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
-        self._rung = (
-            False  # the bell rings: no other ring is needed until `run` has drained it, before it makes the calls
-        )
+        self._rung = False  # the bell rings: no other ring is needed until `run` makes the calls
         # All, including those that aren't authenticated yet, with the callback for when they are.
         self._channels: dict[Channel, Callable[[Channel], None]] = {}
         self._opened: set[Channel] = set()  # those that on_open was called with
@@ -115,6 +113,8 @@ class ChannelServer:
                 for key, events in self._selector.select(wait):
                     if key.fd in self._selector.get_map():  # an earlier callback may have ended it
                         _call(partial(key.data, events))
+                # Here, not where the bell is drained: a signal handler may raise there, and the bell would stay silent.
+                self._rung = False
                 while self._calls and not self._stopping:
                     _call(self._calls.popleft())
                 while self._timers and self._timers[0][0] <= time.monotonic():
@@ -222,7 +222,6 @@ class ChannelServer:
 
     def _drain_bell(self, events: int) -> None:
         os.eventfd_read(self._bell)
-        self._rung = False
 
     def _accept(self, listener: Listener, on_open: Callable[[Channel], None], events: int) -> None:
         channel = listener.accept()

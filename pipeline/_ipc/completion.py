@@ -63,6 +63,12 @@ class CompletionWriter:
         with self._lock:
             return self._begun - self._count - len(self._ahead)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the peer waits until another request is completed."""
+        with self._lock:
+            return self._doorbell >= 0 and bool(self._words[_WAITING])
+
     def begin(self, seq: int) -> None:
         """Register a request that has arrived.
 

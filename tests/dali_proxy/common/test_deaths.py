@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import select
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,3 +59,31 @@ def test_ended_workers_are_noticed() -> None:
         end.set()
         worker.join()
     assert ended.any_of(others)
+
+
+def test_worker_that_ends_before_its_own_child_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forked child keeps the pipe open whose end shows that of the worker."""
+    monkeypatch.setattr("dali_proxy._common.process_exit._INTERVAL", 0.05)
+    begun, end = multiprocessing.Event(), multiprocessing.Event()
+
+    def leave_child() -> None:
+        if os.fork():
+            begun.wait()
+        else:
+            begun.set()
+            end.wait()
+        os._exit(3)
+
+    workers = [multiprocessing.get_context("fork").Process(target=leave_child)]
+    workers[0].start()
+    begun.wait()
+    workers[0].join()
+    ended = EndedWorkers()
+    try:
+        assert not select.select([workers[0].sentinel], [], [], 0)[0]
+        deadline = time.monotonic() + 10
+        while not ended.any_of(workers):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        end.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -96,6 +96,28 @@ def test_dropped_requests_do_not_run(workers: list[Worker]) -> None:
         started += take_all(scheduler)
     assert started == [requests[0], requests[2]]
     assert scheduler.queued == 0
+
+
+def test_held_requests_do_not_wait_for_the_executor(workers: list[Worker]) -> None:
+    scheduler = Scheduler(4)
+    for session in (1, 2):
+        for seq in range(2):
+            scheduler.add(request(workers[session], seq, session, batch=seq))
+    seen: list[int] = []
+
+    def is_held(first: Request, requests: Collection[Request]) -> bool:
+        assert first is min(requests, key=lambda each: each.seq)
+        seen.append(len(requests))
+        return first.session == 1 or first.seq == 1
+
+    started = scheduler.take(is_held)
+    assert started is not None
+    assert (started.session, started.seq) == (2, 0)
+    assert seen == [2, 2]
+    assert scheduler.take(is_held) is None
+    assert (scheduler.queued, scheduler.waits(is_held), scheduler.waits()) == (3, False, True)
+    assert [(each.session, each.seq) for each in take_all(scheduler)] == [(1, 0), (2, 1), (1, 1)]
+    assert not scheduler.waits()
 
 
 def test_occupancy(workers: list[Worker]) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from dali_proxy._server.placement import (
     usable_cores,
 )
 from dali_proxy._transport.fetch_ahead import AHEAD, FetchAhead
+from dali_proxy._transport.protocol import Fetch
 from pipeline import fn, pipeline_def
 from pipeline._compiler.partition import Stages, cut
 from pipeline._definition.serializing import deserialize_for_host
@@ -358,6 +360,31 @@ def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.Mo
         assert "not measured (DeviceError: no GPU is free" in reason
 
 
+def test_failed_build_is_reported_to_the_consumer_that_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    begun, asked = threading.Event(), threading.Event()
+
+    def fail(data: bytes) -> Any:
+        begun.set()
+        asked.wait(20)
+        raise DeviceError("no GPU is free")
+
+    monkeypatch.setattr("dali_proxy._host.host.deserialize_for_host", fail)
+    with Halved(sample_images(device_id=0), mode="thread", placement="auto") as server:
+        other = pickle.loads(pickle.dumps(server))
+        first, last = server.consumer, other.consumer
+        assert first is not last
+        first.place(1, measured=False)
+        assert begun.wait(20)
+        last.place(1, measured=False)
+        last.statistics()  # the host has read both
+        asked.set()
+        wait_until(lambda: last.statistics() and last.refused)
+        first.statistics()
+        assert "no GPU is free" in last.refused[1]
+        assert not first.refused
+
+
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
     with DALIServer(affine(device_id=0), placement="auto") as server:
         assert server.placement == "server"
@@ -385,6 +412,46 @@ def test_measured_form_computes_only_what_the_loop_needs_soon() -> None:
         assert server.consumer.computed is None
         server.consumer.place(0, measured=True)
         assert len(list(iterator)) == 64 - 3
+
+
+def measured(server: DALIServer, batches: int, ahead: int) -> tuple[Any, Any]:
+    """Return the scheduler of a server whose form is measured, and an iterator whose worker gets chunks ahead."""
+    server.consumer.place(0, measured=True)
+    data = IndexDataset(2 * batches, server.proxy)
+    iterator = iter(DataLoader(server, data, batch_size=2, num_workers=1, prefetch_factor=ahead))
+    scheduler = server._life.host._host._runner._scheduler  # type: ignore[union-attr]
+    next(iterator)
+    return scheduler, iterator
+
+
+@pytest.mark.usefixtures("two_ahead")
+def test_measured_form_computes_what_a_consumer_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._host.measured._LONGEST", 3600.0)
+    with DALIServer(affine(), mode="thread") as server:
+        scheduler, iterator = measured(server, 32, ahead=32)
+        wait_until(lambda: server.stats().batches + scheduler.queued == 32 and not scheduler.running)
+        ((*_, (_, last)),) = map(sorted, scheduler._waiting.values())
+        server.consumer._channel.post(Fetch(last.worker.client, last.seq))
+        wait_until(lambda: server.stats().batches == 32)
+        assert len(list(iterator)) == 31
+
+
+@pytest.mark.usefixtures("two_ahead")
+def test_measured_form_computes_what_fills_the_memory_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop waits for a chunk, whose worker waits until the host has read some of its batches."""
+    monkeypatch.setattr("dali_proxy._host.measured._LONGEST", 3600.0)
+    with DALIServer(affine(), mode="thread", arena_bytes=256, arena_bytes_limit=256) as server:
+        _, iterator = measured(server, 256, ahead=2)
+        assert len(list(iterator)) == 255
+
+
+@pytest.mark.usefixtures("two_ahead")
+def test_measured_form_holds_no_batch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._host.measured._LONGEST", 0.4)
+    with DALIServer(affine(), mode="thread") as server:
+        _, iterator = measured(server, 64, ahead=64)
+        wait_until(lambda: server.stats().batches == 64)
+        assert len(list(iterator)) == 63
 
 
 def test_batches_are_computed_before_they_are_requested(two_ahead: None) -> None:

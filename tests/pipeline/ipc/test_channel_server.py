@@ -302,6 +302,19 @@ def test_bell_rings_once_for_calls_that_wait(echo, monkeypatch):
     assert 1 <= len(rings) <= 2, "the first call may be made before the second one comes"
 
 
+def test_bell_rings_again_after_an_exception_of_a_signal_handler(echo, monkeypatch):
+    done, read = threading.Semaphore(0), os.eventfd_read
+
+    def interrupted(fd):
+        read(fd)
+        raise RuntimeError("of a signal handler")
+
+    monkeypatch.setattr(os, "eventfd_read", interrupted)
+    for _ in range(3):
+        echo.server.call_soon(done.release)
+        assert done.acquire(timeout=10)
+
+
 def test_call_of_a_signal_handler_ends_the_wait(tmp_path):
     late = []
     server = ChannelServer(str(tmp_path / "s"), KEY, CODEC, on_open=print, on_message=print, on_close=print)

@@ -57,7 +57,7 @@ def test_bell_wakes_a_waiting_writer(pair: tuple[CompletionWriter, CompletionRea
     seen = []
 
     def complete(seq: int) -> None:
-        while not writer._words[completion._WAITING]:
+        while not writer.is_awaited:
             os.sched_yield()
         writer.complete(seq)
 
@@ -69,6 +69,7 @@ def test_bell_wakes_a_waiting_writer(pair: tuple[CompletionWriter, CompletionRea
         seen.append(reader.count)
         thread.join()
     assert seen == list(range(1, 2_001))
+    assert not writer.is_awaited
 
 
 def test_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, CompletionReader]) -> None:

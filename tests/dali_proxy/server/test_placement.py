@@ -350,10 +350,12 @@ def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("dali_proxy._host.host.deserialize_for_host", fail_first)
     with Halved(sample_images(device_id=0), mode="thread", placement="auto") as server:
-        loader = DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 20, num_workers=1)
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 400, num_workers=1)
         variants = set()
         for _ in loader:
             variants.add(server.consumer.variant)
+            if variants == {0, 2} and "not measured" in server.stats().placement_reason:
+                break  # on a busy machine, building takes longer than many batches
         assert variants == {0, 2}
         assert len(attempts) == 2, "it isn't tried again"
         reason = server.stats().placement_reason

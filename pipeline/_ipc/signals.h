@@ -171,7 +171,12 @@ static int raise_late(void *unused) {
     return -1;
 }
 
+#if PY_VERSION_HEX < 0x030d0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+
 static PyObject *run_finalizer(PyObject *function, PyObject *object) {
+    if (Py_IsFinalizing()) Py_RETURN_NONE; /* modules are being cleared, and the system frees what is left */
     if (!on_main_thread()) return PyObject_CallOneArg(function, object);
     Py_ssize_t before = holds++;
     PyObject *first = NULL;
@@ -207,7 +212,8 @@ static PyMethodDef finalizer_method = {"__del__", run_finalizer, METH_O, "Run a 
 PyDoc_STRVAR(finalizer_doc,
              "finalizer(function)\n--\n\n"
              "Return a method for `__del__` that calls `function`, and loses no exception of a signal handler: handlers\n"
-             "are deferred, and an exception in `let_through` is raised in the code that the finalizer interrupted.");
+             "are deferred, and an exception in `let_through` is raised in the code that the finalizer interrupted. When the\n"
+             "interpreter ends, it does nothing.");
 
 static PyObject *finalizer(PyObject *self, PyObject *function) {
     PyObject *bound = PyCFunction_New(&finalizer_method, function);

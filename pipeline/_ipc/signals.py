@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take fifty times as long
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -83,8 +84,14 @@ class _Handlers:
         finally:  # its traceback refers to this frame, and thus to those of the callers
             del raised
 
-    def finalizer(self, function: Callable[P, T]) -> Callable[P, T]:
-        return deferred_signals(function)
+    def finalizer(self, function: Callable[P, None]) -> Callable[P, None]:
+        uninterrupted, is_finalizing = deferred_signals(function), sys.is_finalizing
+
+        def finalize(*args: P.args, **kwargs: P.kwargs) -> None:
+            if not is_finalizing():
+                uninterrupted(*args, **kwargs)
+
+        return finalize
 
     def handlers(self) -> list[Any]:
         return list(self._replaced.values())
@@ -174,7 +181,8 @@ finalizer: Callable[[Callable[[Any], None]], Callable[[Any], None]] = _native.fi
 
 Python discards the exceptions of finalizers, and may call handlers as soon as one begins. With the compiled module, the
 exception of such a handler is raised in the code that the finalizer interrupted, as if the handler had run there. In a
-finalizer that runs inside `deferred_signals`, `let_through` calls no handlers.
+finalizer that runs inside `deferred_signals`, `let_through` calls no handlers. When the interpreter ends, finalizers do
+nothing: modules are being cleared, and the system frees what is left.
 """
 
 

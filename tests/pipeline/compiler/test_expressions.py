@@ -5,7 +5,7 @@ Without a GPU, host memory stands for its memory and a host compiler builds the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -15,22 +15,9 @@ import pytest
 from pipeline import Pipeline, fn, math, types
 from pipeline._executor import steps
 from pipeline.errors import OperatorError
-from tests import host_cupy
-from tests.pipeline.kernels import emulator
 
 BATCH = 5
 Operator = Callable[[Any, np.random.Generator], Any]
-
-
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "gpu":
-        yield "gpu"
-        return
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    with host_cupy.installed():
-        yield "host"
 
 
 def between(rng: np.random.Generator, low: float, high: float) -> Any:

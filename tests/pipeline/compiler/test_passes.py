@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,23 +17,10 @@ from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
 from pipeline.auto_aug import augmentations, trivial_augment
 from pipeline.errors import OperatorError
-from tests import host_cupy
-from tests.pipeline.kernels import emulator
 
 IMAGES = [np.random.default_rng(index).integers(0, 256, (20 + index, 31, 3), np.uint8) for index in range(9)]
 MIRRORED = {"mean": [120.0], "std": [60.0], "output_layout": "CHW"}
 Arrays = list[np.ndarray[Any, Any]]
-
-
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "gpu":
-        yield "gpu"
-        return
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    with host_cupy.installed():
-        yield "host"
 
 
 def run(describe: Callable[[Any], Any], *, batches: int = 1, device_id: int | None = 0) -> Arrays:

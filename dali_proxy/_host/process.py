@@ -113,10 +113,10 @@ class ProcessHost:
             self._kill()
 
     def _open(self, options: HostOptions) -> subprocess.Popen[bytes]:
-        self._control, theirs = Channel.pair(CONTROL_CODEC)
         environment = {**child_environment(), **current_ranks().variable}
         if options.hides_gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""
+        self._control, theirs = Channel.pair(CONTROL_CODEC)
         try:
             with theirs:
                 return subprocess.Popen(

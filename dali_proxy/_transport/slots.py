@@ -11,6 +11,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,7 +28,10 @@ __all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotPool"
 CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one consumer at a time
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127
-_MAX_IDLE = 64  # allocations after which an unused idle slot is freed
+# Allocations and seconds after which an unused idle slot is freed. A new one costs its consumer much: to register 50 MB
+# with CUDA takes as long as two steps of a training. The number of batches in flight changes all the time.
+_MAX_IDLE, _IDLE_SECONDS = 64, 20.0
+_FITS = 2  # a slot may be so many times as large as what it is used for
 # If GPUs may still read so many bytes, and so many slots, of about the requested size, their consumers are behind, and
 # an allocation waits for them. It ends after a second, because the waiting thread may be the one that notices the death
 # of a consumer.
@@ -58,7 +62,7 @@ class Slot(Generic[M]):
         array: ``uint8[nbytes]`` to write to, of the requested size; None if the memory isn't on the CPU.
     """
 
-    __slots__ = ("array", "idle_at", "memory", "number", "pool")
+    __slots__ = ("array", "idle_at", "idle_since", "memory", "number", "pool")
 
     def __init__(self, pool: SlotPool[M], number: int, memory: M) -> None:
         self.pool = pool
@@ -66,6 +70,7 @@ class Slot(Generic[M]):
         self.memory = memory
         self.array: npt.NDArray[np.uint8] | None = None
         self.idle_at = 0  # the pool's count of allocations when it became idle
+        self.idle_since = 0.0  # time at which it did
 
     def discard(self) -> None:
         """Return a slot to its pool that was allocated and never lent."""
@@ -271,7 +276,7 @@ class SlotPool(Generic[M]):
 
     def _make_idle(self, slot: Slot[M]) -> None:
         slot.array = None
-        slot.idle_at = self._allocations
+        slot.idle_at, slot.idle_since = self._allocations, time.monotonic()
         self._idle.append(slot)
 
     def _take_idle(self, nbytes: int) -> tuple[Slot[M] | None, int]:
@@ -279,7 +284,7 @@ class SlotPool(Generic[M]):
 
         The second result is the size of all slots that would fit, but that a GPU may still read.
         """
-        limit = max(2 * nbytes, 16 * _PAGE)
+        limit = _limit(nbytes)
         best: Slot[M] | None = None
         read = 0
         for slot in reversed(self._idle):
@@ -295,11 +300,17 @@ class SlotPool(Generic[M]):
 
     def _drop_surplus(self) -> None:
         while self._idle and self._idle[0].idle_at + _MAX_IDLE < self._allocations:
+            if time.monotonic() - self._idle[0].idle_since < _IDLE_SECONDS:
+                return
             self._give_up(self._idle.pop(0))
 
     def _make_slot(self, number: int, nbytes: int) -> Slot[M]:
+        """Return a new slot. It is as large as the largest one that fits, so that all of them soon fit every batch."""
+        least, limit = _rounded(nbytes), _limit(nbytes)
+        with self._lock:
+            sizes = [slot.memory.nbytes for slot in self._slots.values() if slot.memory.nbytes <= limit]
         try:
-            slot = Slot(self, number, self._make(_rounded(nbytes)))
+            slot = Slot(self, number, self._make_memory(least, max(sizes, default=0)))
         except BaseException:
             with self._lock:
                 heapq.heappush(self._free_numbers, number)
@@ -308,6 +319,12 @@ class SlotPool(Generic[M]):
         with self._lock:
             self._slots[number] = slot
         return slot
+
+    def _make_memory(self, least: int, wanted: int) -> M:
+        if wanted > least:
+            with suppress(Exception):  # memory is short, but there may be enough for the batch
+                return self._make(wanted)
+        return self._make(least)
 
     def _new_number(self) -> int:
         if self._free_numbers:
@@ -372,6 +389,11 @@ def _returned(generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8]) -
         return found
     numbers: list[int] = np.flatnonzero((generations != 0) & (page & ~np.uint8(RETIRED) == generations)).tolist()
     return numbers
+
+
+def _limit(nbytes: int) -> int:
+    """Return the size of the largest slot that isn't far too large for a request."""
+    return max(_FITS * nbytes, 16 * _PAGE)
 
 
 def _rounded(nbytes: int) -> int:

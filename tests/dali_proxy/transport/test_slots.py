@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 
 import numpy as np
@@ -120,11 +121,26 @@ def test_small_output_does_not_take_a_large_slot(pool):
     assert pool.allocate(6 << 20) is large
 
 
-def test_surplus_slots_are_freed_and_reported_to_the_consumer(pool):
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(slots.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+class Clock:
+    now = 1000.0
+
+
+def test_surplus_slots_are_freed_and_reported_to_the_consumer(pool, clock):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 1)) for _ in range(10)]
     del held
     for _ in range(100):
+        consumer.get(filled(pool, 2))
+    assert pool.stats().slots == 10
+    clock.now += 30
+    for _ in range(2):  # the first one takes back the slot that was used last
         consumer.get(filled(pool, 2))
     assert pool.stats().slots == 1
     detached = consumer.borrower.take_detached()
@@ -135,6 +151,38 @@ def test_surplus_slots_are_freed_and_reported_to_the_consumer(pool):
     held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are reused
     assert [int(array[0]) for array in held] == list(range(10))
     assert len(os.listdir("/proc/self/fd")) == fds + 9  # belongs to the server; arrays need none
+
+
+def test_batches_of_varying_sizes_soon_need_no_new_slots(clock):
+    draw = random.Random(1)
+    made: list[int] = []
+    pool = SlotPool(lambda nbytes: made.append(nbytes) or SharedBlock.create(nbytes))
+    held, in_flight = [], 20
+    for batch in range(3000):
+        clock.now += 0.02
+        held.append(pool.allocate(int(draw.gauss(1 << 20, 1 << 17))))
+        if not batch % 50:
+            in_flight = draw.randint(10, 25)
+        while len(held) > in_flight:
+            held.pop(0).discard()
+        if batch == 999:
+            early = len(made)
+    pool.close()
+    assert early < 50
+    assert len(made) - early < 15  # 60 with slots as large as their batch
+
+
+def test_new_slot_that_finds_no_memory_is_as_small_as_possible():
+    def make(nbytes):
+        if nbytes > 1 << 20:
+            raise MemoryError
+        return SharedBlock.create(nbytes)
+
+    pool = SlotPool(make)
+    pool.allocate(1 << 20)
+    pool._slots[0].memory.nbytes += 1 << 19  # the largest one, which the next one would equal
+    assert pool.allocate(900_000).memory.nbytes <= 1 << 20
+    pool.close()
 
 
 def test_trimming_frees_idle_slots_only(pool):

@@ -32,6 +32,9 @@ UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
+_PIXELS = 4
+#: Expressions whose pixels need so many registers that a thread computes one at a time.
+_LARGE = ("Resize<", "Convolve<", "Median<")
 _MOST_BLOCKS = 1 << 16
 _COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
 _STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
@@ -496,7 +499,7 @@ class PixelExpression:
         table["strides"][:, _columns(self.order)] = target.strides
         table["extents"] = self.extents
         depth, height, width = self.extents.max(axis=0).tolist()
-        tiles = depth * -(-height // _TILE_HEIGHT) * -(-width // _TILE_WIDTH)
+        tiles = depth * -(-height // (_TILE_HEIGHT * _pixels(self.kind))) * -(-width // _TILE_WIDTH)
         blocks = min(max(1, tiles), _MOST_BLOCKS)
         defines = evaluation_defines(self.kind, table.dtype.itemsize)
         return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
@@ -554,7 +557,13 @@ def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str]
         expression: C++ type of the expression.
         row_bytes: size of a row of the launch's table; the compiler checks it.
     """
-    return ("EXPRESSION", expression), ("ROW_BYTES", str(row_bytes))
+    return ("EXPRESSION", expression), ("ROW_BYTES", str(row_bytes)), ("PIXELS", str(_pixels(expression)))
+
+
+@cache
+def _pixels(expression: str) -> int:
+    """Return the number of pixels that a thread computes at once."""
+    return 1 if any(name in expression for name in _LARGE) else _PIXELS
 
 
 def source_offset(table: np.dtype[Any]) -> int:

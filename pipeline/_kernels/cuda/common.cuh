@@ -62,6 +62,23 @@ template <typename T> struct Same<T, T> { static constexpr bool value = true; };
 __device__ __forceinline__ float rounded(float value) { return roundf(value); }
 __device__ __forceinline__ double rounded(double value) { return round(value); }
 
+// Half away from zero: the sum is rounded towards zero, so that 0.49999997 doesn't become 1.
+#ifdef EMULATED
+template <typename Out> Out narrow(float value) {
+    const float whole = roundf(value);
+    if (!(whole == whole)) return 0;
+    if (whole <= static_cast<float>(Limits<Out>::low)) return static_cast<Out>(Limits<Out>::low);
+    if (whole >= static_cast<float>(Limits<Out>::high)) return static_cast<Out>(Limits<Out>::high);
+    return static_cast<Out>(whole);
+}
+#else
+// CUDA's conversions clamp, and NaN becomes 0.
+template <typename Out> __device__ __forceinline__ Out narrow(float value) {
+    const int whole = __float2int_rz(__fadd_rz(value, copysignf(0.5f, value)));
+    return static_cast<Out>(min(max(whole, static_cast<int>(Limits<Out>::low)), static_cast<int>(Limits<Out>::high)));
+}
+#endif
+
 template <typename Out, typename In> __device__ __forceinline__ Out convert(In value) {
     if constexpr (Same<Out, In>::value) {
         return value;
@@ -74,6 +91,8 @@ template <typename Out, typename In> __device__ __forceinline__ Out convert(In v
     } else if constexpr (Same<Out, bool>::value) {
         if constexpr (Limits<In>::kind == 2) return rounded(value) != 0;
         else return value != 0;
+    } else if constexpr (Same<In, float>::value && sizeof(Out) <= 2) {
+        return narrow<Out>(value);
     } else if constexpr (Limits<In>::kind == 2) {
         In whole = rounded(value);
         if (!(whole == whole)) return 0;

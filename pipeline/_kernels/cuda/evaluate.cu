@@ -1,7 +1,7 @@
-// Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes tiles of 32 x 8
-// pixels.
+// Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes tiles of 32
+// columns and 8 * PIXELS rows. A thread computes PIXELS pixels of a column, so that their loads overlap.
 //
-// Macros from the launcher: EXPRESSION (a type of expressions.cuh), ROW_BYTES (size of a row of the table).
+// Macros from the launcher: EXPRESSION (a type of expressions.cuh), ROW_BYTES (size of a row of the table), PIXELS.
 
 #include "expressions.cuh"
 
@@ -16,16 +16,27 @@ static_assert(sizeof(Image) == ROW_BYTES, "the rows of the table have a differen
 
 extern "C" __global__ void evaluate(const Image* __restrict__ images) {
     using Type = EXPRESSION::Type;
+    constexpr int channels = EXPRESSION::channels;
     const Image& image = images[blockIdx.y];
-    const uint32 tiles_x = (image.width + 31) / 32, tiles = tiles_x * ((image.height + 7) / 8);
+    const uint32 tiles_x = (image.width + 31) / 32, tiles = tiles_x * ((image.height + 8 * PIXELS - 1) / (8 * PIXELS));
     for (uint64 tile = blockIdx.x; tile < static_cast<uint64>(tiles) * image.depth; tile += gridDim.x) {
         const uint32 z = static_cast<uint32>(tile / tiles), place = static_cast<uint32>(tile - static_cast<uint64>(z) * tiles);
-        const uint32 y = place / tiles_x * 8 + threadIdx.x / 32, x = place % tiles_x * 32 + threadIdx.x % 32;
-        if (y >= image.height || x >= image.width) continue;
-        const auto pixel = image.value.at(z, y, x);
-        char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
+        const uint32 top = place / tiles_x * 8 * PIXELS + threadIdx.x / 32, x = place % tiles_x * 32 + threadIdx.x % 32;
+        if (x >= image.width) continue;
+        Pixel<Type, channels> pixels[PIXELS];
 #pragma unroll
-        for (int c = 0; c < EXPRESSION::channels; ++c)
-            *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixel.values[c];
+        for (uint32 k = 0; k < PIXELS; ++k) {
+            const uint32 y = top + 8 * k;
+            if (y < image.height) pixels[k] = image.value.at(z, y, x);
+        }
+#pragma unroll
+        for (uint32 k = 0; k < PIXELS; ++k) {
+            const uint32 y = top + 8 * k;
+            if (y >= image.height) break;
+            char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
+#pragma unroll
+            for (int c = 0; c < channels; ++c)
+                *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixels[k].values[c];
+        }
     }
 }

@@ -10,6 +10,8 @@ from pipeline._kernels.samples import Samples
 
 __all__ = ["plan_resample_signal"]
 
+#: Outputs of a thread, for each of which its block would load the table.
+_OUTPUTS = 4
 #: struct Signal of resample_signal.cu.
 _SIGNAL = np.dtype(
     [*((name, "i8") for name in ("src", "dst", "length", "outputs", "channels")),
@@ -54,6 +56,9 @@ def plan_resample_signal(
         ("OUT", ctype(dst.dtype)),
         ("PHASES", str(len(weights))),
         ("TAPS", str(weights.shape[1])),
+        ("SCALED", str(int(gain != 1 or offset != 0))),
     )
     tables = (table, weights, slopes)
-    return Launch("audio/resample_signal.cu", "resample_signal", defines, tables, (blocks_for(most), len(src)))
+    return Launch(
+        "audio/resample_signal.cu", "resample_signal", defines, tables, (blocks_for(most, _OUTPUTS), len(src))
+    )

@@ -12,14 +12,12 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["BatchPlace"]
 
-_WORD = 8  # bytes of the widest elements that kernels load at once
-
 
 class BatchPlace(NamedTuple):
     """The memory of a batch on the GPU.
 
     Attributes:
-        kind: dtype, layout and shape, the order of the samples in memory, and the alignment of the address.
+        kind: dtype, layout and shape, and the order of the samples in memory.
         address: address of its first byte.
         memory: object that owns this memory, if the batch is dense.
         table: address and size of the memory of a batch that isn't dense, and what else describes it.
@@ -40,20 +38,16 @@ class BatchPlace(NamedTuple):
             shape, strides = array.shape, array.strides
             if shape[0] and min(strides) >= 0:
                 data = array.data
-                address = data.ptr
-                return cls((value.layout(), array.dtype, shape, strides, address % _WORD), address, data.mem)
+                return cls((value.layout(), array.dtype, shape, strides), data.ptr, data.mem)
             if shape[0]:
                 return None
         placement = value.table().placement if len(value) else None
-        if placement is None:
-            return None
-        return cls((value.layout(), placement[2], placement[0] % _WORD), placement[0], None, placement)
+        return None if placement is None else cls((value.layout(), placement[2]), placement[0], None, placement)
 
     @property
     def nbytes(self) -> int:
         """Number of bytes from the first byte to the last one."""
         if self.table is not None:
             return self.table[1]
-        kind = cast("tuple[str, np.dtype[Any], tuple[int, ...], tuple[int, ...], int]", self.kind)
-        _, dtype, shape, strides, _ = kind
+        _, dtype, shape, strides = cast("tuple[str, np.dtype[Any], tuple[int, ...], tuple[int, ...]]", self.kind)
         return sum([(count - 1) * step for count, step in zip(shape, strides, strict=True)]) + dtype.itemsize

@@ -92,8 +92,6 @@ def plan_strided_copy(
     fill: npt.ArrayLike | None = None,
 ) -> Launch | None:
     """Return the launch of `strided_copy`, or None if the output is empty. The arguments are the same."""
-    if all(each is None for each in (start, step, axes, scale, bias, fill)) and _are_alike(src, dst):
-        src, dst = _in_words(src, dst)
     ndim = src.ndim
     order = list(range(ndim)) if axes is None else list(axes)
     if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):
@@ -172,21 +170,6 @@ def plan_strided_copy(
     alone = -1 if channel_axis is None else groups.index([channel_axis % ndim])
     axis = np.int32(alone)
     return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))
-
-
-def _are_alike(one: Samples, other: Samples) -> bool:
-    """Return whether samples that aren't empty differ in their addresses only, and have no gaps."""
-    same = one.dtype == other.dtype and np.array_equal(one.shapes, other.shapes) and one.shapes.all()
-    return bool(same and len(one) and one.is_contiguous() and other.is_contiguous())
-
-
-def _in_words(*batches: Samples) -> list[Samples]:
-    """Return contiguous samples of the same sizes as samples of the widest words that fit."""
-    sizes = np.prod(batches[0].shapes, axis=1, dtype=np.int64) * batches[0].dtype.itemsize
-    bits = int(np.bitwise_or.reduce([sizes, *(each.pointers for each in batches)], axis=None))
-    word = np.dtype(f"u{min(8, bits & -bits)}")
-    counts = sizes[:, None] // word.itemsize
-    return [Samples(each.pointers, counts, np.full_like(counts, word.itemsize), word) for each in batches]
 
 
 @cache

@@ -237,17 +237,3 @@ def test_defaults_are_planned_like_given_arguments() -> None:
 def test_batches_without_samples_are_nothing_to_copy() -> None:
     nothing = Samples(np.zeros(0, np.int64), np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64), np.dtype(np.uint8))
     assert plan_strided_copy(nothing, nothing) is None
-
-
-@pytest.mark.parametrize(
-    ("offset", "length", "word"), [(0, 24, "uint64"), (4, 24, "uint32"), (0, 6, "uint16"), (1, 24, "uint8")]
-)
-def test_plain_copies_move_the_widest_words_that_are_aligned(offset: int, length: int, word: str) -> None:
-    memory = np.zeros(64, np.uint64).view(np.uint8)
-    sources = [memory[offset : offset + length].reshape(2, -1), memory[offset + 32 : offset + 56].reshape(2, -1)]
-    targets = outputs([each.shape for each in sources], np.uint8)
-    launch = plan_strided_copy(Samples.from_arrays(sources), Samples.from_arrays(targets))
-    assert launch is not None
-    defines = dict(launch.defines)
-    assert (defines["IN"], defines["OUT"], defines["NDIM"]) == (word, word, "1")
-    assert launch.tables[0]["count"].tolist() == [each.nbytes // np.dtype(word).itemsize for each in sources]

@@ -180,6 +180,12 @@ class PixelExpression:
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
         return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
+    def replaced(
+        self, rows: npt.NDArray[Any], extents: npt.NDArray[np.int64], owners: tuple[Any, ...]
+    ) -> PixelExpression:
+        """Return an expression of the same kind for other samples."""
+        return self._with(rows=rows, extents=extents, owners=owners)
+
     def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""
         return self._with(rows=taken(self.rows, indices), extents=self.extents[indices])

@@ -101,6 +101,10 @@ class Batch:
         """The batch with all samples; differs from this one if this one belongs to a branch."""
         return self
 
+    def indices_in(self, edge: Edge) -> Array | None:
+        """Return the indices of this batch's samples in an output; None if the output has the same samples."""
+        return None
+
     def keep(self, edge: Edge, value: TensorList) -> None:
         """Add an output of an operator."""
         self.outputs[edge] = value

@@ -140,10 +140,9 @@ class PixelExpression:
     @cached_property
     def shapes(self) -> npt.NDArray[np.int64]:
         """Shapes of the samples, (N, ndim)."""
-        shapes = np.empty((len(self), self.ndim), np.int64)
-        for axis, letter in enumerate(self.order):
-            shapes[:, axis] = self.channels if letter == "C" else self.extents[:, _COLUMNS[letter]]
-        return shapes
+        shapes = np.empty((len(self), 4), np.int64)
+        shapes[:, :3], shapes[:, 3] = self.extents, self.channels
+        return shapes[:, _columns(self.order)]
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
         """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).

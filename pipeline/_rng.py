@@ -15,20 +15,23 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
+from pipeline._native import find_compiled
+
 __all__ = [
     "MOST_NUMBERS",
     "NUMBERS_PER_COUNT",
     "BatchKey",
     "Distribution",
+    "RandomNumbers",
     "RandomState",
     "batch_counter",
-    "batch_generator",
     "fresh_seed",
     "generator_key",
     "global_batch",
     "philox",
 ]
 
+_compiled = find_compiled("_imaging")
 _MASK = (1 << 64) - 1
 _RANK_SHIFT = 44  # batches of one rank in an epoch: 17 trillion
 
@@ -57,17 +60,60 @@ def global_batch(rank: int, iteration: int) -> int | None:
 
 
 class RandomState(NamedTuple):
-    """The arguments of `batch_generator` for one call of an operator.
+    """What the random numbers of an operator for a batch depend on.
 
     Attributes:
-        seed: seed.
-        stream: number of the stream of random numbers.
+        seed: seed of the operator, if it has one, or of the pipeline.
+        stream: position of the operator in the graph, so that two operators draw different numbers; 0 if the operator
+            has a seed, so that equal seeds give equal numbers.
         key: identity of the batch.
     """
 
     seed: int
     stream: int
     key: BatchKey
+
+    @property
+    def numbers(self) -> RandomNumbers:
+        """The random numbers."""
+        return RandomNumbers(generator_key(self.seed, self.stream), batch_counter(self.key))
+
+
+class RandomNumbers(NamedTuple):
+    """Random numbers of one operator for one batch. To create their generator takes longer than to draw hundreds.
+
+    Draw the numbers of sample 0 first, then those of sample 1, and so on, with the same count for each sample. Then the
+    numbers of a sample don't depend on the batch size.
+
+    Attributes:
+        key: key of the generator, two words of uint64.
+        counter: its first counter, four words.
+
+    Example:
+        >>> numbers = RandomState(1, 0, BatchKey()).numbers
+        >>> numbers.uniform(2).tolist() == numbers.generator().random(2).tolist()
+        True
+    """
+
+    key: npt.NDArray[np.uint64]
+    counter: npt.NDArray[np.uint64]
+
+    def generator(self) -> np.random.Generator:
+        """Return a new generator."""
+        return philox(self.key, self.counter)
+
+    def words(self, shape: int | tuple[int, ...]) -> npt.NDArray[np.uint64]:
+        """Return the first numbers as integers from all of uint64."""
+        if _compiled is None:
+            return self.generator().integers(0, 1 << 64, shape, np.uint64)
+        words = np.empty(shape, np.uint64)
+        _compiled.random_words(self.key, self.counter, words)
+        return words
+
+    def uniform(self, shape: int | tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Return the first numbers as multiples of 2^-53 from [0, 1)."""
+        numbers: npt.NDArray[np.float64] = (self.words(shape) >> np.uint64(11)) * 2.0**-53
+        return numbers
 
 
 #: Philox draws so many numbers at a time, for each value of its counter.
@@ -107,32 +153,13 @@ def fresh_seed() -> int:
     return int(np.random.SeedSequence().entropy) & 0x7FFF_FFFF_FFFF_FFFF  # type: ignore[arg-type]
 
 
-def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generator:
-    """Return the generator of one operator for one batch.
-
-    Draw the numbers of sample 0 first, then those of sample 1, and so on, with the same count for each sample. Then the
-    numbers of a sample don't depend on the batch size.
-
-    Args:
-        seed: seed of the operator, if it has one, or of the pipeline.
-        stream: position of the operator in the graph, so that two operators draw different numbers; 0 if the operator
-            has a seed, so that equal seeds give equal numbers.
-        key: identity of the batch.
-
-    Example:
-        >>> batch_generator(1, 0, BatchKey()).random() == batch_generator(1, 0, BatchKey()).random()
-        True
-    """
-    return philox(generator_key(seed, stream), batch_counter(key))
-
-
 def generator_key(seed: int, stream: int) -> npt.NDArray[np.uint64]:
-    """Return the key of `batch_generator`, two words."""
+    """Return the key of a generator, two words."""
     return np.array([seed & _MASK, stream & _MASK], dtype=np.uint64)
 
 
 def batch_counter(key: BatchKey) -> npt.NDArray[np.uint64]:
-    """Return the first counter of `batch_generator`, four words."""
+    """Return the first counter of the generators of a batch, four words."""
     batch = key.iteration if key.global_batch is None else key.global_batch
     return np.array([0, batch & _MASK, key.epoch & _MASK, key.view & _MASK], dtype=np.uint64)
 

@@ -111,7 +111,7 @@ def gather(batch: TensorListCPU, buffer: Array, offsets: Int64s, pool: ThreadPoo
 
 
 def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: ThreadPool | None = None) -> TensorListCPU:
-    """Return a copy of a batch: one array if it is dense, otherwise samples that are packed in one block of memory.
+    """Return a copy of a batch: one array if all samples have one shape, else samples packed in one block of memory.
 
     Args:
         batch: the batch.
@@ -124,11 +124,13 @@ def gathered(batch: TensorListCPU, buffers: BufferPool | None = None, pool: Thre
         if joined is not None:
             return TensorListCPU.from_rows(*joined, batch.layout())
     table = batch.table()
-    packed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE if dense is None else 1)
+    is_dense = dense is not None or (len(table) > 0 and bool((table.shapes == table.shapes[0]).all()))
+    packed, nbytes = Samples.packed(0, table.shapes, table.dtype, 1 if is_dense else _LINE)
     buffer, pinned = (np.empty(nbytes, np.uint8), False) if buffers is None else buffers.memory(nbytes)
     gather(batch, buffer, packed.pointers, pool)
-    if dense is not None:
-        result = TensorListCPU(buffer.view(dense.dtype).reshape(dense.shape), batch.layout())
+    if is_dense:
+        shape = (len(table), *table.shapes[0].tolist()) if dense is None else dense.shape
+        result = TensorListCPU.from_dense(buffer.view(table.dtype).reshape(shape), batch.layout())
     else:
         starts = buffer.ctypes.data + packed.pointers
         result = TensorListCPU.from_table(replace(packed, pointers=starts), [buffer], layout=batch.layout())

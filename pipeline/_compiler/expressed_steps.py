@@ -264,10 +264,10 @@ def expressed_steps(
     if kernels is None or not enabled:
         return {}
     return {
-        id(step): ExpressedStep(step, phase.results, operators, plan.readers, kernels)
+        id(step): ExpressedStep(step, step.results, operators, plan.readers, kernels)
         for phase in plan.phases
         for step in phase.steps
         if isinstance(step, BatchStep) and phase.device == "gpu" and ExpressedStep.fits(step, operators)
         # A step without results, such as an operator with `preserve` that nothing reads, has no launches.
-        if {edge.node for edge in phase.results} & {node.index for node in step.nodes}
+        if step.results
     }

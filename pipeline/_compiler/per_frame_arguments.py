@@ -15,6 +15,7 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline._operator_api.request import TensorList
+from pipeline._rng import RandomNumbers
 from pipeline.errors import ArgumentValueError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -101,8 +102,8 @@ class _Frames(Batch):
     def arguments(self, node: GraphNode) -> Arguments:
         return self._arguments
 
-    def generator(self, node: GraphNode) -> np.random.Generator:
-        return self._sequences.generator(node)
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
+        return self._sequences.random_numbers(node)
 
     def siblings(self, sample: int) -> range:
         return self.numbers(int(np.searchsorted(self.begins, sample, side="right")) - 1)

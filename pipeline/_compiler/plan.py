@@ -10,6 +10,7 @@ from functools import cached_property
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
+from pipeline._operator_api.pixel_operator import PixelOperator
 
 __all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "step_name"]
 
@@ -20,9 +21,11 @@ class BatchStep:
 
     Attributes:
         nodes: operators in order of execution.
+        results: edges that operators outside the step read, or that the pipeline returns.
     """
 
     nodes: tuple[GraphNode, ...]
+    results: tuple[Edge, ...]
 
     @cached_property
     def name(self) -> str:
@@ -139,7 +142,7 @@ def make_plan(graph: Graph) -> Plan:
         nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
-            steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes)
+            steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes, graph)
             phases.append(Phase(device, steps, _results(nodes, graph)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
@@ -173,7 +176,7 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
             if not _is_sample_operator(node) and not any(edge.node in pending for edge in node.sources)
         ]
         if ready:
-            steps.append(BatchStep(tuple(ready)))
+            steps.append(BatchStep(tuple(ready), _results(ready, graph)))
             chosen = ready
         else:
             chosen = _chain(waiting, pending)
@@ -183,10 +186,47 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _gpu_steps(nodes: Iterable[GraphNode]) -> tuple[Step, ...]:
-    """Return the inputs that are fed, then everything else, which can be recorded without them."""
-    fed, others = (tuple(node for node in nodes if node.schema.fed is wanted) for wanted in (True, False))
-    return tuple(BatchStep(part) for part in (fed, others) if part)
+def _gpu_steps(nodes: Iterable[GraphNode], graph: Graph) -> tuple[Step, ...]:
+    """Return the inputs that are fed, then everything else, and last what can be recorded without the others."""
+    fed, others = ([node for node in nodes if node.schema.fed is wanted] for wanted in (True, False))
+    last = _recordable(others)
+    parts = (
+        fed,
+        [node for node in others if node.index not in last],
+        [node for node in others if node.index in last],
+    )
+    return tuple(BatchStep(tuple(part), _results(part, graph)) for part in parts if part)
+
+
+def _recordable(nodes: Sequence[GraphNode]) -> set[int]:
+    """Return the indices of operators that a step of its own may repeat as recorded launches.
+
+    They have constant arguments, as have all operators behind them, and none of them could be one kernel with an
+    operator before the step. The result is empty if all operators have constant arguments.
+    """
+    readers: dict[int, list[int]] = {}
+    for node in nodes:
+        for edge in node.sources:
+            readers.setdefault(edge.node, []).append(node.index)
+    constant: set[int] = set()
+    for node in reversed(nodes):
+        kind = implementation(node.operator, node.device)
+        repeats = getattr(kind, "repeatable", False) and not (node.argument_inputs or node.branch)
+        is_known = not node.schema.random or hasattr(kind, "seed_scalars")
+        if repeats and is_known and constant.issuperset(readers.get(node.index, ())):
+            constant.add(node.index)
+    if len(constant) == len(nodes):
+        return set()
+    own = {node.index for node in nodes}
+    chosen: set[int] = set()
+    for node in nodes:
+        before = {edge.node for edge in node.inputs} & own
+        is_alone = not issubclass(implementation(node.operator, node.device), PixelOperator)
+        if node.index in constant and (is_alone or (before and before <= chosen)):
+            chosen.add(node.index)
+    while wrong := {index for index in chosen if not chosen.issuperset(readers.get(index, ()))}:
+        chosen -= wrong
+    return chosen
 
 
 def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
@@ -204,7 +244,7 @@ def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
     return chain
 
 
-def _results(chain: list[GraphNode], graph: Graph) -> tuple[Edge, ...]:
+def _results(chain: Sequence[GraphNode], graph: Graph) -> tuple[Edge, ...]:
     members = {node.index for node in chain}
     wanted = {edge for node in graph.nodes if node.index not in members for edge in node.sources}
     wanted.update(graph.outputs)

@@ -208,6 +208,8 @@ class RecordedStep:
         self._kernels = kernels
         #: By kind of batch: the first recording, the program, or None if the step must always run.
         self._known: dict[Hashable, _Recording | _Program | None] = {}
+        #: Whether batches of one kind have come twice.
+        self._recurs = False
 
     @staticmethod
     def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
@@ -227,6 +229,8 @@ class RecordedStep:
             batch: the batch.
             run_operators: runs the operators of the step.
         """
+        if len(self._known) >= _MOST_PROGRAMS and not self._recurs:
+            return False  # images of many sizes: each batch is of another kind
         inputs: list[BatchPlace] = []
         for edge in self._inputs:
             described = BatchPlace.of(batch.outputs[edge])
@@ -235,6 +239,7 @@ class RecordedStep:
             inputs.append(described)
         key = (batch.size, *[each.kind for each in inputs])
         known = self._known.get(key)
+        self._recurs = self._recurs or known is not None
         if isinstance(known, _Program):
             outputs = known.run(self._kernels, batch.stream, inputs, self._drawn(batch))
             for edge, output in zip(self._results, outputs, strict=True):
@@ -267,6 +272,9 @@ class RecordedStep:
         """
         self._kernels.open_queue()
         queue, held = self._kernels.queue, len(batch.keep_alive)
+        if queue is not None:  # of the steps before
+            queue.flush()
+            queue.release()
         flushes, *used = (0, 0, 0) if queue is None else queue.state
         spare = None if queue is None or any(used) else _occupy(queue, occupied)
         run_operators()
@@ -305,7 +313,7 @@ def recorded_steps(
     if kernels is None or not enabled:
         return {}
     return {
-        id(step): RecordedStep(step, phase.results, operators, kernels)
+        id(step): RecordedStep(step, step.results, operators, kernels)
         for phase in plan.phases
         for step in phase.steps
         if isinstance(step, BatchStep) and phase.device == "gpu" and RecordedStep.fits(step, operators)

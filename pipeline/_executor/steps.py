@@ -13,6 +13,7 @@ from pipeline._compiler.fused_steps import fused_steps
 from pipeline._compiler.joint_draws import joint_draws
 from pipeline._compiler.plan import BatchStep, Phase, Plan, SampleStep, Step
 from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
+from pipeline._compiler.tabulated_operators import TabulatedOperators, tabulated_operators
 from pipeline._concurrency.cost import charged
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.results import check_batches
@@ -21,10 +22,11 @@ from pipeline._kernels import KernelContext
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import branch_batch
+from pipeline._operator_api.branch_batches import branch_batch, take_samples
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import SampleOperator
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.stacked_batch import StackedBatch
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -69,6 +71,12 @@ class Steps:
         batch_steps = [step for step in steps if isinstance(step, BatchStep) and fuse]
         #: Groups of equal operators on the GPU, by the index of the first one.
         self._equal = equal_operators(batch_steps, operators)
+        #: Groups of operators whose arguments are rows of tables, by the indices of their members.
+        self._tabulated: dict[int, TabulatedOperators] = {}
+        #: Indices of the operators that return such rows for nothing else.
+        self._postponed: set[int] = set()
+        if fuse and kernels is not None:
+            self._tabulated, self._postponed = tabulated_operators(graph, plan, operators)
         #: Random numbers that are drawn together, by the `id` of the step.
         self._draws = joint_draws(batch_steps, operators, seed)
         #: Indices of the nodes whose outputs are data of the request.
@@ -109,12 +117,26 @@ class Steps:
         if isinstance(step, SampleStep):
             self._chains[id(step)].run(batch)
             return
-        draws = self._draws.get(id(step)) if batch.costs is None else None
+        if batch.costs is not None:
+            for node in step.nodes:
+                self._run_operator(batch, node)
+            return
+        draws = self._draws.get(id(step))
         done = set() if draws is None else set(draws.run(batch))
+        expressed: set[int] = set()
         for node in step.nodes:
+            if node.index in done:
+                continue
+            if node.index in self._postponed:
+                self._postpone(batch, node)
+                continue
+            tabulated = self._tabulated.get(node.index)
+            if tabulated is not None and id(tabulated) not in expressed:
+                expressed.add(id(tabulated))
+                done.update(self._express_rows(batch, tabulated))
             group = self._equal.get(node.index)
-            if group is not None and batch.costs is None and len(step.nodes) > 1 and self._express_all(batch, group):
-                done.update(each.index for each in group)
+            if group is not None and len(step.nodes) > 1 and done.isdisjoint([each.index for each in group]):
+                done.update(self._express_all(batch, group))
             if node.index not in done:
                 self._run_operator(batch, node)
 
@@ -125,6 +147,8 @@ class Steps:
         branch = self._in_branch(batch, node)
         if branch is None:
             return
+        if node.index in self._tabulated:  # the rows of its arguments, with the error context of their operators
+            batch.outputs.compute((*node.inputs[1:], *node.argument_inputs.values()))
         on_gpu = node.device != "cpu"
         if on_gpu and self._kernels is not None:
             self._kernels.open_queue()
@@ -177,24 +201,55 @@ class Steps:
         self._defer(batch, operator, [(node, branch)], result)
         return True
 
-    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> bool:
-        """Add the outputs of equal operators as one expression; return False if they must run one by one."""
+    def _postpone(self, batch: Batch, node: GraphNode) -> None:
+        """Compute rows of a table only if something reads them."""
+        (source,) = node.inputs
+        if source not in batch.outputs:  # no sample takes its branch
+            return
+        index: Any = batch.outputs[source]
+
+        def compute() -> TensorList:
+            branch = self._in_branch(batch, node)
+            assert branch is not None  # an operator of the branch reads the rows
+            chosen = branch.indices_in(source)
+            with error_context(node, branch):
+                (rows,) = self._operators[node.index].run(
+                    branch, [index if chosen is None else take_samples(index, chosen)]
+                )
+            return rows  # type: ignore[no-any-return]
+
+        batch.outputs.postpone_rows(Edge(node.index), source, index, compute)
+
+    def _express_rows(self, batch: Batch, group: TabulatedOperators) -> list[int]:
+        """Add outputs of a group as expressions; return the indices of its operators that are done."""
+        if self._kernels is not None:
+            self._kernels.open_queue()
+        try:
+            found = group.express(batch)
+        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+            return []
+        for operator, members, pixels in found:
+            self._defer(batch, operator, members, pixels)
+        return [node.index for _, members, _ in found for node, _ in members]
+
+    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> list[int]:
+        """Add the outputs of equal operators as one expression; return their indices, or [] if each must run alone."""
         operator: PixelOperator = self._operators[nodes[0].index]
         if self._kernels is not None:
             self._kernels.open_queue()
         try:
             members = [(node, branch) for node in nodes if (branch := branch_batch(batch, node.branch)) is not None]
             if len(members) < 2:
-                return False
+                return []
             stacked = StackedBatch(members)
             pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
             result = None if pixels is None else operator.express(stacked, pixels)
         except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
-            return False
+            return []
         if result is None or result is pixels:
-            return False
+            return []
         self._defer(batch, operator, members, result)
-        return True
+        return [node.index for node in nodes]
 
     def _defer(
         self, batch: Batch, operator: PixelOperator, members: Sequence[tuple[GraphNode, Batch]], pixels: PixelExpression

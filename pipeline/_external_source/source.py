@@ -13,7 +13,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.request import TensorList
 from pipeline._ranks import current_ranks
-from pipeline._rng import BatchKey, batch_generator, global_batch
+from pipeline._rng import BatchKey, RandomState, global_batch
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
@@ -64,7 +64,7 @@ class SourceSeeds:
             return np.empty(0, np.uint64)
         number = global_batch(current_ranks().rank, info.iteration)
         key = BatchKey(info.epoch_idx, info.iteration, global_batch=number)
-        return batch_generator(self.seed, self.stream, key).integers(0, 1 << 64, last, np.uint64)[first:]
+        return RandomState(self.seed, self.stream, key).numbers.words(last)[first:]
 
 
 class SerialSource(Source):

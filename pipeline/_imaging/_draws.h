@@ -122,6 +122,36 @@ static PyObject *draw_numbers_call(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(random_words_doc,
+             "random_words(key, counter, out)\n--\n\n"
+             "Write the words of a generator: uint64. key: uint64 (2,); counter: uint64 (4,).");
+
+static PyObject *random_words_call(PyObject *module, PyObject *arguments) {
+    Py_buffer key, start, out;
+    if (!PyArg_ParseTuple(arguments, "y*y*w*", &key, &start, &out)) return NULL;
+    const Py_ssize_t count = out.len / (Py_ssize_t)sizeof(uint64_t);
+    const int fits = key.len == 2 * (Py_ssize_t)sizeof(uint64_t) && start.len == 4 * (Py_ssize_t)sizeof(uint64_t);
+    if (fits) {
+        uint64_t counter[4], words[4];
+        memcpy(counter, start.buf, sizeof(counter));
+        PyThreadState *state = count >= MANY_NUMBERS ? PyEval_SaveThread() : NULL;
+        for (Py_ssize_t i = 0; i < count; i += 4) {
+            counter[0]++;
+            philox(counter, key.buf, words);
+            memcpy((uint64_t *)out.buf + i, words, (size_t)(count - i < 4 ? count - i : 4) * sizeof(uint64_t));
+        }
+        if (state != NULL) PyEval_RestoreThread(state);
+    }
+    PyBuffer_Release(&key);
+    PyBuffer_Release(&start);
+    PyBuffer_Release(&out);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "a key has two words, and a counter four");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(normal_quantiles_doc,
              "normal_quantiles(numbers)\n--\n\n"
              "Replace uniform numbers from [0, 1), multiples of 2^-53, by standard normal ones: contiguous doubles.");

@@ -368,6 +368,7 @@ static PyMethodDef functions[] = {
     {"move_boxes", move_boxes_call, METH_VARARGS, move_boxes_doc},
     {"choose_crops", choose_crops_call, METH_VARARGS, choose_crops_doc},
     {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
+    {"random_words", random_words_call, METH_VARARGS, random_words_doc},
     {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     SOURCES_METHOD,

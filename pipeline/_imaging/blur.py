@@ -73,10 +73,8 @@ class GaussianWindows:
         weights *= np.abs(offsets) <= radii[..., None]
         # A running sum has the same bits whatever the number of zeros around a window.
         weights /= weights.cumsum(axis=-1)[..., -1:]
-        errors = {
-            int(sample): _error(float(sigma[sample, axis]), int(size[sample, axis]))
-            for sample, axis in reversed(np.argwhere(~valid))
-        }
+        wrong = () if valid.all() else reversed(np.argwhere(~valid))
+        errors = {int(sample): _error(float(sigma[sample, axis]), int(size[sample, axis])) for sample, axis in wrong}
         return cls(weights.astype(np.float32), radii, errors)
 
     def repeated(self, axes: int) -> GaussianWindows:

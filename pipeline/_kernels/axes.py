@@ -84,7 +84,7 @@ def axis_table(
     table["origin"], table["scale"], table["extent"] = begin, scale, extent
     table["filter"] = _CODE[chosen]
     table["radius"], table["shrink"] = _RADIUS[chosen] * width, 1 / width
-    table["base"], table["adds"] = np.clip(np.floor(np.minimum(begin, end)), 0, extent), rows
+    table["base"], table["adds"] = np.minimum(np.maximum(np.floor(np.minimum(begin, end)), 0), extent), rows
     return table
 
 

@@ -106,8 +106,8 @@ class CountedMap:
         self._images["channels"] = np.maximum(1, src.shapes[:, -1])
         self._images["factor"] = np.asarray(factors, np.float32)
         self._images["rule"] = np.asarray(rules)
-        by_brightness = self._images["rule"] == Rule.CONTRAST
-        if by_brightness.any() and not np.isin(src.shapes[by_brightness, -1], (1, 3)).all():
+        channels = src.shapes[self._images["rule"] == int(Rule.CONTRAST), -1]
+        if ((channels != 1) & (channels != 3)).any():
             raise PipelineError("images must have 1 or 3 channels to have a brightness")
         words = self._images["channels"].astype(np.int64) * 256
         self._begins, self._words = np.cumsum(words) - words, int(words.sum())

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
-from pipeline._rng import NUMBERS_PER_COUNT, Distribution
+from pipeline._rng import NUMBERS_PER_COUNT, Distribution, RandomNumbers
 
 __all__ = ["draw_scalars", "plan_draws"]
 
@@ -24,17 +24,17 @@ _SAMPLE = np.dtype(
 
 def plan_draws(
     dst: Samples,
-    generator: np.random.Generator,
+    numbers: RandomNumbers,
     distribution: Distribution,
     starts: npt.NDArray[np.uint64] | None = None,
 ) -> Launch | None:
-    """Return the launch that computes the numbers of a distribution from ``generator.random()``.
+    """Return the launch that computes the numbers of a distribution from ``numbers.uniform()``.
 
     Args:
         dst: contiguous samples.
-        generator: an unused generator over Philox, which stays unused.
+        numbers: the random numbers.
         distribution: the distribution.
-        starts: where the numbers of each sample start in the sequence of the generator, multiples of four, (N,); by
+        starts: where the numbers of each sample start in the sequence, multiples of four, (N,); by
             default samples share it, one after the other.
 
     Returns:
@@ -52,12 +52,10 @@ def plan_draws(
         return None
     defines = (("OUT", ctype(dst.dtype)), ("KIND", str(distribution.kind)))
     grid = (blocks_for(most + NUMBERS_PER_COUNT, NUMBERS_PER_COUNT), len(dst))
-    return Launch("draws.cu", "draw_numbers", defines, (table, lists.ravel()), grid, draw_scalars(generator))
+    return Launch("draws.cu", "draw_numbers", defines, (table, lists.ravel()), grid, draw_scalars(numbers))
 
 
-def draw_scalars(generator: np.random.Generator) -> tuple[np.generic, ...]:
+def draw_scalars(numbers: RandomNumbers) -> tuple[np.generic, ...]:
     """Return the scalars of the launch: the key of the generator, and its counter without the first word."""
-    state = generator.bit_generator.state["state"]
-    first, *others = state["counter"]
-    assert not first  # batches count in the other words
-    return tuple([np.uint64(word) for word in (*state["key"], *others)])
+    assert not numbers.counter[0]  # batches count in the other words
+    return (*numbers.key, *numbers.counter[1:])

@@ -143,10 +143,9 @@ class PixelExpression:
     @cached_property
     def shapes(self) -> npt.NDArray[np.int64]:
         """Shapes of the samples, (N, ndim)."""
-        shapes = np.empty((len(self), self.ndim), np.int64)
-        for axis, letter in enumerate(self.order):
-            shapes[:, axis] = self.channels if letter == "C" else self.extents[:, _COLUMNS[letter]]
-        return shapes
+        shapes = np.empty((len(self), 4), np.int64)
+        shapes[:, :3], shapes[:, 3] = self.extents, self.channels
+        return shapes[:, _columns(self.order)]
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
         """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
@@ -182,6 +181,12 @@ class PixelExpression:
             rows["strides"][:, _STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
         return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
+
+    def replaced(
+        self, rows: npt.NDArray[Any], extents: npt.NDArray[np.int64], owners: tuple[Any, ...]
+    ) -> PixelExpression:
+        """Return an expression of the same kind for other samples."""
+        return self._with(rows=rows, extents=extents, owners=owners)
 
     def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""

@@ -136,7 +136,10 @@ class Samples:
 
     def take(self, indices: npt.NDArray[np.int64] | slice) -> Samples:
         """Return a selection of the samples."""
-        return Samples(self.pointers[indices], self.shapes[indices], self.strides[indices], self.dtype)
+        samples = Samples(self.pointers[indices], self.shapes[indices], self.strides[indices], self.dtype)
+        if self.__dict__.get("_contiguous"):
+            samples.__dict__["_contiguous"] = True
+        return samples
 
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:

@@ -14,7 +14,7 @@ from pipeline._declaration.schema import RANDOM_STATE
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.outputs import Outputs
 from pipeline._operator_api.request import BatchRequest, TensorList
-from pipeline._rng import MOST_NUMBERS, NUMBERS_PER_COUNT, BatchKey, batch_generator, philox
+from pipeline._rng import MOST_NUMBERS, NUMBERS_PER_COUNT, BatchKey, RandomNumbers, RandomState, philox
 from pipeline.errors import SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -101,6 +101,10 @@ class Batch:
         """The batch with all samples; differs from this one if this one belongs to a branch."""
         return self
 
+    def indices_in(self, edge: Edge) -> Array | None:
+        """Return the indices of this batch's samples in an output; None if the output has the same samples."""
+        return None
+
     def keep(self, edge: Edge, value: TensorList) -> None:
         """Add an output of an operator."""
         self.outputs[edge] = value
@@ -127,25 +131,29 @@ class Batch:
         """
         return range(sample, sample + 1)
 
-    def generator(self, node: GraphNode) -> np.random.Generator:
-        """Return the random number generator of a node for this batch."""
-        stream = self.request.random_states.get(node.index)
-        if stream is not None:
-            return batch_generator(*stream)
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
+        """Return the random numbers of a node for this batch."""
+        state = self.request.random_states.get(node.index)
+        if state is not None:
+            return state.numbers
         if RANDOM_STATE.name in node.argument_inputs or RANDOM_STATE.name in node.arguments:
             states = self.arguments(node).rows(RANDOM_STATE.name, np.int64)
             assert states is not None
             digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
-            return batch_generator(int.from_bytes(digest, "little"), 0, BatchKey())
+            return RandomState(int.from_bytes(digest, "little"), 0, BatchKey()).numbers
         own = node.argument("seed")
         if own is not None and own >= 0:
-            return batch_generator(own, 0, self.request.key)
-        return batch_generator(self.seed, node.random_stream, self.request.key)
+            return RandomState(own, 0, self.request.key).numbers
+        return RandomState(self.seed, node.random_stream, self.request.key).numbers
+
+    def generator(self, node: GraphNode) -> np.random.Generator:
+        """Return the random number generator of a node for this batch."""
+        return self.random_numbers(node).generator()
 
     def uniform(self, node: GraphNode, count: int) -> Array:
         """Return numbers from [0, 1) for each sample, (size, count)."""
         size, positions = self._whole(node)
-        return self.generator(node).random((size, count))[positions]
+        return self.random_numbers(node).uniform((size, count))[positions]
 
     def sample_seeds(self, node: GraphNode) -> Array:
         """Return a seed for the generator of each sample, uint64.
@@ -153,16 +161,16 @@ class Batch:
         The numbers of a sample then depend neither on threads nor on the size of the batch.
         """
         size, positions = self._whole(node)
-        return self.generator(node).integers(0, 1 << 64, size, np.uint64)[positions]
+        return self.random_numbers(node).words(size)[positions]
 
     def sample_generators(self, node: GraphNode) -> Iterator[np.random.Generator]:
         """Return a generator for each sample, for operators that draw a different count for each.
 
         The numbers of a sample then depend neither on the size of the batch nor on other samples.
         """
-        state = self.generator(node).bit_generator.state["state"]
+        numbers = self.random_numbers(node)
         for start in self.sample_starts(node).tolist():
-            yield philox(state["key"], [start // NUMBERS_PER_COUNT, *state["counter"].tolist()[1:]])
+            yield philox(numbers.key, [start // NUMBERS_PER_COUNT, *numbers.counter.tolist()[1:]])
 
     def sample_starts(self, node: GraphNode) -> npt.NDArray[np.uint64]:
         """Return where the numbers of each sample start in the sequence of the generator: see `sample_generators`."""

@@ -60,7 +60,6 @@ class _BranchBatch(Batch):
         return pixels if pixels is None or indices is None else pixels.take(indices)
 
     def indices_in(self, edge: Edge) -> Array | None:
-        """Return the indices of this batch's samples in an output; None if the output has the same samples."""
         branch = self.branches.get(edge)
         source = self._full_batch if branch is None else branch_batch(self._full_batch, branch)
         assert source is not None  # an edge is computed for all samples that read it

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import BatchRequest
+from pipeline._rng import RandomNumbers
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -36,7 +37,7 @@ class MergedBatch(Batch):
             parts = [each.outputs[edge] for each in members]
             self.outputs[edge] = TensorListCPU.concatenate([part for part in parts if isinstance(part, TensorListCPU)])
 
-    def generator(self, node: GraphNode) -> np.random.Generator:
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
         raise PipelineError("several batches have no common random numbers")
 
     def uniform(self, node: GraphNode, count: int) -> Array:

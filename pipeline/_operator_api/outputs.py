@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.request import TensorList
+from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Outputs(dict["Edge", TensorList]):
     def __init__(self) -> None:
         super().__init__()
         self._deferred: dict[Edge, _Deferred] = {}
+        #: Rows of tables that aren't computed: the edge of the index, its values, and the function that computes them.
+        self._rows: dict[Edge, tuple[Edge, TensorListCPU, Callable[[], TensorList]]] = {}
         #: Expressions of outputs in memory, so that each is described once.
         self._described: dict[Edge, PixelExpression | None] = {}
 
@@ -93,6 +96,22 @@ class Outputs(dict["Edge", TensorList]):
         deferred = _Deferred(edges, counts, pixels, compute)
         for edge in edges:
             self._deferred[edge] = deferred
+
+    def postpone_rows(self, edge: Edge, source: Edge, index: TensorListCPU, compute: Callable[[], TensorList]) -> None:
+        """Add rows of a table that are computed on first access.
+
+        Args:
+            edge: the output.
+            source: edge of the index of the rows.
+            index: the index of each sample of that edge. The edge may be dropped before the rows are read.
+            compute: function that computes the rows.
+        """
+        self._rows[edge] = source, index, compute
+
+    def rows_chosen(self, edge: Edge) -> tuple[Edge, TensorListCPU | None]:
+        """Return the edge of the index of rows that `postpone_rows` added, and its values; None for other outputs."""
+        source, index, _ = self._rows.get(edge, (edge, None, None))
+        return source, index
 
     def pixels(self, edge: Edge, *, computed: bool = False, elements: bool = False) -> PixelExpression | None:
         """Return an output as an expression; None if it isn't a batch of images on the GPU.
@@ -137,21 +156,23 @@ class Outputs(dict["Edge", TensorList]):
         return None if batch is None else _described(batch)
 
     def compute(self, edges: Iterable[Edge]) -> None:
-        """Compute those of the outputs that are expressions."""
+        """Compute those of the outputs that aren't computed yet."""
         for edge in edges:
-            if edge in self._deferred:
+            if edge in self._deferred or edge in self._rows:
                 self[edge]
 
     def clear(self) -> None:
         super().clear()
         self._deferred.clear()
+        self._rows.clear()
         self._described.clear()
 
     def __contains__(self, edge: object) -> bool:
-        return super().__contains__(edge) or edge in self._deferred
+        return super().__contains__(edge) or edge in self._deferred or edge in self._rows
 
     def __missing__(self, edge: Edge) -> TensorList:
-        value = self[edge] = self._deferred[edge].output(edge)
+        rows = self._rows.get(edge)
+        value = self[edge] = self._deferred[edge].output(edge) if rows is None else rows[2]()
         return value
 
 

@@ -42,6 +42,11 @@ class PixelOperator(GpuOperator):
     #: them. `run` then supports any number of channels.
     planewise: ClassVar[bool] = False
 
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether `express` launches kernels for the arguments of this node."""
+        return self.launches
+
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         """Return the output as an expression. Unless `launches` is set, this needs no GPU.

@@ -12,6 +12,7 @@ from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import TensorList
+from pipeline._rng import RandomNumbers
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -68,7 +69,7 @@ class StackedBatch(Batch):
             self._arguments = Arguments(node, values, self.size)
         return self._arguments
 
-    def generator(self, node: GraphNode) -> np.random.Generator:
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
         raise PipelineError("several operators have no common random numbers")
 
     def uniform(self, node: GraphNode, count: int) -> Array:

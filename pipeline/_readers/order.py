@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._readers.sharding import Offsets, Sharding
-from pipeline._rng import BatchKey, batch_generator
+from pipeline._rng import BatchKey, RandomState
 
 __all__ = [
     "BufferShuffled",
@@ -186,5 +186,5 @@ def shuffle_by_buffer(count: int, buffer: int, seed: int, stream: int, key: Batc
 
 
 def _bits(count: int, seed: int, stream: int, key: BatchKey) -> npt.NDArray[np.uint64]:
-    raw = batch_generator(seed, stream, key).bit_generator.random_raw(count)
+    raw = RandomState(seed, stream, key).numbers.words(count)
     return np.asarray(raw, np.uint64)

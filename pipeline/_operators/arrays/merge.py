@@ -138,17 +138,19 @@ class MergeGpu(GpuOperator):
     def _computed(self, batch: Batch, parts: Sequence[tuple[Array, PixelExpression]]) -> TensorListGPU:
         """Compute the samples of all branches, with one launch for each kind of expression."""
         layout = _common([(pixels.dtype, pixels.ndim, pixels.layout) for _, pixels in parts])
-        first = parts[0][1]
-        shapes = np.empty((batch.size, first.ndim), np.int64)
         kinds: dict[tuple[str, str], list[tuple[Array, PixelExpression]]] = {}
-        for samples, pixels in parts:
-            shapes[samples] = pixels.shapes
-            kinds.setdefault((pixels.kind, pixels.order), []).append((samples, pixels))
-        output, target = allocate(shapes, first.dtype, layout)
-        for alike in kinds.values():
-            joined = PixelExpression.concatenate([pixels for _, pixels in alike])
-            positions = np.concatenate([samples for samples, _ in alike])
-            self.kernels.run(joined.launch(target.take(positions)), batch.stream)
+        for part in parts:
+            kinds.setdefault((part[1].kind, part[1].order), []).append(part)
+        joined = [PixelExpression.concatenate([pixels for _, pixels in alike]) for alike in kinds.values()]
+        positions = np.concatenate([samples for alike in kinds.values() for samples, _ in alike])
+        shapes = np.empty((batch.size, joined[0].ndim), np.int64)
+        shapes[positions] = np.concatenate([pixels.shapes for pixels in joined])
+        output, target = allocate(shapes, joined[0].dtype, layout)
+        placed, begin = target.take(positions), 0
+        for pixels in joined:
+            end = begin + len(pixels)
+            self.kernels.run(pixels.launch(placed.take(slice(begin, end))), batch.stream)
+            begin = end
         return output
 
 

@@ -155,6 +155,10 @@ class ByteMapGpu(PixelOperator):
     launches = True
     only_launches = True
 
+    @property
+    def needs_gpu(self) -> bool:
+        return _operation(self.node) not in _BY_PARAMETER
+
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout, operation = _layout(pixels.layout, pixels.ndim), _operation(self.node)
         check_samples(pixels.dtype, (UINT8,))

@@ -117,7 +117,7 @@ def _fill(node: GraphNode, dtype: np.dtype[Any]) -> float:
 
 
 def _draw_keys(node: GraphNode, batch: Batch) -> Array:
-    return batch.generator(node).integers(0, 1 << 64, (batch.size, 2), dtype=np.uint64)
+    return batch.random_numbers(node).words((batch.size, 2))
 
 
 class _Displacement(SampleOperator[_State]):

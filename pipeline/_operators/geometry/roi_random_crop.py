@@ -57,7 +57,7 @@ class RoiRandomCrop(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         low, counts = self._ranges.get(batch) if not inputs else self._read_ranges(batch, inputs)
-        numbers = batch.generator(self.node).random(low.shape)
+        numbers = batch.random_numbers(self.node).uniform(low.shape)
         return [TensorListCPU(low + np.floor(numbers * counts).astype(np.int64))]
 
     def _read_ranges(self, batch: Batch, inputs: Sequence[Any] = ()) -> tuple[Array, Array]:

@@ -181,12 +181,12 @@ class TransformedGpu(TransformedCpu, GpuOperator):
             return [upload(batch, drawn)]
         output, target = allocate(shapes, dtype)
         starts = batch.sample_starts(self.node) if self._has_shapes(inputs) else None
-        self.launch(plan_draws(target, batch.generator(self.node), distribution, starts), batch)
+        self.launch(plan_draws(target, batch.random_numbers(self.node), distribution, starts), batch)
         return [output]
 
     def seed_scalars(self, batch: Batch) -> tuple[np.generic, ...]:
         """Return the scalars of the launch, which determine the random numbers."""
-        return draw_scalars(batch.generator(self.node))
+        return draw_scalars(batch.random_numbers(self.node))
 
     def _plan(self, batch: Batch, inputs: Sequence[Any]) -> tuple[np.dtype[Any], Array | None, Distribution]:
         """Return the dtype, the shapes (N, ndim), and the distribution; no shapes if the CPU must draw the numbers."""

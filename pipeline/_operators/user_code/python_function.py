@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import RANDOM_STATE, REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -143,7 +141,7 @@ class _PythonFunction(BatchOperator):
 
     def _seeds(self, batch: Batch) -> Seeds:
         if self._call.batch_processing:
-            return batch.generator(self.node).integers(0, 1 << 64, 1, np.uint64)
+            return batch.random_numbers(self.node).words(1)
         return batch.sample_seeds(self.node)
 
 

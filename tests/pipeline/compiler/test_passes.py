@@ -15,7 +15,9 @@ from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
+from pipeline._operators.arrays.table_row import TableRow
 from pipeline.auto_aug import augmentations, trivial_augment
+from pipeline.auto_aug.core.magnitudes import take
 from pipeline.errors import OperatorError
 
 IMAGES = [np.random.default_rng(index).integers(0, 256, (20 + index, 31, 3), np.uint8) for index in range(9)]
@@ -86,15 +88,59 @@ def enhanced_branches(images: Any) -> Any:
     return fn.crop_mirror_normalize(select(chosen, branches), **MIRRORED)
 
 
-@pytest.mark.parametrize("describe", [rotated_branches, enhanced_branches])
+def randomly_augmented(images: Any) -> Any:
+    images = fn.resize(images, size=(21, 18))
+    for seed in (1, 2):
+        images = trivial_augment.trivial_augment_wide(images, shape=(21, 18), seed=seed)
+    return fn.crop_mirror_normalize(images, **MIRRORED)
+
+
+@pytest.mark.parametrize("describe", [rotated_branches, enhanced_branches, randomly_augmented])
 def test_branches_have_the_bits_of_separate_operators(
     device: str, describe: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = run(describe)
-    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: False)
+    monkeypatch.setattr(steps.Steps, "_express_rows", lambda *_: [])
+    assert_same(together, run(describe))
+    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: [])
     assert_same(together, run(describe))
     monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
     assert_same(together, run(describe))
+
+
+def turned_branches(images: Any, index: Any) -> Any:
+    """Rotate samples with the index 0 by one of two angles, and the others by one of four."""
+    images = fn.resize(images, size=(21, 18))
+    tables = [np.float32(table) for table in ([10, 20], [30, 40, 50, 60])]
+    turned = [lambda table=table: fn.rotate(images, angle=take(table, index), keep_size=True) for table in tables]
+    return select(index != 0, turned)
+
+
+def indices(*values: int) -> Any:
+    return fn.external_source(source=lambda _: np.int32(values), batch=True)
+
+
+def test_rows_of_tables_are_expressed_for_all_branches(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    run_row = TableRow.run
+
+    def noted(operator: TableRow, batch: Any, inputs: Any) -> Any:
+        ran.append(batch.size)
+        return run_row(operator, batch, inputs)
+
+    monkeypatch.setattr(TableRow, "run", noted)
+    together = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
+    assert ran == [4, 5] * 2  # by the second and third batch, whose operators are measured one by one
+    ran.clear()
+    monkeypatch.setattr(steps.Steps, "_express_rows", lambda *_: [])
+    apart = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
+    assert ran == [4, 5] * 3
+    assert_same(together, apart)
+
+
+def test_index_outside_of_a_table_is_an_error_of_its_branch(device: str) -> None:
+    with pytest.raises(OperatorError, match=r"\[1, 4, 2\] must be between 0 and 3"):
+        run(lambda images: turned_branches(images, indices(0, 1, 4, 0, 2, 0, 0, 0, 0)))
 
 
 def test_branches_with_histograms_count_together(device: str, launched: list[str]) -> None:

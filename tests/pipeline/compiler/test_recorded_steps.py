@@ -51,6 +51,24 @@ def test_repeated_launches_have_the_bits_of_the_operators(device: str, repeated:
             np.testing.assert_array_equal(expected, found, strict=True)
 
 
+def constant_behind_drawn(data: Any) -> tuple[Any, ...]:
+    flipped = fn.flip(data, horizontal=fn.random.coin_flip())
+    normalized = fn.normalize(flipped)
+    return normalized, fn.cast(normalized * 3, dtype=types.INT16), fn.crop(flipped, crop=(4, 4)), flipped * 2
+
+
+def test_constant_operators_behind_others_are_repeated(
+    device: str, repeated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = images(8)
+    together = run_batches(constant_behind_drawn, batches)
+    assert len(repeated) >= 3
+    monkeypatch.setattr(recorded_steps.RecordedStep, "run", lambda *_: False)
+    for one, other in zip(run_batches(constant_behind_drawn, batches), together, strict=True):
+        for expected, found in zip(one, other, strict=True):
+            np.testing.assert_array_equal(expected, found, strict=True)
+
+
 def test_program_belongs_to_one_shape(device: str, repeated: list[Any]) -> None:
     small, large = images(12), images(12, (9, 7))
     batches = [batch for pair in zip(small, large, strict=True) for batch in pair]

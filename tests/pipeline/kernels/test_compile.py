@@ -40,7 +40,7 @@ from pipeline._kernels.samples import Samples
 from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline._kernels.warp import plan_warp_affine
-from pipeline._rng import BatchKey, Distribution, batch_generator
+from pipeline._rng import BatchKey, Distribution, RandomState
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 from tests.pipeline.kernels.runners import cropped_resized_normalized
@@ -234,7 +234,7 @@ def test_elementwise_expressions_and_blurs_compile(dtype: str) -> None:
 
 @pytest.mark.parametrize(("kind", "dtype"), list(enumerate(["float32", "int8", "bool", "uint64"])))
 def test_draws_compile(kind: int, dtype: str) -> None:
-    launch = plan_draws(batch(np.dtype(dtype), 5), batch_generator(1, 2, BatchKey()), Distribution(kind))
+    launch = plan_draws(batch(np.dtype(dtype), 5), RandomState(1, 2, BatchKey()).numbers, Distribution(kind))
     assert launch is not None
     check(launch, "sm_90")
 

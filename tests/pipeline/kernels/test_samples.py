@@ -25,6 +25,8 @@ def test_dense_batch_equals_its_samples() -> None:
     for column in ("pointers", "shapes", "strides"):
         np.testing.assert_array_equal(getattr(dense, column), getattr(listed, column))
     assert dense.is_contiguous()
+    assert dense.take(np.array([2, 0])).is_contiguous()
+    assert not Samples.dense(batch[:, ::2]).take(np.array([2, 0])).is_contiguous()
 
 
 def test_packed_samples_are_aligned_and_do_not_overlap() -> None:

@@ -1,0 +1,245 @@
+"""Find pixel operators whose arguments are rows of constant tables: their parameters are computed once, for all rows.
+
+Automatic augmentation derives such arguments from a magnitude, for example. A batch then only takes the rows of its
+samples, for all operators with one kind of expression at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._compiler.plan import Plan
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.launch import MAX_SAMPLES
+from pipeline._kernels.rows import as_bytes, taken
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.branch_batches import branch_batch
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operator_api.reader import BatchReads
+from pipeline._operator_api.request import BatchRequest
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["Member", "TabulatedOperators", "tabulated_operators"]
+
+_Indices = npt.NDArray[np.int64]
+
+# Largest number of kinds of inputs for which parameters are computed.
+_MOST_KINDS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """An operator of a group.
+
+    Attributes:
+        operator: the operator.
+        rows: outputs of `table_row` that it reads; all of them have the same index.
+        tables: their tables.
+    """
+
+    operator: PixelOperator
+    rows: tuple[Edge, ...]
+    tables: tuple[TensorListCPU, ...]
+
+    @property
+    def node(self) -> GraphNode:
+        return self.operator.node
+
+    @property
+    def count(self) -> int:
+        """The number of rows of the tables."""
+        return len(self.tables[0])
+
+    def express(self, pixels: PixelExpression) -> tuple[PixelExpression, int] | None:
+        """Return the outputs for all rows, given one image of the input, and where they store the parameters of it.
+
+        None if the operator must run, or if it changes these parameters.
+        """
+        images = pixels.take(np.zeros(self.count, np.int64))
+        nothing = cast("Any", None)  # an operator that launches nothing needs neither threads nor memory
+        batch = Batch(BatchRequest(self.count, {}), 0, nothing, nothing, BatchReads({}, {}), {})
+        for edge, table in zip(self.rows, self.tables, strict=True):
+            batch.keep(edge, table)
+        result = self.operator.express(batch, images)
+        if result is None or result is images or len(result.owners) > len(images.owners):
+            return None
+        inner, begin = result.rows.dtype, 0
+        while inner != images.rows.dtype:
+            if "in" not in (inner.fields or ()):
+                return None
+            assert inner.fields is not None
+            inner, offset = inner.fields["in"][:2]
+            begin += offset
+        same = as_bytes(result.rows)[:, begin : begin + inner.itemsize] == as_bytes(images.rows)
+        return (result, begin) if begin + inner.itemsize < result.rows.dtype.itemsize and same.all() else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The outputs of members with one kind of expression, for all rows of their tables.
+
+    Attributes:
+        members: the members, and the first row of each.
+        pixels: the outputs.
+        begin: offset of the parameters of the input in a row.
+    """
+
+    members: Sequence[tuple[Member, int]]
+    pixels: PixelExpression
+    begin: int
+
+    def choose(self, pixels: PixelExpression, rows: _Indices, samples: _Indices | slice) -> PixelExpression:
+        """Return outputs for samples of the input."""
+        size = pixels.rows.dtype.itemsize
+        chosen = taken(self.pixels.rows, rows)
+        as_bytes(chosen)[:, self.begin : self.begin + size] = as_bytes(pixels.rows)[samples]
+        return self.pixels.replaced(chosen, self.pixels.extents[rows], pixels.owners)
+
+
+class TabulatedOperators:
+    """Operators of a step that read the same images, with rows of constant tables as their arguments.
+
+    Args:
+        source: the images.
+        members: the operators, in order.
+    """
+
+    def __init__(self, source: Edge, members: Sequence[Member]) -> None:
+        self._source, self._members = source, tuple(members)
+        #: By kind of the images: the outputs for all rows.
+        self._known: dict[Hashable, list[_Table]] = {}
+
+    def express(self, batch: Batch) -> list[tuple[PixelOperator, list[tuple[GraphNode, Batch]], PixelExpression]]:
+        """Return expressions of outputs: an operator, all operators with their batches, and the pixels.
+
+        Operators that must run alone, and those without samples, are missing.
+        """
+        batches: dict[int, Batch] = {}
+        for member in self._members:
+            branch = branch_batch(batch, member.node.branch)
+            if branch is not None:
+                batches[member.node.index] = branch
+        computed = any(each.operator.gathers for each in self._members if each.node.index in batches)
+        pixels = batch.outputs.pixels(self._source, computed=computed, elements=True) if batches else None
+        if pixels is None or not pixels.is_image or not (pixels.extents == pixels.extents[0]).all():
+            return []
+        found = []
+        indices: dict[Edge, _Indices] = {}
+        for table in self._tables(pixels):
+            chosen: list[tuple[GraphNode, Batch]] = []
+            rows: list[_Indices] = []
+            samples: list[_Indices] = []
+            for member, first in table.members:
+                branch = batches.get(member.node.index)
+                own = None if branch is None else _indices(batch, branch, member, indices)
+                if branch is None or own is None:
+                    continue
+                inside = branch.indices_in(self._source)
+                chosen.append((member.node, branch))
+                rows.append(own + first)
+                samples.append(np.arange(branch.size) if inside is None else inside)
+            if chosen and sum(each.size for _, each in chosen) <= MAX_SAMPLES:
+                result = table.choose(pixels, np.concatenate(rows), np.concatenate(samples))
+                found.append((table.members[0][0].operator, chosen, result))
+        return found
+
+    def _tables(self, pixels: PixelExpression) -> list[_Table]:
+        key = (pixels.kind, pixels.order, pixels.layout, *pixels.extents[0].tolist())
+        tables = self._known.get(key)
+        if tables is None:
+            tables = []
+            if len(self._known) < _MOST_KINDS:
+                tables = self._known[key] = _tables(self._members, pixels)
+        return tables
+
+
+def _tables(members: Iterable[Member], pixels: PixelExpression) -> list[_Table]:
+    kinds: dict[Hashable, list[tuple[Member, PixelExpression, int]]] = {}
+    for member in members:
+        try:
+            expressed = member.express(pixels)
+        except Exception:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            continue
+        if expressed is not None:
+            result, begin = expressed
+            key = (result.kind, result.rows.dtype, result.order, result.layout, result.reads, begin)
+            kinds.setdefault(key, []).append((member, result, begin))
+    tables = []
+    for alike in kinds.values():
+        ends = np.cumsum([member.count for member, _, _ in alike]).tolist()
+        firsts = [(member, end - member.count) for (member, _, _), end in zip(alike, ends, strict=True)]
+        joined = PixelExpression.concatenate([result for _, result, _ in alike])
+        tables.append(_Table(firsts, joined.replaced(joined.rows, joined.extents, ()), alike[0][2]))
+    return tables
+
+
+def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, _Indices]) -> _Indices | None:
+    """Return the rows of a member's samples; None if an index is invalid.
+
+    Args:
+        batch: the full batch.
+        branch: the batch of the member.
+        member: the member.
+        known: the indices of all samples, by edge.
+    """
+    edge, index = batch.outputs.rows_chosen(member.rows[0])
+    if index is None:
+        return None
+    if edge not in known:
+        array = index.small_array()
+        if array is None:
+            return None
+        known[edge] = array.reshape(-1).astype(np.int64)
+    inside = branch.indices_in(edge)
+    chosen = known[edge] if inside is None else known[edge][inside]
+    return chosen if chosen.view(np.uint64).max() < member.count else None
+
+
+def tabulated_operators(
+    graph: Graph, plan: Plan, operators: Mapping[int, Any]
+) -> tuple[dict[int, TabulatedOperators], set[int]]:
+    """Return the groups of such operators, by the indices of their members, and the indices of `table_row` operators.
+
+    Nothing else reads these rows, so that they needn't be computed.
+
+    Args:
+        graph: the graph.
+        plan: its plan.
+        operators: implementations of the nodes, by index.
+    """
+    groups: dict[int, TabulatedOperators] = {}
+    reads: dict[Edge, int] = {}
+    for phase in plan.phases:
+        for step in phase.steps if phase.device == "gpu" else ():
+            members: dict[Edge, list[Member]] = {}
+            for node in step.nodes:
+                member = _member(graph, operators[node.index])
+                if member is not None:
+                    members.setdefault(node.inputs[0], []).append(member)
+                    for edge in (*node.inputs[1:], *node.argument_inputs.values()):
+                        reads[edge] = reads.get(edge, 0) + 1
+            for source, alike in members.items():
+                group = TabulatedOperators(source, alike)
+                groups.update({each.node.index: group for each in alike})
+    return groups, {edge.node for edge, count in reads.items() if plan.readers[edge] == count}
+
+
+def _member(graph: Graph, operator: Any) -> Member | None:
+    """Return an operator as a member of a group; None if its arguments aren't rows of tables with one index."""
+    if not isinstance(operator, PixelOperator) or operator.mixes_samples or operator.needs_gpu:
+        return None
+    node = operator.node
+    rows = tuple(dict.fromkeys((*node.inputs[1:], *node.argument_inputs.values())))
+    sources = [graph.nodes[edge.node] for edge in rows]
+    if node.schema.random or not rows or any(each.operator != "table_row" for each in sources):
+        return None
+    if len({(each.inputs, len(each.argument("table"))) for each in sources}) > 1:
+        return None
+    tables = [TensorListCPU(np.asarray(each.argument("table")), each.argument("layout")) for each in sources]
+    return Member(operator, rows, tuple(tables))

@@ -55,6 +55,17 @@ def test_python_blocks_run_or_have_a_reason() -> None:
             assert re.fullmatch(r'```python( title="[\w.]+"| notest="[^"]+")?', fence), f"{path}: {fence}"
 
 
+def test_links_lead_to_files_of_the_site() -> None:
+    """Links of the site's pages lead to files that exist and that the site contains, as `make docs` requires it."""
+    docs, results = ROOT / "docs", ROOT / "benchmarks" / "results"
+    for page in (*docs.rglob("*.md"), *results.glob("2*.md")):
+        text = re.sub(r"^ *```.*?^ *```$|`[^`\n]+`", "`", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for link in re.findall(r"\]\(([^)#\s]+)", text):
+            target = (page.parent / link).resolve()
+            in_site = target.is_relative_to(docs) or target.is_relative_to(results)
+            assert "://" in link or (target.exists() and in_site), f"{page}: {link}"
+
+
 def test_map_of_the_code_is_current() -> None:
     """CONTRIBUTING.md contains the tree of packages with their docstrings, which `python -m docs.map` writes."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

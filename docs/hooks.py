@@ -49,7 +49,8 @@ def describe(schema: OperatorSchema) -> str:
         return f"### fn.{schema.name}\n\nDeprecated name of `fn.{schema.alias_of}`."
     if schema.function is not None:  # a function with its own docstring; its __module__ is that of `fn`
         written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
-        return f"### fn.{schema.name}\n\n::: {written}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
+        options = "\n      ".join(["    options:", "show_root_heading: false", "show_root_toc_entry: false"])
+        return f"### fn.{schema.name}\n\n::: {written}\n{options}"
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
     arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]

@@ -1,16 +1,18 @@
-"""Draws the figures of the concepts: `python -m docs.drawings` writes docs/figures/*.svg.
+"""Draws the figures of the concepts, and README's: `python -m docs.drawings` writes docs/figures/*.svg.
 
 A drawing has a light background, so that it is legible on light and dark pages.
 """
 
 from __future__ import annotations
 
+import json
 from html import escape
 from pathlib import Path
 
 __all__ = ["DRAWINGS", "FOLDER"]
 
 FOLDER = Path(__file__).resolve().parent / "figures"
+RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 _FILL = {"data": "#dbeafe", "work": "#d1fae5", "gpu": "#ecfccb", "memory": "#fef3c7", "process": "#ffffff"}
 _INK, _SOFT = "#1f2937", "#4b5563"
 
@@ -32,6 +34,10 @@ class Drawing:
         top = y + 19 if kind == "process" else y + height / 2 + 5 - 8.5 * (len(lines) - 1)
         for number, line in enumerate(lines):
             self.text(x + width / 2, top + 17 * number, line.lstrip("\t"), small=line.startswith("\t"))
+
+    def bar(self, x: int, y: int, width: int, height: int, color: str) -> None:
+        """Add a bar of a chart."""
+        self._parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{color}"/>')
 
     def text(self, x: float, y: float, text: str, small: bool = False, anchor: str = "middle") -> None:
         """Add a line of text."""
@@ -143,11 +149,35 @@ def _placements() -> Drawing:
     return drawing
 
 
+def _speed() -> Drawing:
+    drawing = Drawing(214, "Images per second from encoded JPEGs")
+    names = {
+        "dali-proxy": "dali-proxy",
+        "nvidia-proxy": "NVIDIA DALI's proxy",
+        "torch-best": "torch at its best",
+        "torch-pillow": "torch and pillow",
+    }
+    for left, title, results in (
+        (15, "2 CPU cores", "2026-11-22-cpu-2-cores"),
+        (390, "an H100, 16 cores", "2026-11-22-nvidia-h100-80gb-hbm3-gpu"),
+    ):
+        document = json.loads((RESULTS / f"{results}.json").read_text(encoding="utf-8"))
+        rates = {name: result["rate"] for name, result in document["kinds"]["bytes"]["rivals"].items()}
+        drawing.text(left + 175, 32, f"images per second: {title}")
+        for number, name in enumerate(each for each in names if each in rates):
+            y, width = 48 + 40 * number, round(150 * rates[name] / rates["dali-proxy"])
+            drawing.text(left + 125, y + 19, names[name], small=True, anchor="end")
+            drawing.bar(left + 135, y, width, 28, "#2563eb" if number == 0 else "#94a3b8")
+            drawing.text(left + 143 + width, y + 19, f"{rates[name]:,.0f}", small=True, anchor="start")
+    return drawing
+
+
 DRAWINGS = {
     "processes": _processes,
     "overlap": _overlap,
     "placeholders": _placeholders,
     "placements": _placements,
+    "speed": _speed,
 }
 
 

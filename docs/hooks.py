@@ -12,7 +12,8 @@ from mkdocs.structure.files import File, Files
 from pipeline._catalog import all_schemas
 from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
 
-MARK = "<!-- operators -->"
+#: The end of a page that the operators replace.
+OPERATORS = re.compile(r"<!-- operators -->.*", re.DOTALL)
 #: A block of Python that a page shows in a tab. Elsewhere, such blocks are shown one after the other.
 TAB = re.compile(r'^```python title="(Graph|Function)"\n(.*?^```)$', re.DOTALL | re.MULTILINE)
 RESULTS = "benchmarks/results"
@@ -29,17 +30,17 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace `MARK` in a page by the operators, turn blocks into tabs, and make links point to the added results."""
+    """Write the operators into their page, turn blocks into tabs, and make links point to the added results."""
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace(f"](../../{RESULTS}/", f"](../{RESULTS}/")
     markdown = markdown.replace("](../../docs/", "](../../")
     markdown = re.sub(r'^(```python) notest=".*"$', r"\1", markdown, flags=re.MULTILINE)  # an option for the tests
     markdown = TAB.sub(
         lambda block: f'=== "{block[1]}"\n\n' + textwrap.indent(f"```python\n{block[2]}", "    "), markdown
     )
-    if MARK not in markdown:
+    if not OPERATORS.search(markdown):
         return markdown
     shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)
-    return markdown.replace(MARK, "\n\n".join(map(describe, shown)))
+    return OPERATORS.sub(lambda _: "\n\n".join(map(describe, shown)), markdown)
 
 
 def describe(schema: OperatorSchema) -> str:
@@ -48,7 +49,8 @@ def describe(schema: OperatorSchema) -> str:
         return f"### fn.{schema.name}\n\nDeprecated name of `fn.{schema.alias_of}`."
     if schema.function is not None:  # a function with its own docstring; its __module__ is that of `fn`
         written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
-        return f"### fn.{schema.name}\n\n::: {written}\n    options:\n      show_root_heading: false"
+        options = "\n      ".join(["    options:", "show_root_heading: false", "show_root_toc_entry: false"])
+        return f"### fn.{schema.name}\n\n::: {written}\n{options}"
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
     arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
     table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]

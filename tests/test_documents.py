@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import dali_proxy
+import pipeline
 from docs.map import with_map
 from tests.clips import Clips
 from tests.environment import ROOT, with_project
@@ -53,6 +57,30 @@ def test_python_blocks_run_or_have_a_reason() -> None:
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         for fence in re.findall(r"^ *(```+ *[pP]y.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
             assert re.fullmatch(r'```python( title="[\w.]+"| notest="[^"]+")?', fence), f"{path}: {fence}"
+
+
+def test_links_lead_to_files_of_the_site() -> None:
+    """Links of the site's pages lead to files that exist and that the site contains, as `make docs` requires it."""
+    docs, results = ROOT / "docs", ROOT / "benchmarks" / "results"
+    for page in (*docs.rglob("*.md"), *results.glob("2*.md")):
+        text = re.sub(
+            r"^ *```.*?^ *```$|`[^`\n]+`", "`", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+        )
+        for link in re.findall(r"\]\(([^)#\s]+)", text):
+            target = (page.parent / link).resolve()
+            in_site = target.is_relative_to(docs) or target.is_relative_to(results)
+            assert "://" in link or (target.exists() and in_site), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("package", [dali_proxy, pipeline], ids=lambda package: package.__name__)
+def test_reference_has_all_public_names(package: ModuleType) -> None:
+    """The page of a package has all its names. `errors` documents the exceptions, and `fn` and `ops` have a page."""
+    text = (ROOT / "docs" / "reference" / f"{package.__name__}.md").read_text(encoding="utf-8")
+    shown = {
+        *re.findall(rf"^::: {package.__name__}\.(\w+)", text, re.MULTILINE),
+        *vars(importlib.import_module(f"{package.__name__}.errors")),
+    }
+    assert {*package.__all__} - {*shown} <= {"dynamic", "fn", "ops"}
 
 
 def test_map_of_the_code_is_current() -> None:

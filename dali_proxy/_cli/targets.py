@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["add_inputs", "add_target", "input_values", "load_callable", "load_pipeline"]
 
-_HELP = "FILE.py:NAME or MODULE:NAME: a Pipeline, or a function that returns one; without :NAME, the only one in there"
+_HELP = (
+    "FILE.py:NAME or MODULE:NAME: a Pipeline, a function that returns one, or a function of pipeline.dynamic; without "
+    ":NAME, the only one in there"
+)
 
 
 def add_target(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:

@@ -96,7 +96,7 @@ def _as_json(report: Report) -> str:
 def _as_text(report: Report, files: int, batch_size: int) -> str:
     lines = [f"{files} files, batches of {batch_size}", "", f"{'':48}{'samples/s':>10}{'CPU ms/sample':>15}"]
     lines += [f"{result.configuration!s:48}{result.rate:10,.0f}{result.cpu:15.2f}" for result in report.results]
-    lines += ["", f"{len(report.ours)} rounds in turn:"]
+    lines += ["", f"{len(report.ours)} round{'s' * (len(report.ours) > 1)} in turn:"]
     for name, results in (("dali-proxy", report.ours), ("torch", report.plain)):
         label = f"{name}, {results[0].configuration}"
         lines.append(f"{label:48}{_median(results, 'rate'):10,.0f}{_median(results, 'cpu'):15.2f}")

@@ -51,17 +51,19 @@ def pack(
 
 def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
     """Assign offsets to the samples of a batch, from `start` on. Return the offset for the next batch."""
-    dense = batch.is_dense_tensor()
-    dtype = batch.samples[0].dtype
-    table = np.empty((len(batch), 1 + batch.ndim), np.int64)
-    table[:, 1:] = batch.shape()
-    sizes = table[:, 1:].prod(axis=1) * dtype.itemsize
-    if not dense:
-        sizes = (sizes + ALIGNMENT - 1) & -ALIGNMENT
-    ends = start + sizes.cumsum()
-    table[:, 0] = ends - sizes
-    output = Output(dtype.name, batch.layout(), dense, int(batch.ndim), table.tobytes())
-    return output, _aligned(int(ends[-1]))
+    sample = batch.samples[0] if batch.dense is None else batch.dense[0]
+    dense, dtype = batch.is_dense_tensor(), sample.dtype
+    if dense:
+        table = np.array([[start, len(batch), *sample.shape]], np.int64)
+        end = start + len(batch) * sample.nbytes
+    else:
+        table = np.empty((len(batch), 1 + batch.ndim), np.int64)
+        table[:, 1:] = batch.shape()
+        sizes = (table[:, 1:].prod(axis=1) * dtype.itemsize + ALIGNMENT - 1) & -ALIGNMENT
+        ends = start + sizes.cumsum()
+        table[:, 0] = ends - sizes
+        end = int(ends[-1])
+    return Output(dtype.name, batch.layout(), dense, table.shape[1] - 1, table.tobytes()), _aligned(end)
 
 
 def _aligned(nbytes: int) -> int:
@@ -70,11 +72,7 @@ def _aligned(nbytes: int) -> int:
 
 def unpack(memory: Bytes, output: Output) -> TensorListCPU:
     """Return a batch over memory, without a copy."""
-    table = np.frombuffer(output.table, np.int64).reshape(-1, 1 + output.ndim)
     dtype = np.dtype(output.dtype)
-    if output.dense:
-        first, *shape = table[0].tolist()
-        array: npt.NDArray[Any] = np.ndarray((len(table), *shape), dtype, buffer=memory, offset=first)
-        return TensorListCPU(array, output.layout)
-    rows = table.tolist()
-    return TensorListCPU([np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows], output.layout)
+    rows = np.frombuffer(output.table, np.int64).reshape(-1, 1 + output.ndim).tolist()
+    arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
+    return TensorListCPU(arrays[0] if output.dense else arrays, output.layout)

@@ -46,9 +46,9 @@ class Output(Message, frozen=True):
     Attributes:
         dtype: NumPy's name of the dtype.
         layout: names of the dimensions of a sample.
-        dense: whether the samples lie side by side and have one shape.
-        ndim: number of dimensions of a sample.
-        table: ``int64[samples, 1 + ndim]``: offset in bytes from the start of the result's memory, and shape.
+        dense: whether the samples lie side by side and have one shape. They are then one array.
+        ndim: number of dimensions of an array.
+        table: ``int64[arrays, 1 + ndim]``: offset in bytes from the start of the result's memory, and shape.
     """
 
     dtype: str

@@ -24,7 +24,7 @@ from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.forking import keep_in_child, no_forks
-from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._concurrency.interrupts import blocked_interrupts, is_interrupt
 from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 __all__ = ["InnerLoop"]
@@ -134,7 +134,8 @@ class InnerLoop:
         try:
             # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
             # start: a worker that another thread forks at that moment would wait for it forever.
-            with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
+            # Python drops exceptions that handlers raise in its fork hooks; workers unblock SIGINT in `WorkerInit`.
+            with no_forks, deferred_signals, blocked_interrupts():
                 batches = self._begin_batches()
                 self._loader.generator = generator
                 if self._items is not None:

@@ -8,6 +8,7 @@ numbers in the `BatchContext` of its thread, where the proxy finds them.
 from __future__ import annotations
 
 import gc
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -277,6 +278,9 @@ class WorkerInit:
 
     It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
 
+    Ctrl-C reaches all processes of a terminal or a notebook. A worker ignores it, because the process that iterates ends
+    its workers: one that ended by itself, before torch's own code runs in it, would be an error there.
+
     A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
     an iterator that torch created fails when a worker finalizes it.
 
@@ -293,6 +297,8 @@ class WorkerInit:
         return {**vars(self), "user_init": for_spawned(self.user_init)}
 
     def __call__(self, worker_id: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while the worker started
         gc.freeze()
         info = get_worker_info()
         assert info is not None  # torch calls this in workers only

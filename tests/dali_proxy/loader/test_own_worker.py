@@ -229,7 +229,7 @@ def test_exception_of_a_local_class_arrives_as_its_base(server: DALIServer) -> N
 class Interrupted(IndexDataset):
     """Sends a signal to its own process for one index."""
 
-    number = signal.SIGINT
+    number = signal.SIGTERM
 
     def __getitem__(self, index: int) -> Any:
         if index == BAD:
@@ -238,10 +238,21 @@ class Interrupted(IndexDataset):
 
 
 def test_signal_that_ends_a_worker_ends_it(server: DALIServer) -> None:
-    iterator = iter(DataLoader(server, Interrupted(12, server.proxy), batch_size=4, num_workers=1))
-    check_affine(*next(iterator))
-    with soon(), pytest.raises(WorkerDiedError):
-        next(iterator)
+    usual = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        iterator = iter(DataLoader(server, Interrupted(12, server.proxy), batch_size=4, num_workers=1))
+        check_affine(*next(iterator))
+        with soon(), pytest.raises(WorkerDiedError):
+            next(iterator)
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def test_ctrl_c_does_not_end_a_worker(server: DALIServer) -> None:
+    dataset = Interrupted(12, server.proxy)
+    dataset.number = signal.SIGINT
+    loader = DataLoader(server, dataset, batch_size=4, num_workers=1)
+    assert [index for batch in loader for index in check_affine(*batch)] == list(range(12))
 
 
 def test_exit_of_a_signal_handler_is_known() -> None:

@@ -50,6 +50,7 @@ OF_IMAGES: dict[str, Graph] = {
     "experimental.warp_perspective": lambda x: fn.experimental.warp_perspective(
         x, matrix=[1.2, 0.3, -30.0, 0.0, 1.3, -10.0, 0.0, 0.0025, 1.0]
     ),
+    "fast_resize_crop_mirror": lambda x: fn.fast_resize_crop_mirror(x, resize_shorter=130, crop=[100, 140], mirror=1),
     "filter": lambda x: fn.filter(x, types.Constant(np.eye(15, dtype=np.float32) / 15)),
     "flip": lambda x: fn.flip(x, horizontal=1),
     "gaussian_blur": lambda x: fn.gaussian_blur(x, sigma=4.0),
@@ -78,6 +79,7 @@ OF_IMAGES: dict[str, Graph] = {
     "paste": lambda x: fn.paste(x, ratio=1.5, fill_value=90, paste_x=0.2, paste_y=0.7),
     "random_resized_crop": lambda x: fn.random_resized_crop(x, size=[150, 150], random_area=[0.1, 0.4]),
     "resize": lambda x: fn.resize(x, size=[100, 100]),
+    "resize_crop_mirror": lambda x: fn.resize_crop_mirror(x, resize_shorter=130, crop=[100, 140], mirror=1),
     "roi_random_crop": lambda x: fn.slice(
         x, fn.roi_random_crop(x, roi_start=[20, 80, 0], roi_end=[140, 140, 3], crop_shape=[90, 120, 3]), [90, 120, 3],
         axes=[0, 1, 2],

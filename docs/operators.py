@@ -31,8 +31,9 @@ FOUND = FOLDER / "parity.json"
 HEAD = """# Comparison with NVIDIA DALI's operators
 
 This table lists every operator of `nvidia.dali.fn` {version} and its state here. {there} of {count} are implemented;
-these counts include old names. `make operators` writes this page. [The reference](reference/operators.md) has the
-arguments.
+these counts include old names. `optical_flow` isn't: no package reaches that part of the GPU from Python
+([details](decisions-gpu.md#optical-flow)). `make operators` writes this page.
+[The reference](reference/operators.md) has the arguments.
 
 - **here**: the devices on which the operator runs; *mixed* takes bytes from the CPU and returns results on the GPU.
   Where DALI has *gpu* and this project hasn't, a call for a GPU runs on the CPU, and its data is copied there and back.

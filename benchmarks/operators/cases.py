@@ -72,6 +72,7 @@ FACTOR, ANGLE, FLAG = PerSample("factors"), PerSample("angles"), PerSample("flag
 MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
 ANCHORS = [edge for x in range(20) for y in range(20) for edge in (x / 20, y / 20, x / 20 + 0.1, y / 20 + 0.1)]
 PERSPECTIVE = [1.1, 0.1, -20.0, 0.05, 0.9, 10.0, 0.0002, -0.0001, 1.0]
+_ARCHIVE = {"paths": ["{folder}/archive.tar"], "index_paths": ["{folder}/archive.idx"], "ext": ["jpg", "cls"]}
 _REDUCTIONS = ("max", "mean", "mean_square", "min", "rms", "sum")
 
 CASES: tuple[Case, ...] = (
@@ -155,8 +156,8 @@ CASES: tuple[Case, ...] = (
     _case("readers.file", file_root="{folder}/files"),
     _case("readers.numpy", file_root="{folder}/arrays"),
     _case("readers.sequence", file_root="{folder}/sequences", sequence_length=4),
-    _case("readers.webdataset", paths=["{folder}/archive.tar"], index_paths=["{folder}/archive.idx"],
-          ext=["jpg", "cls"]),
+    _case("readers.webdataset", **_ARCHIVE),
+    _case("readers.webdataset", **_ARCHIVE, dont_use_mmap=True, variant="read by both"),
     *(_case(f"reductions.{name}", "planes", axes=[1, 2]) for name in _REDUCTIONS),
     *(_case(f"reductions.{name}", "planes", "means", axes=[1, 2]) for name in ("std_dev", "variance")),
     _case("reductions.sum", "images", variant="of all bytes"),

@@ -4,7 +4,7 @@ from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.images import ImageBatchDecoder
 from pipeline._codecs.missing import missing_codec_reason, require_codec
-from pipeline._codecs.nvimgcodec import GpuDecoder
+from pipeline._codecs.nvimgcodec import GpuDecoder, is_gpu_format
 from pipeline._codecs.turns import declare_no_training
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "GpuDecoder",
     "ImageBatchDecoder",
     "declare_no_training",
+    "is_gpu_format",
     "missing_codec_reason",
     "require_codec",
 ]

@@ -1,7 +1,9 @@
-"""Decodes batches of images with nvImageCodec: on the hardware engine if possible, else with CUDA, else on the CPU."""
+"""Decodes batches of images with nvImageCodec: on the hardware engine if possible, else with CUDA."""
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -20,11 +22,19 @@ from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
-__all__ = ["GpuDecoder"]
+__all__ = ["GpuDecoder", "is_gpu_format"]
 
 # Colour space and sample format of nvImageCodec, by name, for each output.
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
 _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
+
+_CODESTREAM = re.compile(rb"\xff\x4f\xff\x51")  # start of JPEG 2000 data, which may lie in a file of boxes
+_SIZE = struct.Struct(">4x16xII8xH")  # of an image and its tiles: the tiles' width and height, the number of components
+_GPU_STARTS = (
+    b"\xff\xd8\xff",  # JPEG
+    *(b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),  # TIFF
+    *(b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  \r\n\x87\n"),  # JPEG 2000
+)
 
 # Streams of all decodings. nvImageCodec frees an image on its stream when the last reference to the image is dropped.
 # The stream must still exist then, so it is never destroyed.
@@ -74,7 +84,8 @@ class GpuDecoder:
             backends = [codec.Backend(kinds.CPU_ONLY)]
         else:
             require_device(device_id)
-            others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU, kinds.CPU_ONLY)
+            # Not CPU_ONLY: its decoders of TIFF and JPEG 2000 write beyond their memory if a file is damaged.
+            others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)
             backends = [codec.Backend(kind) for kind in others]
             if self.hw_load > 0:
                 backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=self.hw_load))
@@ -173,7 +184,10 @@ class GpuDecoder:
         try:
             if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
                 raise DecodeError(f"not an encoded image: an array of {data.dtype} of shape {data.shape}")
-            source = self._codec.CodeStream(np.ascontiguousarray(data))
+            data = np.ascontiguousarray(data)
+            if _ends_the_process(data):
+                raise DecodeError("a damaged JPEG 2000 image: it has no components, or tiles without pixels")
+            source = self._codec.CodeStream(data)
             height, width = source.height, source.width  # reads the header; the EXIF orientation may swap them
             check_image(height, width, 3)
             region = None if regions is None else regions[index]
@@ -229,6 +243,24 @@ def _refuse(
             continue
         sources[i] = None
         failures[i] = SampleFailure(i, DecodeError(reason))
+
+
+def is_gpu_format(encoded: npt.NDArray[np.uint8]) -> bool:
+    """Return whether an encoded image has a format that nvImageCodec decodes on a GPU.
+
+    Example:
+        >>> is_gpu_format(np.frombuffer(b"BM: not such a format", np.uint8))
+        False
+    """
+    return bytes(encoded[:16]).startswith(_GPU_STARTS)
+
+
+def _ends_the_process(data: npt.NDArray[np.uint8]) -> bool:
+    """Return whether nvImageCodec 0.9 would divide by zero when it reads the header of a JPEG 2000 image."""
+    if bytes(data[:3]) == b"\xff\xd8\xff":  # a JPEG
+        return False
+    sizes = (bytes(data[found.end() : found.end() + _SIZE.size]) for found in _CODESTREAM.finditer(data.data))
+    return any(len(size) < _SIZE.size or 0 in _SIZE.unpack(size) for size in sizes)
 
 
 def _undecodable(source: Any) -> str:

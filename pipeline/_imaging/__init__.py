@@ -6,7 +6,7 @@ Their expensive calls (simplejpeg, OpenCV, large NumPy operations) release the G
 from pipeline._imaging.blur import GaussianWindows, blur, gaussian_window
 from pipeline._imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline._imaging.convert import convert, convert_color
-from pipeline._imaging.decode import decode, is_negative_tiff, is_palette_png
+from pipeline._imaging.decode import decode, is_palette_png, is_rare_tiff
 from pipeline._imaging.info import ImageInfo, peek
 from pipeline._imaging.noise import gaussian_noise, salt_and_pepper, shot_noise
 from pipeline._imaging.normalize import crop_mirror_normalize
@@ -26,8 +26,8 @@ __all__ = [
     "extract",
     "gaussian_noise",
     "gaussian_window",
-    "is_negative_tiff",
     "is_palette_png",
+    "is_rare_tiff",
     "normal_quantiles",
     "peek",
     "resize",

@@ -45,6 +45,8 @@ _PALETTE_ADVICE = (
     "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: pass "
     "palette_indices=True to the decoder, or read them in the dataset, with np.asarray(PIL.Image.open(file))"
 )
+_SIGNED = 2  # samples of a TIFF
+_PREMULTIPLIED = 1  # alpha by which the colors of a TIFF are multiplied
 # Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
 
@@ -151,9 +153,20 @@ def is_palette_png(encoded: Encoded) -> bool:
     return bytes(view[:8]) == _PNG_SIGNATURE and view[_PNG_COLOR_TYPE : _PNG_COLOR_TYPE + 1] == bytes([_PNG_PALETTE])
 
 
-def is_negative_tiff(encoded: Encoded) -> bool:
-    """Return whether an encoded image is a TIFF whose zeros are white."""
-    return tiff_tags(as_bytes(encoded)).get(TiffTag.PHOTOMETRIC) == 0
+def is_rare_tiff(encoded: Encoded, *, gray: bool = False) -> bool:
+    """Return whether an encoded image is a TIFF for which decoders disagree: it may need this one.
+
+    Args:
+        encoded: the image.
+        gray: whether it is decoded to gray. Then, that zeros are white is rare, too.
+    """
+    tags = tiff_tags(as_bytes(encoded))
+    return (
+        tags.get(TiffTag.BITS, 1) not in (1, 8, 16)
+        or tags.get(TiffTag.SAMPLE_FORMAT) == _SIGNED
+        or tags.get(TiffTag.EXTRA_SAMPLES) == _PREMULTIPLIED
+        or (gray and tags.get(TiffTag.PHOTOMETRIC) == 0)
+    )
 
 
 def orient(pixels: Array, orientation: int) -> Array:
@@ -255,8 +268,13 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     """Decode an image that isn't a JPEG; `wide` keeps values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
-    if info.format == "tiff" and (tags := tiff_tags(view)).get(TiffTag.BITS, 1) > 8 and info.channels in (3, 4):
-        return _decode_wide_tiff(view, info, kind, wide, tags)
+    if info.format == "tiff":
+        tags = tiff_tags(view)
+        if tags.get(TiffTag.SAMPLE_FORMAT) == _SIGNED:
+            raise DecodeError("the TIFF has signed samples, whose black and white aren't defined")
+        is_stored = tags.get(TiffTag.BITS, 1) > 8 or tags.get(TiffTag.EXTRA_SAMPLES) == _PREMULTIPLIED
+        if is_stored and info.channels in (3, 4):
+            return _decode_stored_tiff(view, info, kind, wide, tags)
     if wanted == "GRAY" and is_palette_png(view):
         warnings.warn(_PALETTE_ADVICE, stacklevel=1)
     if info.format in _OPENCV_FORMATS:
@@ -279,13 +297,17 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     return np.ascontiguousarray(pixels)
 
 
-def _decode_wide_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool, tags: dict[int, int]) -> Array:
-    """Decode a TIFF with colors of more than 8 bits by OpenCV: pillow reduces them to 8 bits, and refuses floats."""
+def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool, tags: dict[int, int]) -> Array:
+    """Decode a TIFF to its stored colors, by OpenCV.
+
+    pillow reduces colors of more than 8 bits to 8 bits, refuses floats, and divides colors by alpha if the file says
+    that they are multiplied by it.
+    """
     found = None
     if tags.get(TiffTag.PLANAR) != 2:  # OpenCV takes planes for pixels
         found = cv2.imdecode(np.frombuffer(view, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
     if found is None or found.ndim != 3:
-        raise DecodeError("the TIFF has colors of more than 8 bits, in a form that isn't supported")
+        raise DecodeError("the TIFF has colors of more than 8 bits, or multiplied by alpha, in an unsupported form")
     pixels = found[:, :, [2, 1, 0, 3][: found.shape[2]]]
     pixels = _turned_back(pixels if kind == "ANY_DATA" else _from_rgb(pixels[:, :, :3], kind), info.orientation)
     return np.ascontiguousarray(pixels if wide else rescale(pixels, np.uint8))
@@ -302,7 +324,10 @@ def _from_rgb(pixels: Array, kind: str) -> Array:
 
 
 def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bool) -> Array:
-    return _loaded(view, info, lambda image: _pixels_of(image, wanted, wide))
+    pixels = _loaded(view, info, lambda image: _pixels_of(image, wanted, wide))
+    if wanted == "ANY_DATA" and pixels.shape[2] != info.channels:
+        raise DecodeError(f"the image has {info.channels} channels, of which only {pixels.shape[2]} can be decoded")
+    return pixels
 
 
 def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
@@ -320,19 +345,25 @@ def _loaded(view: memoryview, info: ImageInfo, pixels_of: Callable[[Image.Image]
         with open_image(view) as image:
             image.load()
             pixels = pixels_of(image)
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
+    except (
+        *(OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error),
+        Image.DecompressionBombError,  # pillow's limit, which applies to TIFF
+    ) as error:
         raise DecodeError(f"the image is damaged or truncated: {error}") from error
     return _turned_back(pixels, info.orientation) if info.format == "tiff" else pixels
 
 
 def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
     if image.mode in _WIDE_MODES:
-        gray = _with_channels(np.asarray(image).astype(_WIDE_MODES[image.mode]))
+        gray = _with_channels(np.asarray(image))
+        bits = _tags_of(image)[TiffTag.BITS][0] if image.format == "TIFF" and image.mode != "F" else 16
+        if bits != 16:  # pillow scales neither 12 nor 32 bits
+            gray = gray << 16 - bits if bits < 16 else gray.view(np.uint32) >> bits - 16
+        gray = gray.astype(_WIDE_MODES[image.mode])
         gray = gray if wide else rescale(gray, np.uint8)
         return np.repeat(gray, 3, axis=2) if wanted == "RGB" else gray
     if image.format == "TIFF" and image.mode == "P":
-        tags: Any = image.tag_v2  # type: ignore[attr-defined]
-        palette = np.array(tags[TiffTag.COLORS], np.uint16).reshape(3, -1).T
+        palette = np.array(_tags_of(image)[TiffTag.COLORS], np.uint16).reshape(3, -1).T
         colors = _from_rgb(palette[np.asarray(image)], wanted)
         return colors if wide else rescale(colors, np.uint8)
     if image.format == "JPEG" and image.mode == "CMYK" and "adobe" not in image.info:
@@ -346,6 +377,10 @@ def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
     return convert_color(
         _colors_of_ink(image) if image.mode == "CMYK" else np.asarray(image.convert("RGB")), "RGB", wanted
     )
+
+
+def _tags_of(image: Image.Image) -> Any:
+    return image.tag_v2  # type: ignore[attr-defined]
 
 
 def _colors_of_ink(image: Image.Image) -> Pixels:

@@ -52,6 +52,8 @@ class TiffTag(IntEnum):
     SAMPLES = 277  # per pixel
     PLANAR = 284  # 2: separate planes
     COLORS = 320  # of the palette
+    EXTRA_SAMPLES = 338  # the meaning of those that follow the colors
+    SAMPLE_FORMAT = 339  # 1: unsigned, 2: signed, 3: floats
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
+from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._imaging import is_negative_tiff, is_palette_png
+from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.views import Lease
@@ -198,10 +198,9 @@ class MixedImageDecoder(GpuOperator):
         if self.dtype != np.uint8 or self._options["palette_indices"]:
             return np.flatnonzero(is_jpeg)
         accepted = np.ones(len(encoded), np.bool_)
-        if self._output_type == GRAY:  # the CPU's decoder warns of palettes, and nvTIFF 0.8 doesn't invert negatives
-            for sample in np.flatnonzero(~is_jpeg).tolist():
-                image = encoded.arrays[sample]
-                accepted[sample] = not (is_palette_png(image) or is_negative_tiff(image))
+        for sample in np.flatnonzero(~is_jpeg).tolist():
+            image = encoded.arrays[sample]
+            accepted[sample] = is_gpu_format(image) and not is_rare_tiff(image, gray=self._output_type == GRAY)
         return np.flatnonzero(accepted)
 
     def _decode_on_cpu(

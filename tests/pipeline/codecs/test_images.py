@@ -44,8 +44,8 @@ def decoding() -> Iterator[Decoding]:
 
 def mixture() -> list[Bytes]:
     kinds: list[dict[str, Any]] = [
-        {}, {"progressive": True}, {"subsampling": 0}, {"orientation": 6}, {"subsampling": 1}, {"format": "PNG"},
-        {"restart_marker_rows": 1},
+        {}, {"progressive": True}, {"subsampling": 0}, {"orientation": 6}, {"subsampling": 1},
+        {"progressive": True, "subsampling": 1}, {"restart_marker_rows": 1},
     ]  # fmt: skip
     return [encode(sample_image(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
 

@@ -84,7 +84,7 @@ def check_close(actual: Any, expected: npt.NDArray[np.uint8], mean: float = 1.5,
 
 def test_ragged_batch_of_several_kinds(decoding: Decoding) -> None:
     sizes = [(64, 80), (97, 51), (240, 320), (33, 200)]
-    kinds = [{}, {"progressive": True}, {"subsampling": 0}, {"format": "PNG"}]
+    kinds = [{}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}]
     encoded = [encode(sample_image(i, *size), **kind) for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))]
     batch = decoding.decode(encoded)
     assert batch.failures == ()
@@ -124,6 +124,16 @@ def test_failures_belong_to_their_samples(decoding: Decoding) -> None:
     check_close(decoded[0], with_pillow(good))
     assert decoded[1:] == [None] * 5
     assert batch.samples.shapes[1].tolist() == [0, 0, 3]
+
+
+@pytest.mark.parametrize("at", [slice(22, 26), slice(26, 30), slice(38, 40)])  # in the header: tiles, components
+def test_header_that_divides_by_zero_is_a_failure(decoding: Decoding, at: slice) -> None:
+    """nvImageCodec 0.9 ends the process."""
+    data = encode(sample_image(5, 40, 40), format="JPEG2000").copy()
+    header = data[data.tobytes().index(b"\xff\x4f\xff\x51") + 2 :]
+    header[at] = 0
+    (failure,) = decoding.decode([data]).failures
+    assert "damaged JPEG 2000" in str(failure.error)
 
 
 def test_batch_of_failures_only(decoding: Decoding) -> None:

@@ -5,6 +5,7 @@ import os
 import struct
 import warnings
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -128,8 +129,34 @@ def test_gray_of_a_lossless_jpeg_is_converted() -> None:
 def test_wide_planes_are_refused() -> None:
     """OpenCV, and DALI with it, return pixels of mixed planes."""
     planes = smooth(highest=65535).transpose(2, 0, 1)
-    with pytest.raises(DecodeError, match="form that isn't supported"):
+    with pytest.raises(DecodeError, match="unsupported form"):
         decode(formats.tiff(planes, photometric="rgb", planarconfig="separate"))
+
+
+def test_tiff_of_32_bits_keeps_the_upper_16() -> None:
+    gray = smooth(highest=65535)[:, :, 0]
+    encoded = formats.tiff(gray.astype(np.uint32) << 16 | 7)
+    np.testing.assert_array_equal(decode(encoded, output_type="GRAY", dtype=np.uint16)[:, :, 0], gray)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3)])
+def test_signed_tiff_is_refused(dtype: type[np.signedinteger[Any]], shape: tuple[int, ...]) -> None:
+    with pytest.raises(DecodeError, match="signed samples"):
+        decode(formats.tiff(np.full(shape, -1, dtype)))
+
+
+def test_channels_that_cannot_be_decoded_are_refused() -> None:
+    five = formats.tiff(smooth(channels=5), photometric="rgb", extrasamples=["unspecified"] * 2)
+    np.testing.assert_array_equal(decode(five), smooth(channels=5)[:, :, :3])
+    with pytest.raises(DecodeError, match="5 channels, of which only 3"):
+        decode(five, output_type="ANY_DATA")
+
+
+def test_tiff_above_the_limit_of_pillow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # pillow refuses twice as many
+    with pytest.raises(DecodeError, match="exceeds limit"):
+        decode(ENCODED["tiff rgb"])
 
 
 def test_gif_gives_its_first_frame() -> None:

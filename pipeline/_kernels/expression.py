@@ -29,6 +29,8 @@ __all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "
 LARGEST_CHANNELS = 4
 #: Order of the dimensions of samples without a layout, by their number.
 UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
+#: Order of the dimensions of samples of vectors; the last letters count.
+_VECTORS = "DHWC"
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
@@ -111,6 +113,22 @@ class PixelExpression:
         rows["strides"][:, outer:3] = samples.strides
         kind = f"Memory<{ctype(samples.dtype)}, 1>"
         return cls(kind, rows, extents, 1, samples.dtype, layout, "DHW"[outer:], owners, is_image=False)
+
+    def vectors(self) -> PixelExpression | None:
+        """Return elements in memory with the last dimension as channels, so that vectors are pixels.
+
+        Returns:
+            The vectors, as elements again; None if their length differs or is too large, or if they aren't in memory.
+        """
+        samples = self.stored
+        if samples is None or not 0 < samples.ndim <= len(_VECTORS) or not len(samples):
+            return None
+        kept = self.__dict__.get("_templates", {})
+        if "vectors" not in kept:
+            result = _vectors(samples, self)
+            kept["vectors"] = None if result is None else result.keep_templates()
+        vectors: PixelExpression | None = kept["vectors"]
+        return vectors
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -545,6 +563,21 @@ class PixelExpression:
             self.reads * reads,
             self.is_image,
         )
+
+
+def _vectors(samples: Samples, like: PixelExpression) -> PixelExpression | None:
+    """Return the expression that reads samples of vectors; None if their length differs or is too large."""
+    channels = int(samples.shapes[0, -1])
+    if not 1 <= channels <= LARGEST_CHANNELS or (samples.shapes[:, -1] != channels).any():
+        return None
+    outer = len(_VECTORS) - samples.ndim
+    extents, rows = np.ones((len(samples), 4), np.int64), zeros(len(samples), _MEMORY)
+    extents[:, outer:] = samples.shapes
+    rows["data"] = samples.pointers
+    rows["strides"][:, outer:] = samples.strides
+    kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
+    changes = {"kind": kind, "rows": rows, "extents": extents[:, :3], "channels": channels}
+    return like._with(**changes, order=_VECTORS[outer:], is_image=False)
 
 
 def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:

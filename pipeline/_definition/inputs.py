@@ -61,10 +61,7 @@ class FedInputs:
     def ready(self) -> bool:
         """Whether every input has data for a batch."""
         last = self._last
-        for name, queue in self._queues.items():  # it runs for each batch, and `_empty` takes twice as long
-            if not queue and last.get(name) is None:
-                return False
-        return True
+        return all(queue or last.get(name) is not None for name, queue in self._queues.items())
 
     @property
     def fresh(self) -> bool:

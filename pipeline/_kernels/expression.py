@@ -249,8 +249,9 @@ class PixelExpression:
         """
         if fill is None and self.in_memory:
             rows = copied(self.rows)
-            rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
-            rows["strides"][:, :3] *= step
+            strides = rows["strides"][:, :3]
+            rows["data"] += np.einsum("nd,nd->n", first, strides)
+            strides *= step
             return self._with(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}

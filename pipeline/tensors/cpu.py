@@ -346,7 +346,7 @@ class TensorListCPU(TensorListBase):
         count = len(samples)
         if not count or samples[0].nbytes * count > _SMALL:
             return None
-        if self._ndim and len(set(map(_SHAPE, samples))) > 1:
+        if self._ndim and len(set(map(len if self._ndim == 1 else _SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)
         return np.array(samples) if joined is None else joined.reshape(count, *samples[0].shape)

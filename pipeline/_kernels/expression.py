@@ -9,10 +9,10 @@ This module needs neither CuPy nor a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store,
 from pipeline._kernels.samples import Samples, contiguous_strides
 
 __all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
+
+T = TypeVar("T")
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
@@ -123,12 +125,7 @@ class PixelExpression:
         samples = self.stored
         if samples is None or not 0 < samples.ndim <= len(_VECTORS) or not len(samples):
             return None
-        kept = self.__dict__.get("_templates", {})
-        if "vectors" not in kept:
-            result = _vectors(samples, self)
-            kept["vectors"] = None if result is None else result.keep_templates()
-        vectors: PixelExpression | None = kept["vectors"]
-        return vectors
+        return self.kept("vectors", lambda: _vectors(samples, self))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -137,6 +134,19 @@ class PixelExpression:
         """Keep what all nodes of one kind over these pixels have in common, because many are made; return itself."""
         self.__dict__.setdefault("_templates", {})
         return self
+
+    @property
+    def recurs(self) -> bool:
+        """Whether later batches have the same pixels at other addresses, so that `kept` saves them work."""
+        return "_templates" in self.__dict__
+
+    def kept(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return a value that depends on nothing but these pixels and the key; it is computed once if they recur."""
+        values = self.__dict__.get("_templates", {})
+        if key not in values:
+            values[key] = compute()
+        value: T = values[key]
+        return value
 
     @property
     def ndim(self) -> int:
@@ -520,6 +530,10 @@ class PixelExpression:
         defines = evaluation_defines(self.kind, table.dtype.itemsize)
         return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
 
+    def with_rows(self, rows: npt.NDArray[Any]) -> PixelExpression:
+        """Return the pixels with other parameters of the samples."""
+        return self._with(rows=rows)
+
     def _with(self, **changes: Any) -> PixelExpression:
         """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
         result = object.__new__(PixelExpression)
@@ -578,7 +592,8 @@ def _vectors(samples: Samples, like: PixelExpression) -> PixelExpression | None:
     rows["strides"][:, outer:] = samples.strides
     kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
     changes = {"kind": kind, "rows": rows, "extents": extents[:, :3], "channels": channels}
-    return like._with(**changes, order=_VECTORS[outer:], is_image=False)
+    vectors = like._with(**changes, order=_VECTORS[outer:], is_image=False)
+    return vectors.keep_templates() if like.recurs else vectors
 
 
 def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:

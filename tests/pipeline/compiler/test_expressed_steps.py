@@ -69,7 +69,17 @@ def windows(data: Any) -> tuple[Any, ...]:
     return cut, mirrored
 
 
-GRAPHS: list[Define] = [colors, flips, noise, warped, windows]
+def mirrored(data: Any) -> tuple[Any, ...]:
+    mirror = fn.random.coin_flip()
+    normalized = {"mirror": mirror, "mean": [9.0, 8.0, 7.0], "std": [2.0, 3.0, 4.0]}
+    return (
+        fn.crop_mirror_normalize(data, crop=(4, 3), dtype=types.FLOAT, output_layout="HWC", **normalized),
+        fn.crop_mirror_normalize(data, crop=(9, 7), out_of_bounds_policy="pad", fill_values=[3.0], **normalized),
+        fn.resize_crop_mirror(data, resize_shorter=9, crop=(8, 7), mirror=mirror + 2),
+    )
+
+
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored]
 
 
 @pytest.mark.parametrize("define", GRAPHS)

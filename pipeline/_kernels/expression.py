@@ -530,6 +530,13 @@ class PixelExpression:
         defines = evaluation_defines(self.kind, table.dtype.itemsize)
         return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
 
+    def updated(self, **fields: npt.ArrayLike) -> PixelExpression:
+        """Return the pixels with other parameters of the last node, by the names of its fields."""
+        rows = copied(self.rows)
+        for name, values in fields.items():
+            rows[name] = values
+        return self._with(rows=rows)
+
     def with_rows(self, rows: npt.NDArray[Any]) -> PixelExpression:
         """Return the pixels with other parameters of the samples."""
         return self._with(rows=rows)

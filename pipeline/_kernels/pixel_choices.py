@@ -28,4 +28,4 @@ class PixelChoices:
 
     def choose(self, numbers: npt.NDArray[np.integer]) -> PixelExpression:
         """Return for each sample the pixels of one of the expressions, given their numbers, (N,)."""
-        return self._first.with_rows(as_rows(self._rows[numbers, self._samples], self._first.rows.dtype))
+        return self._first.replaced(rows=as_rows(self._rows[numbers, self._samples], self._first.rows.dtype))

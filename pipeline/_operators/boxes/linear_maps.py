@@ -15,6 +15,7 @@ from pipeline._imaging import convert
 from pipeline._imaging.points import map_points
 from pipeline._kernels import Samples, transform_pixels
 from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
+from pipeline._kernels.vectors import as_vectors
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
@@ -196,7 +197,7 @@ class LinearMapsGpu(PixelOperator):
     maps: ClassVar[type[LinearMaps]]
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        points = pixels.vectors()
+        points = as_vectors(pixels)
         if points is None:
             return None
         try:

@@ -12,7 +12,7 @@ from pipeline import fn, types
 from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
 from pipeline._kernels import compiler
 from pipeline._kernels.errors import KernelCompileError
-from pipeline._kernels.expression import PixelExpression
+from pipeline._operators.boxes import linear_maps
 from pipeline.errors import PipelineError
 from tests import host_cupy
 from tests.pipeline.compiler.gpu_batches import images, run_batches
@@ -128,7 +128,7 @@ def test_points_have_the_bits_of_a_launch_of_their_own(
     found = run_batches(define, batches)
     assert issued or define is flipped  # its step has another operator, too
     with monkeypatch.context() as patches:
-        patches.setattr(PixelExpression, "vectors", lambda self: None)
+        patches.setattr(linear_maps, "as_vectors", lambda pixels: None)
         expected = run_batches(define, batches)
     for one, other in zip(expected, found, strict=True):
         for apart, prepared in zip(one, other, strict=True):

@@ -19,7 +19,7 @@ from pipeline._bulk.buffer_pool import buffer_size
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.errors import ProtocolError
-from pipeline._kernels.expression import evaluation_defines
+from pipeline._kernels.evaluate import evaluation_defines
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:

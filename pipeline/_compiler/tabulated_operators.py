@@ -99,7 +99,7 @@ class _Table:
         size = pixels.rows.dtype.itemsize
         chosen = taken(self.pixels.rows, rows)
         as_bytes(chosen)[:, self.begin : self.begin + size] = as_bytes(pixels.rows)[samples]
-        return self.pixels.replaced(chosen, self.pixels.extents[rows], pixels.owners)
+        return self.pixels.replaced(rows=chosen, extents=self.pixels.extents[rows], owners=pixels.owners)
 
 
 class TabulatedOperators:
@@ -175,7 +175,7 @@ def _tables(members: Iterable[Member], pixels: PixelExpression) -> list[_Table]:
         ends = np.cumsum([member.count for member, _, _ in alike]).tolist()
         firsts = [(member, end - member.count) for (member, _, _), end in zip(alike, ends, strict=True)]
         joined = PixelExpression.concatenate([result for _, result, _ in alike])
-        tables.append(_Table(firsts, joined.replaced(joined.rows, joined.extents, ()), alike[0][2]))
+        tables.append(_Table(firsts, joined.replaced(owners=()), alike[0][2]))
     return tables
 
 

@@ -278,10 +278,11 @@ class OperatorSchema:
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
         """Return the value of a constant argument, or its default."""
-        if name in arguments:
-            return arguments[name]
-        declared = self.argument(name)
-        return None if declared is None or declared.default is REQUIRED else declared.default
+        return arguments[name] if name in arguments else self._defaults.get(name)
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, Any]:
+        return {name: each.default for name, each in self._declared.items() if each.default is not REQUIRED}
 
     def output_count(self, arguments: Mapping[str, Any], inputs: int = 0) -> int:
         """Return the number of outputs for constant arguments and a number of inputs."""

@@ -60,7 +60,8 @@ class FedInputs:
     @property
     def ready(self) -> bool:
         """Whether every input has data for a batch."""
-        return not self._empty()
+        last = self._last
+        return all(queue or last.get(name) is not None for name, queue in self._queues.items())
 
     @property
     def fresh(self) -> bool:
@@ -127,8 +128,12 @@ def check_sizes(batches: Mapping[str, TensorList]) -> int:
     Raises:
         InputError: their sizes differ.
     """
-    sizes = {len(batch) for batch in batches.values()}
-    if len(sizes) > 1:
-        by_name = {name: len(batch) for name, batch in batches.items()}
-        raise InputError(f"the inputs have batches of different sizes: {by_name}")
-    return sizes.pop()
+    size: int | None = None
+    for batch in batches.values():
+        if size is None:
+            size = len(batch)
+        elif len(batch) != size:
+            by_name = {name: len(batch) for name, batch in batches.items()}
+            raise InputError(f"the inputs have batches of different sizes: {by_name}")
+    assert size is not None
+    return size

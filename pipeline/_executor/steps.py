@@ -79,13 +79,17 @@ class Steps:
             self._tabulated, self._postponed = tabulated_operators(graph, plan, operators)
         #: Random numbers that are drawn together, by the `id` of the step.
         self._draws = joint_draws(batch_steps, operators, seed)
-        #: Indices of the nodes whose outputs are data of the request.
-        self._fed = {node.index for node in graph.inputs if node.operator == "external_source"}
+        #: The outputs that are data of the request, by the index of the node.
+        self._fed = {node.index: Edge(node.index) for node in graph.inputs if node.operator == "external_source"}
         #: Steps of such nodes alone, by the `id` of the step.
         self._inputs = {
             id(step)
             for step in steps
-            if isinstance(step, BatchStep) and {node.index for node in step.nodes} <= self._fed
+            if isinstance(step, BatchStep) and {node.index for node in step.nodes} <= self._fed.keys()
+        }
+        #: Phases of such steps alone, by their `id`.
+        self._input_phases = {
+            id(phase) for phase in plan.phases if all(id(step) in self._inputs for step in phase.steps)
         }
         #: Indices of the nodes whose outputs may be expressions.
         self._pixels = {index for index, each in operators.items() if fuse and isinstance(each, PixelOperator)}
@@ -97,7 +101,7 @@ class Steps:
 
     def only_inputs(self, phase: Phase) -> bool:
         """Return whether a phase does nothing but take fed data."""
-        return all(id(step) in self._inputs for step in phase.steps)
+        return id(phase) in self._input_phases
 
     def run(self, batch: Batch, step: Step) -> None:
         """Run the operators of a step, and add their outputs to the batch."""
@@ -178,8 +182,11 @@ class Steps:
                 return False
             with error_context(node, batch), charged(batch.costs, node.index):
                 (data,) = self._operators[node.index].run(batch, ())
-        with charged(batch.costs, node.index):
-            batch.keep(Edge(node.index), data)
+        if batch.costs is None:
+            batch.keep(self._fed[node.index], data)
+        else:
+            with charged(batch.costs, node.index):
+                batch.keep(self._fed[node.index], data)
         return True
 
     @staticmethod

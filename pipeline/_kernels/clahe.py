@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._kernels.expression import PixelExpression, evaluation_defines
+from pipeline._kernels.evaluate import evaluation_defines
+from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.launch import Launch
 
 __all__ = ["ClahePlan"]

@@ -9,36 +9,32 @@ This module needs neither CuPy nor a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels.axes import AXIS
+from pipeline._kernels.dimensions import COLUMNS, STRIDES, UNNAMED, axes_of, columns_of
+from pipeline._kernels.evaluate import plan_evaluation
 from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
 from pipeline._kernels.samples import Samples, contiguous_strides
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "UNNAMED", "PixelExpression", "evaluation_defines", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "MEMORY", "PixelExpression", "source_offset"]
+
+T = TypeVar("T")
 
 #: Maximum number of channels: a thread keeps all channels of a pixel in registers.
 LARGEST_CHANNELS = 4
-#: Order of the dimensions of samples without a layout, by their number.
-UNNAMED = {2: "HW", 3: "HWC", 4: "FHWC"}
 #: Dtypes whose values float32 represents exactly, so that sums of weighted pixels may start from them.
 EXACT_IN_FLOAT = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "float16", "float32")}
-_TILE_HEIGHT, _TILE_WIDTH = 8, 32
-_PIXELS = 4
-#: Expressions whose pixels need so many registers that a thread computes one at a time.
-_LARGE = ("Resize<", "Convolve<", "Median<")
-_MOST_BLOCKS = 1 << 16
-_COLUMNS = {"F": 0, "D": 0, "H": 1, "W": 2}  # of `PixelExpression.extents`
-_STRIDES = {**_COLUMNS, "C": 3}  # of `_MEMORY`
-_MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
+#: The dtype of struct Memory of expressions.cuh.
+MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
 #: Largest windows whose pixels a thread keeps in registers to find their median.
 _KEPT = (9, 25)
 _GRAY = 2
@@ -83,18 +79,18 @@ class PixelExpression:
             owners: objects that keep the memory alive.
         """
         order = layout or UNNAMED.get(samples.ndim, "")
-        axes = _axes(order)
+        axes = axes_of(order)
         if axes is None or axes[1] is None or axes[2] is None or not len(samples):
             return None
         shapes = samples.shapes
         channels = 1 if axes[3] is None else int(shapes[0, axes[3]])
         if not 1 <= channels <= LARGEST_CHANNELS or (axes[3] is not None and (shapes[:, axes[3]] != channels).any()):
             return None
-        rows = zeros(len(samples), _MEMORY)
+        rows = zeros(len(samples), MEMORY)
         rows["data"] = samples.pointers
-        rows["strides"][:, _columns(order)] = samples.strides
+        rows["strides"][:, columns_of(order)] = samples.strides
         extents = np.ones((len(samples), 4), np.int64)
-        extents[:, _columns(order)] = shapes
+        extents[:, columns_of(order)] = shapes
         extents = extents[:, :3]
         kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
@@ -108,7 +104,7 @@ class PixelExpression:
         if samples.ndim > 3 or not len(samples):
             return None
         outer = 3 - samples.ndim
-        extents, rows = np.ones((len(samples), 3), np.int64), zeros(len(samples), _MEMORY)
+        extents, rows = np.ones((len(samples), 3), np.int64), zeros(len(samples), MEMORY)
         extents[:, outer:] = samples.shapes
         rows["data"] = samples.pointers
         rows["strides"][:, outer:3] = samples.strides
@@ -124,20 +120,32 @@ class PixelExpression:
         return self
 
     @property
+    def recurs(self) -> bool:
+        """Whether later batches have the same pixels at other addresses, so that `kept` saves them work."""
+        return "_templates" in self.__dict__
+
+    def kept(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return a value that depends on nothing but these pixels and the key; it is computed once if they recur."""
+        values = self.__dict__.get("_templates", {})
+        if key not in values:
+            values[key] = compute()
+        return cast("T", values[key])
+
+    @property
     def ndim(self) -> int:
         return len(self.order)
 
     @property
     def in_memory(self) -> bool:
         """Whether the pixels are in memory already, possibly with other strides."""
-        return self.rows.dtype == _MEMORY
+        return self.rows.dtype == MEMORY
 
     @property
     def stored(self) -> Samples | None:
         """The samples in memory; None unless `in_memory`."""
         if not self.in_memory:
             return None
-        strides = self.rows["strides"][:, _columns(self.order)]
+        strides = self.rows["strides"][:, columns_of(self.order)]
         return Samples(self.rows["data"], self.shapes, strides, self.dtype)
 
     @cached_property
@@ -145,7 +153,7 @@ class PixelExpression:
         """Shapes of the samples, (N, ndim)."""
         shapes = np.empty((len(self), 4), np.int64)
         shapes[:, :3], shapes[:, 3] = self.extents, self.channels
-        return shapes[:, _columns(self.order)]
+        return shapes[:, columns_of(self.order)]
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
         """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
@@ -157,7 +165,7 @@ class PixelExpression:
         columns = np.full((len(self), 3), missing, np.int64)
         for axis, letter in enumerate(self.order):
             if letter != "C":
-                columns[:, _COLUMNS[letter]] = values[:, axis]
+                columns[:, COLUMNS[letter]] = values[:, axis]
         return columns
 
     def broadcast(self, like: PixelExpression) -> PixelExpression | None:
@@ -174,32 +182,26 @@ class PixelExpression:
         repeated = shapes == 1
         if not (repeated | (shapes == like.shapes[:, missing:])).all():
             return None
-        rows = zeros(len(self), _MEMORY)
+        rows = zeros(len(self), MEMORY)
         rows["data"] = self.rows["data"]
         for axis, letter in enumerate(self.order):
-            strides = self.rows["strides"][:, _STRIDES[letter]]
-            rows["strides"][:, _STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
+            strides = self.rows["strides"][:, STRIDES[letter]]
+            rows["strides"][:, STRIDES[like.order[missing + axis]]] = np.where(repeated[:, axis], 0, strides)
         kind = f"Memory<{ctype(self.dtype)}, {like.channels}>"
-        return like._with(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
-
-    def replaced(
-        self, rows: npt.NDArray[Any], extents: npt.NDArray[np.int64], owners: tuple[Any, ...]
-    ) -> PixelExpression:
-        """Return an expression of the same kind for other samples."""
-        return self._with(rows=rows, extents=extents, owners=owners)
+        return like.replaced(kind=kind, rows=rows, dtype=self.dtype, owners=self.owners, reads=1)
 
     def take(self, indices: npt.NDArray[np.int64] | slice) -> PixelExpression:
         """Return a selection of the samples."""
-        return self._with(rows=taken(self.rows, indices), extents=self.extents[indices])
+        return self.replaced(rows=taken(self.rows, indices), extents=self.extents[indices])
 
     def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
         """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
         rows = copied(self.rows)
         member = rows
-        while member.dtype != _MEMORY:
+        while member.dtype != MEMORY:
             member = member["in"]
         member["data"] += offsets
-        return self._with(rows=rows)
+        return self.replaced(rows=rows)
 
     @classmethod
     def concatenate(cls, parts: Sequence[PixelExpression]) -> PixelExpression:
@@ -210,7 +212,7 @@ class PixelExpression:
         rows = as_rows(np.concatenate([as_bytes(part.rows) for part in parts]), kind)
         extents = np.concatenate([part.extents for part in parts])
         owners = tuple([owner for part in parts for owner in part.owners])
-        return parts[0]._with(rows=rows, extents=extents, owners=owners)
+        return parts[0].replaced(rows=rows, extents=extents, owners=owners)
 
     def transposed(self, layout: str) -> PixelExpression:
         """Return the same pixels with the dimensions in a different order.
@@ -218,11 +220,11 @@ class PixelExpression:
         Args:
             layout: the same letters as in `order`.
         """
-        return self._with(layout=layout, order=layout)
+        return self.replaced(layout=layout, order=layout)
 
     def named(self, layout: str) -> PixelExpression:
         """Return the same pixels with names for the dimensions."""
-        return self if layout == self.layout == self.order else self._with(layout=layout, order=layout)
+        return self if layout == self.layout == self.order else self.replaced(layout=layout, order=layout)
 
     def window(
         self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
@@ -239,9 +241,10 @@ class PixelExpression:
         """
         if fill is None and self.in_memory:
             rows = copied(self.rows)
-            rows["data"] += (first * rows["strides"][:, :3]).sum(axis=1)
-            rows["strides"][:, :3] *= step
-            return self._with(rows=rows, extents=extents)
+            strides = rows["strides"][:, :3]
+            rows["data"] += np.einsum("nd,nd->n", first, strides)
+            strides *= step
+            return self.replaced(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
@@ -258,7 +261,7 @@ class PixelExpression:
         bounds = np.zeros((2, len(self), count, 4), np.int64)  # regions behind the last are empty
         bounds[1, :, : begin.shape[1]] = 1  # of dimensions that the samples don't have
         for target, values in zip(bounds, (begin, end), strict=True):
-            target[:, : begin.shape[1]][..., _columns(self.order)] = values
+            target[:, : begin.shape[1]][..., columns_of(self.order)] = values
         shape = ("i4", (count, 4))
         kinds = {"fill": ("f8", (self.channels,)), "begin": shape, "end": shape}
         return self._node("Erase", f"{count}, ", kinds, {"fill": fill, "begin": bounds[0], "end": bounds[1]})
@@ -286,9 +289,9 @@ class PixelExpression:
             shapes = shapes.copy()
             shapes[:, channels] = 1
         steps = np.zeros((len(self), 4), np.int64)
-        steps[:, _columns(self.order)] = contiguous_strides(shapes, 1)
+        steps[:, columns_of(self.order)] = contiguous_strides(shapes, 1)
         if shared:
-            steps[:, _STRIDES["C"]] = 0
+            steps[:, STRIDES["C"]] = 0
         kinds: dict[str, Any] = {"steps": ("i8", (4,)), "seed": ("u8", ()), "first": ("f8", ()), "second": ("f8", ())}
         kinds |= {"salt": (self.dtype, ()), "pepper": (self.dtype, ())}
         fields = dict(zip(kinds, (steps, seeds, *parameters, *replacements), strict=True))
@@ -336,7 +339,7 @@ class PixelExpression:
         """
         options, fields = f"{operation}, {ctype(dtype)}, {other.kind}, ", {"other": other.rows}
         result = self._node("Combine", options, {"other": other.rows.dtype}, fields, dtype=dtype)
-        return result._with(owners=self.owners + other.owners, reads=self.reads + other.reads)
+        return result.replaced(owners=self.owners + other.owners, reads=self.reads + other.reads)
 
     def lookup(self, tables: npt.NDArray[np.uint8]) -> PixelExpression:
         """Return the entries of tables, (256,) or (N, 256), for the values of uint8 pixels."""
@@ -350,7 +353,7 @@ class PixelExpression:
             owner: object that keeps their memory alive.
         """
         found = self._node("LookupStored", "", {"tables": ("i8", ())}, {"tables": tables})
-        return found._with(owners=(*self.owners, owner))
+        return found.replaced(owners=(*self.owners, owner))
 
     def convolve(
         self, letter: str, weights: npt.NDArray[np.float32], radii: npt.NDArray[np.int64], dtype: np.dtype[Any]
@@ -363,7 +366,7 @@ class PixelExpression:
             radii: number of weights on each side, (N,).
             dtype: element type of the result.
         """
-        column = _COLUMNS[letter]
+        column = COLUMNS[letter]
         # The width is rounded up, so that few kernels are compiled.
         width = max(16, 1 << (weights.shape[1] - 1).bit_length())
         padded = np.zeros((len(self), width), np.float32)
@@ -422,7 +425,7 @@ class PixelExpression:
         fields = {"points": points.rows, "fill": fill, "extent": self.extents[:, 1:]}
         options = f"{ctype(dtype)}, {taps}, {int(border)}, {points.kind}, "
         warped = self._node("Warp", options, kinds, fields, dtype=dtype, extents=extents, reads=taps * taps)
-        return warped._with(owners=(*self.owners, *points.owners))
+        return warped.replaced(owners=(*self.owners, *points.owners))
 
     def grid(self, parameters: npt.NDArray[np.float64]) -> PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
@@ -499,17 +502,16 @@ class PixelExpression:
         Args:
             target: samples of the same shapes and dtype, with any strides.
         """
-        table = containing(self.rows, "value", _image(self.rows.dtype))
-        table["target"] = target.pointers
-        table["strides"][:, _columns(self.order)] = target.strides
-        table["extents"] = self.extents
-        depth, height, width = self.extents.max(axis=0).tolist()
-        tiles = depth * -(-height // (_TILE_HEIGHT * _pixels(self.kind))) * -(-width // _TILE_WIDTH)
-        blocks = min(max(1, tiles), _MOST_BLOCKS)
-        defines = evaluation_defines(self.kind, table.dtype.itemsize)
-        return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(self)))
+        return plan_evaluation(self.kind, self.rows, self.extents, target, columns_of(self.order))
 
-    def _with(self, **changes: Any) -> PixelExpression:
+    def updated(self, **fields: npt.ArrayLike) -> PixelExpression:
+        """Return the pixels with other parameters of the last node, by the names of its fields."""
+        rows = copied(self.rows)
+        for name, values in fields.items():
+            rows[name] = values
+        return self.replaced(rows=rows)
+
+    def replaced(self, **changes: Any) -> PixelExpression:
         """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
         result = object.__new__(PixelExpression)
         result.__dict__.update(self.__dict__)
@@ -555,27 +557,11 @@ class PixelExpression:
         )
 
 
-def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:
-    """Return the macros of evaluate.cu.
-
-    Args:
-        expression: C++ type of the expression.
-        row_bytes: size of a row of the launch's table; the compiler checks it.
-    """
-    return ("EXPRESSION", expression), ("ROW_BYTES", str(row_bytes)), ("PIXELS", str(_pixels(expression)))
-
-
-@cache
-def _pixels(expression: str) -> int:
-    """Return the number of pixels that a thread computes at once."""
-    return 1 if any(name in expression for name in _LARGE) else _PIXELS
-
-
 def source_offset(table: np.dtype[Any]) -> int:
     """Return the offset of the address of the source in a row of a launch's table; that of the target is 0."""
     assert table.fields is not None
     member, offset = table.fields["value"][:2]
-    while member != _MEMORY:
+    while member != MEMORY:
         assert member.fields is not None
         inner, begin = member.fields["in"][:2]
         member, offset = inner, offset + begin
@@ -585,30 +571,3 @@ def source_offset(table: np.dtype[Any]) -> int:
 def _most_pixels(sizes: npt.NDArray[Any]) -> int:
     """Return the number of pixels of the largest window."""
     return int(np.prod(sizes, axis=1, dtype=np.int64).max())
-
-
-@cache
-def _image(value: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of struct Image of evaluate.cu."""
-    head = [("target", "i8"), ("strides", "i8", (4,)), ("extents", "u4", (3,))]
-    return np.dtype([*head, ("value", value)], align=True)
-
-
-@cache
-def _axes(layout: str) -> tuple[int | None, int | None, int | None, int | None] | None:
-    """Return the axes of depth (or frames), height, width and channels; None for other layouts."""
-    letters = set(layout)
-    if len(letters) < len(layout) or not letters <= set("FDHWC") or {"F", "D"} <= letters:
-        return None
-    depth, *others = (layout.find(letter) for letter in ("F" if "F" in letters else "D", "H", "W", "C"))
-    axes = [None if axis < 0 else axis for axis in (depth, *others)]
-    return axes[0], axes[1], axes[2], axes[3]
-
-
-@cache
-def _columns(layout: str) -> slice | list[int]:
-    """Return the columns of a layout's dimensions among depth (or frames), height, width and channels."""
-    columns = [_STRIDES[letter] for letter in layout]
-    first = min(columns, default=0)
-    is_range = columns == list(range(first, first + len(columns)))
-    return slice(first, first + len(columns)) if is_range else columns

@@ -21,6 +21,7 @@ __all__ = ["MAX_NDIM", "plan_strided_copy", "strided_copy"]
 Table = npt.NDArray[np.int64]
 
 MAX_NDIM = 6
+_CHUNK = 16  # bytes that a thread copies at once from a contiguous sample
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 _PLANAR_OUT = {np.dtype("float32"), np.dtype("float16")}
 
@@ -166,7 +167,9 @@ def plan_strided_copy(
         quads = dst.shapes[:, 1] * -(-dst.shapes[:, 2] // 4)
         grid = (blocks_for(int(quads.max())), len(src))
         return Launch("strided_copy.cu", "strided_copy_planar", defines, (table, channel_rows), grid)
-    grid = (blocks_for(most), len(src))
+    in_chunks = rank == 1 and src.dtype == dst.dtype and scale is None and bias is None and not leaves
+    in_chunks = in_chunks and bool((dims["stride"] == src.dtype.itemsize).all())
+    grid = (blocks_for(most, max(1, _CHUNK // src.dtype.itemsize) if in_chunks else 1), len(src))
     alone = -1 if channel_axis is None else groups.index([channel_axis % ndim])
     axis = np.int32(alone)
     return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._kernels import KernelContext, Samples
-from pipeline._kernels.expression import LARGEST_CHANNELS, UNNAMED, PixelExpression
+from pipeline._kernels.dimensions import UNNAMED
+from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.errors import ArgumentValueError

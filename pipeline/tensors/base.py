@@ -180,7 +180,8 @@ class TensorListBase:
     def with_layout(self, layout: str) -> Self:
         """Return a batch over the same memory with another layout."""
         other = copy.copy(self)
-        other.set_layout(layout)
+        if layout != self._layout:
+            other.set_layout(layout)
         return other
 
     def table(self) -> Samples:

@@ -344,7 +344,9 @@ class TensorListCPU(TensorListBase):
                 return None
             samples = self.samples
         count = len(samples)
-        if not count or samples[0].nbytes * count > _SMALL or len(set(map(_SHAPE, samples))) > 1:
+        if not count or samples[0].nbytes * count > _SMALL:
+            return None
+        if self._ndim and len(set(map(len if self._ndim == 1 else _SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)
         return np.array(samples) if joined is None else joined.reshape(count, *samples[0].shape)
@@ -474,9 +476,9 @@ class TensorListCPU(TensorListBase):
         return TensorCPU(sample, self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
-        if self._samples is None and self._table is not None:
-            return len(self._table)
-        return len(self.samples)
+        if self._samples is not None:
+            return len(self._samples)
+        return len(self.samples if self._table is None else self._table)
 
     def __iter__(self) -> Iterator[TensorCPU]:
         return (self[index] for index in range(len(self)))

@@ -34,9 +34,38 @@ __device__ __forceinline__ OUT transform(const char* address, const Channel& cha
 #endif
 }
 
+#if NDIM == 1
+struct __align__(16) Chunk {
+    uint64 values[2];
+};
+
+// Copies a contiguous sample in chunks of 16 bytes; returns false if it isn't contiguous, or not aligned as its copy.
+__device__ __forceinline__ bool copy_chunks(const Sample& sample) {
+    const Dimension& dim = sample.dims[0];
+    char* target = reinterpret_cast<char*>(sample.dst);
+    const uint64 address = reinterpret_cast<uint64>(target);
+    if (dim.stride != sizeof(OUT) || dim.begin != 0 || dim.end < dim.extent ||
+        (reinterpret_cast<uint64>(sample.src) - address) % sizeof(Chunk) != 0)
+        return false;
+    const uint64 bytes = sample.count * sizeof(OUT), unaligned = (sizeof(Chunk) - address % sizeof(Chunk)) % sizeof(Chunk);
+    const uint64 head = unaligned < bytes ? unaligned : bytes, chunks = (bytes - head) / sizeof(Chunk);
+    const uint64 first = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+    for (uint64 i = first; i < chunks; i += step)
+        reinterpret_cast<Chunk*>(target + head)[i] = reinterpret_cast<const Chunk*>(sample.src + head)[i];
+    // Fewer than 32 bytes at both ends.
+    for (uint64 i = first; i < head; i += step) target[i] = sample.src[i];
+    for (uint64 i = head + chunks * sizeof(Chunk) + first; i < bytes; i += step) target[i] = sample.src[i];
+    return true;
+}
+#endif
+
 extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
                                         const Channel* __restrict__ channels, int channel_dim) {
     const Sample& sample = samples[blockIdx.y];
+#if NDIM == 1 && !NORMALIZE
+    if (Same<IN, OUT>::value && copy_chunks(sample)) return;
+#endif
     const INDEX count = static_cast<INDEX>(sample.count);
     const INDEX step = static_cast<INDEX>(gridDim.x) * blockDim.x;
     for (INDEX element = static_cast<INDEX>(blockIdx.x) * blockDim.x + threadIdx.x; element < count; element += step) {

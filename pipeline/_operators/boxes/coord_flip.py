@@ -14,6 +14,8 @@ from pipeline.errors import ArgumentValueError
 __all__ = ["COORD_FLIP"]
 
 _AXES = "xyz"
+_MIRRORED, _KEPT = np.float32(-1), np.float32(1)
+_DIAGONALS = np.eye(len(_AXES), dtype=np.float32)
 
 
 def _flip(axis: str) -> Argument:
@@ -48,9 +50,12 @@ class _PointFlips(LinearMaps):
         self._layout = layout = node.argument("layout") or _AXES
         if len(set(layout)) < len(layout) or set(layout) - set(_AXES):
             raise ArgumentValueError(f"argument 'layout' must name x, y and z at most once each, not {layout!r}")
-        flips = np.stack([self._scalars(f"flip_{axis}") != 0 for axis in layout], axis=1)
-        centers = np.stack([self._scalars(f"center_{axis}") for axis in layout], axis=1)
-        self._matrices = np.where(flips, -1, 1).astype(np.float32)[:, None] * np.eye(len(layout), dtype=np.float32)
+        flips = np.empty((batch.size, len(layout)), np.bool_)
+        centers = np.empty(flips.shape)
+        for column, axis in enumerate(layout):
+            flips[:, column] = self._scalars(f"flip_{axis}")
+            centers[:, column] = self._scalars(f"center_{axis}")
+        self._matrices = np.where(flips, _MIRRORED, _KEPT)[:, None] * _DIAGONALS[: len(layout), : len(layout)]
         self._offsets = np.where(flips, 2 * centers, 0).astype(np.float32)
 
     def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,16 @@ class _Transforms(LinearMaps):
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
         self._size = batch.size
-        self._rows = {name: self.arguments.rows(name, np.float32) for name in ("M", "T", "MT")}
+        self._rows = {name: self._values(name) for name in ("M", "T", "MT")}
         if self._rows["MT"] is not None and (self._rows["M"] is not None or self._rows["T"] is not None):
             raise ArgumentValueError("argument 'MT' can't be given together with 'M' or 'T'")
+
+    def _values(self, name: str) -> Array | Sequence[Array] | None:
+        """Return the values of all samples, as one array unless their numbers differ."""
+        try:
+            return self.arguments.vectors(name, dtype=np.float32)
+        except ArgumentValueError:
+            return self.arguments.rows(name, np.float32)
 
     def dtype(self, source: np.dtype[Any]) -> np.dtype[Any]:
         check_samples(source, _DTYPES)
@@ -61,10 +69,10 @@ class _Transforms(LinearMaps):
         if len(shape) < 2:
             raise ArgumentValueError(f"points in rows are required, but the sample has shape {shape}")
         columns = shape[-1]
-        rows = {name: None if values is None else values[samples] for name, values in self._rows.items()}
-        if any(len({len(row) for row in values}) > 1 for values in rows.values() if values is not None):
+        rows = [None if values is None else values[samples] for values in self._rows.values()]
+        if any(len(set(map(len, values))) > 1 for values in rows if isinstance(values, list)):
             return None
-        linear, offsets, both = (None if rows[name] is None else np.array(rows[name]) for name in ("M", "T", "MT"))
+        linear, offsets, both = (None if values is None else np.asarray(values) for values in rows)
         if both is not None and both.shape[1] > 1:
             joined = self._matrices("MT", both, columns + 1)
             return LinearMap(joined[..., :-1], joined[..., -1])

@@ -14,10 +14,13 @@ from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.points import map_points
 from pipeline._kernels import Samples, transform_pixels
+from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
+from pipeline._kernels.vectors import as_vectors
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -184,13 +187,31 @@ def _mapped(maps: LinearMaps, data: Array, points: Array, linear: LinearMap, dty
     return result
 
 
-class LinearMapsGpu(GpuOperator):
-    """One launch per batch."""
+class LinearMapsGpu(PixelOperator):
+    """Points of up to four coordinates are pixels; others take one launch per batch."""
 
     only_launches = True
+    elementwise = True
 
     #: Class of the maps.
     maps: ClassVar[type[LinearMaps]]
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        points = as_vectors(pixels)
+        if points is None:
+            return None
+        try:
+            maps = self.maps(batch, self.node)
+            dtype = maps.dtype(points.dtype)
+            linear = maps.for_samples(slice(None), maps.points(tuple(points.shapes.max(axis=0).tolist())))
+        except PipelineError:
+            return None  # `run` reports the error
+        if linear is None or linear.matrix.shape[-1] != points.channels:
+            return None
+        coordinates = linear.matrix.shape[-2]
+        if coordinates > LARGEST_CHANNELS or (maps.keeps_shape and coordinates != points.channels):
+            return None
+        return points.matrix(linear.matrix, linear.offset, dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

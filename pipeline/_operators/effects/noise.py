@@ -222,6 +222,12 @@ class NoiseGpu(PixelOperator):
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        if self.node.argument_inputs or not pixels.recurs:
+            return self._noisy(batch, pixels)
+        noisy = pixels.kept(self, lambda: self._noisy(batch, pixels))
+        return None if noisy is None else noisy.updated(seed=batch.sample_seeds(self.node))
+
+    def _noisy(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         check_samples(pixels.dtype, _DTYPES)
         state = _State.from_batch(self.node, batch, pixels.layout)
         axis = state.axis(pixels.ndim)

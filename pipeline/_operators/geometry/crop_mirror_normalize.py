@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
@@ -314,6 +315,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._cache = _ArgumentCache(node)
+        self._only_mirrors = node.argument_inputs.keys() <= {"mirror"}
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -344,7 +346,23 @@ class CropMirrorNormalizeGpu(PixelOperator):
         return [output]
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        if not (self._only_mirrors and pixels.recurs):
+            return self._mirrored(pixels, self.resolve(batch, pixels.layout, pixels.shapes))
+        mirror = batch.arguments(self.node).scalars("mirror")
+        assert mirror is not None
+        choices = pixels.kept(self, lambda: self._choices(batch, pixels))
+        return None if choices is None else choices.choose((mirror != 0).view(np.uint8))
+
+    def _choices(self, batch: Batch, pixels: PixelExpression) -> PixelChoices | None:
+        """Return the result without mirroring and the mirrored one; None if expressions don't support them."""
         crop = self.resolve(batch, pixels.layout, pixels.shapes)
+        options = [
+            self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)
+        ]
+        found = [option for option in options if option is not None]
+        return PixelChoices(found) if found else None
+
+    def _mirrored(self, pixels: PixelExpression, crop: CropNormalization) -> PixelExpression | None:
         settings = crop.settings
         if settings.pad:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import cv2
@@ -13,6 +14,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, samples_of
@@ -90,6 +92,26 @@ class FlipCpu(SampleOperator[_State]):
         return out
 
 
+def _flipped(pixels: PixelExpression, flips: Array, layout: str) -> PixelExpression:
+    pixels = pixels.named(layout)
+    flips = pixels.along_extents(flips, 0)
+    return pixels.window(np.where(flips, pixels.extents - 1, 0), np.where(flips, -1, 1), pixels.extents)
+
+
+@cache
+def _bits(layout: str) -> Array:
+    """Return a different power of two for each axis that can be flipped, (ndim,), and 0 for the others."""
+    return np.array([1 << "HWD".index(letter) if letter in _ARGUMENTS else 0 for letter in layout])
+
+
+def _all_flips(pixels: PixelExpression, layout: str) -> PixelChoices:
+    """Return all combinations of flips, in the order of the sums of their bits."""
+    bits = _bits(layout)
+    numbers = range(int(bits.sum()) + 1)
+    shape = len(pixels), len(layout)
+    return PixelChoices([_flipped(pixels, np.broadcast_to(number & bits != 0, shape), layout) for number in numbers])
+
+
 @implements(FLIP, "gpu")
 class FlipGpu(PixelOperator):
     """One launch per batch."""
@@ -98,9 +120,11 @@ class FlipGpu(PixelOperator):
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, FLIP_LAYOUTS)
-        pixels = pixels.named(layout)
-        flips = pixels.along_extents(_flips(batch.arguments(self.node), batch.size, layout), 0)
-        return pixels.window(np.where(flips, pixels.extents - 1, 0), np.where(flips, -1, 1), pixels.extents)
+        flips = _flips(batch.arguments(self.node), batch.size, layout)
+        if not pixels.recurs:
+            return _flipped(pixels, flips, layout)
+        choices = pixels.kept(self, lambda: _all_flips(pixels, layout))
+        return choices.choose(np.dot(flips, _bits(layout)))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -314,12 +314,19 @@ class ResizeGpu(PixelOperator):
         return outputs
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        layout = choose_layout(pixels.layout, pixels.ndim, RESIZE_LAYOUTS)
-        if "D" in layout or self.node.argument("save_attrs") or pixels.dtype not in EXACT_IN_FLOAT:
+        if not self.expressible(pixels):
             return None
-        dtype = self.dtype_of(pixels.dtype)
-        extents = pixels.extents[:, 1:]
-        solved, filters = self.resolve(batch, "HW", extents)
+        return self.resized(pixels, *self.resolve(batch, "HW", pixels.extents[:, 1:]))
+
+    def expressible(self, pixels: PixelExpression) -> bool:
+        """Return whether expressions support the input."""
+        layout = choose_layout(pixels.layout, pixels.ndim, RESIZE_LAYOUTS)
+        return not ("D" in layout or self.node.argument("save_attrs")) and pixels.dtype in EXACT_IN_FLOAT
+
+    def resized(self, pixels: PixelExpression, solved: ResizedBatch, filters: Filters) -> PixelExpression | None:
+        """Return resized images; None if separate launches are faster."""
+        layout = choose_layout(pixels.layout, pixels.ndim, RESIZE_LAYOUTS)
+        dtype, extents = self.dtype_of(pixels.dtype), pixels.extents[:, 1:]
         # Both axes at once: the rows of all samples, then their columns.
         low, high, source, size = (each.T.ravel() for each in (solved.low, solved.high, extents, solved.size))
         lower, upper = np.concatenate([filters.lower] * 2), np.concatenate([filters.upper] * 2)

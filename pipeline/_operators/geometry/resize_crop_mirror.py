@@ -11,6 +11,8 @@ import numpy.typing as npt
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import Setup
@@ -29,6 +31,8 @@ __all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
 
 #: The bit of `mirror` that flips each axis.
 _BITS = {"W": 1, "H": 2, "D": 4}
+#: The bits of `mirror` that flip images.
+_ALL_BITS = _BITS["W"] | _BITS["H"]
 
 
 def _declare(name: str, doc: str, antialias: bool, deprecated: str | None = None) -> OperatorSchema:
@@ -133,9 +137,32 @@ class ResizeCropMirrorGpu(ResizeGpu):
         #: Regions that aren't mirrored, by the images' extents; None if other arguments differ from sample to sample.
         self._regions: dict[Hashable, ResizedBatch] | None = None if node.argument_inputs.keys() - {"mirror"} else {}
 
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        if self._regions is None or not pixels.recurs:
+            return super().express(batch, pixels)
+        choices = pixels.kept(self, lambda: self._choices(batch, pixels))
+        return None if choices is None else choices.choose(self._mirror(batch) & _ALL_BITS)
+
+    def _choices(self, batch: Batch, pixels: PixelExpression) -> PixelChoices | None:
+        """Return the result for each value of `mirror`; None if expressions don't support one of them."""
+        if not self.expressible(pixels):
+            return None
+        regions, filters = self._unmirrored(batch, "HW", pixels.extents[:, 1:]), self._filters.get(batch)
+        options: list[PixelExpression] = []
+        for bits in range(_ALL_BITS + 1):
+            option = self.resized(pixels, _mirrored(regions, np.full(batch.size, bits), "HW"), filters)
+            if option is None:
+                return None
+            options.append(option)
+        return PixelChoices(options)
+
     def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
         if self._regions is None:
             return super().resolve(batch, axes, extents)
+        return _mirrored(self._unmirrored(batch, axes, extents), self._mirror(batch), axes), self._filters.get(batch)
+
+    def _unmirrored(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        assert self._regions is not None
         key = (axes, extents.tobytes())
         regions = self._regions.get(key)
         if regions is None:
@@ -144,9 +171,12 @@ class ResizeCropMirrorGpu(ResizeGpu):
             regions = geometry.cropped(extents)
             if len(self._regions) < _MOST_KEPT:
                 self._regions[key] = regions
+        return regions
+
+    def _mirror(self, batch: Batch) -> Array:
         mirror = batch.arguments(self.node).scalars("mirror", np.int64)
         assert mirror is not None
-        return _mirrored(regions, mirror, axes), self._filters.get(batch)
+        return mirror
 
 
 # Number of batches of different extents for which regions are kept.

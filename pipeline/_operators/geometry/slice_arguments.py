@@ -63,16 +63,18 @@ class _Bound:
             return value
         return value * extent if exact else float(np.float32(value * extent))
 
-    def values(self, extents: Array, *, exact: bool = False) -> Array:
-        """Return `value` for all samples and axes, (N, axes), of these extents.
+    def values(self, extents: Array) -> Array:
+        """Return `value` before any rounding for all samples and axes, (N, axes), of these extents.
 
         Raises:
             ValueError: The samples have different numbers of values.
         """
-        values = np.broadcast_to(np.asarray(self.rows, np.float64), extents.shape)
-        if not self.relative:
-            return values
-        return values * extents if exact else (values * extents).astype(np.float32).astype(np.float64)
+        values = np.asarray(self.rows, np.float64)
+        return values * extents if self.relative else np.broadcast_to(values, extents.shape)
+
+    def rounded(self, values: Array) -> Array:
+        """Return the result of `values` in the precision of DALI's bounds."""
+        return values.astype(np.float32).astype(np.float64) if self.relative else values
 
 
 class Positional(NamedTuple):
@@ -96,9 +98,9 @@ def _rounded(values: Array) -> Array:
     Raises:
         ValueError: A value isn't a number of 62 bits.
     """
-    if not (np.abs(values) < 1 << 62).all():
+    if not np.abs(values).max(initial=0.0) < 1 << 62:  # also for NaN
         raise ValueError("the bound is too large")
-    return np.where(values >= 0, np.trunc(values + 0.5), -np.trunc(0.5 - values)).astype(np.int64)
+    return (values + np.copysign(0.5, values)).astype(np.int64)  # which drops the fraction
 
 
 class SliceWindows:
@@ -119,7 +121,7 @@ class SliceWindows:
         self.ndim = ndim if ndim is not None else len(layout) or 3
         self.layout = layout or _IMPLIED_LAYOUTS.get(self.ndim, "")
         self._axes = self._find_axes(arguments, batch_size)
-        self._same_axes = all(axes is self._axes[0] for axes in self._axes)
+        self._same_axes = not arguments.per_sample("axes")
         named = [name for name in _NAMES if arguments.given(name)]
         if with_inputs and named:
             raise ArgumentValueError(f"argument {named[0]!r} can't be used together with the anchor and shape inputs")
@@ -185,27 +187,29 @@ class SliceWindows:
                 high = low + shape
             else:
                 low, high = self._bounds(sizes)
-            first, last = _rounded(low), _rounded(high)
+            first, last = _rounded(np.array((low, high)))
         except ValueError:
             return None
-        if (last < first).any():
+        lengths = last - first
+        if lengths.min(initial=0) < 0:
             return None
-        starts, extents = np.zeros_like(shapes), shapes.copy()
-        starts[:, axes], extents[:, axes] = first, last - first
+        starts, extents = np.zeros(shapes.shape, np.int64), shapes.copy()
+        starts[:, axes], extents[:, axes] = first, lengths
         return starts, extents
 
     def _bounds(self, sizes: Array) -> tuple[Array, Array]:
         """Return `_from_arguments` for all samples and axes of these extents."""
-        low: Array = np.zeros_like(sizes) if self._begin.rows is None else self._begin.values(sizes)
+        begin: Array = np.zeros(sizes.shape) if self._begin.rows is None else self._begin.values(sizes)
+        low = self._begin.rounded(begin)
         if self._end.rows is None:
             return low, sizes
-        high = self._end.values(sizes)
+        end = self._end.values(sizes)
+        high = self._end.rounded(end)
         if not self._end.from_start:
             return low, high
         if not (self._begin.relative and self._end.relative):
             return low, low + high
-        exact = self._begin.values(sizes, exact=True) + self._end.values(sizes, exact=True)
-        return low, np.where(high >= 0, np.maximum(low, exact), low + high)
+        return low, np.where(high >= 0, np.maximum(low, begin + end), low + high)
 
     def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
         """Return the known extents of the windows: those of axes that aren't sliced."""

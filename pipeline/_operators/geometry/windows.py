@@ -317,13 +317,14 @@ def placed(
         OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
     """
     if policy == "error":
-        outside = ((starts < 0) | (starts + extents > shapes)).any(axis=1)
-        fail(
-            [
-                (index, out_of_bounds_error(starts[index].tolist(), extents[index].tolist(), shapes[index].tolist()))
-                for index in np.flatnonzero(outside).tolist()
-            ]
-        )
+        outside = (starts < 0) | (starts + extents > shapes)
+        if outside.any():
+            fail(
+                [
+                    (each, out_of_bounds_error(starts[each].tolist(), extents[each].tolist(), shapes[each].tolist()))
+                    for each in np.flatnonzero(outside.any(axis=1)).tolist()
+                ]
+            )
     elif policy == "trim_to_shape":
         ends = np.clip(starts + extents, 0, shapes)
         starts = np.clip(starts, 0, shapes)

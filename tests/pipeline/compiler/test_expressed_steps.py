@@ -12,6 +12,7 @@ from pipeline import fn, types
 from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
 from pipeline._kernels import compiler
 from pipeline._kernels.errors import KernelCompileError
+from pipeline._operators.boxes import linear_maps
 from pipeline.errors import PipelineError
 from tests import host_cupy
 from tests.pipeline.compiler.gpu_batches import images, run_batches
@@ -68,7 +69,17 @@ def windows(data: Any) -> tuple[Any, ...]:
     return cut, mirrored
 
 
-GRAPHS: list[Define] = [colors, flips, noise, warped, windows]
+def mirrored(data: Any) -> tuple[Any, ...]:
+    mirror = fn.random.coin_flip()
+    normalized = {"mirror": mirror, "mean": [9.0, 8.0, 7.0], "std": [2.0, 3.0, 4.0]}
+    return (
+        fn.crop_mirror_normalize(data, crop=(4, 3), dtype=types.FLOAT, output_layout="HWC", **normalized),
+        fn.crop_mirror_normalize(data, crop=(9, 7), out_of_bounds_policy="pad", fill_values=[3.0], **normalized),
+        fn.resize_crop_mirror(data, resize_shorter=9, crop=(8, 7), mirror=mirror + 2),
+    )
+
+
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored]
 
 
 @pytest.mark.parametrize("define", GRAPHS)
@@ -89,6 +100,39 @@ def test_batches_have_the_bits_of_the_operators(
         for apart, prepared in zip(one, other, strict=True):
             np.testing.assert_array_equal(apart, prepared, strict=True)
     assert any(not np.array_equal(one, other) for one, other in zip(found[-1], found[-2], strict=True))
+
+
+def boxes(data: Any) -> tuple[Any, ...]:
+    return fn.bb_flip(data, horizontal=fn.random.coin_flip()), fn.bb_flip(data, vertical=fn.random.coin_flip())
+
+
+def transformed(data: Any) -> tuple[Any, ...]:
+    return (fn.coord_transform(data, M=fn.random.uniform(shape=8), T=fn.random.uniform(shape=2)),)
+
+
+def flipped(data: Any) -> tuple[Any, ...]:
+    flips = {f"flip_{axis}": fn.random.coin_flip() for axis in "xy"}
+    return (fn.coord_flip(fn.reshape(data, shape=[-1, 2]), **flips, center_x=number(0, 1)),)
+
+
+@pytest.mark.parametrize("define", [boxes, transformed, flipped])
+@pytest.mark.parametrize("size", ["one size", "several sizes"])
+def test_points_have_the_bits_of_a_launch_of_their_own(
+    device: str, issued: list[Any], monkeypatch: pytest.MonkeyPatch, define: Define, size: str
+) -> None:
+    rng = np.random.default_rng(0)
+    batches = [[rng.random((4, 3, 4), np.float32) for _ in range(3)] for _ in range(6)]
+    if size == "several sizes":
+        for batch in batches:
+            batch[1] = batch[1][:2]
+    found = run_batches(define, batches)
+    assert issued or define is flipped  # its step has another operator, too
+    with monkeypatch.context() as patches:
+        patches.setattr(linear_maps, "as_vectors", lambda pixels: None)
+        expected = run_batches(define, batches)
+    for one, other in zip(expected, found, strict=True):
+        for apart, prepared in zip(one, other, strict=True):
+            np.testing.assert_array_equal(apart, prepared, strict=True)
 
 
 def test_launches_are_prepared_once_for_inputs_of_one_shape(device: str, issued: list[Any]) -> None:

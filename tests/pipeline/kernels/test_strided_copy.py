@@ -96,6 +96,24 @@ def test_random_windows_with_fill(runner: Any, seed: int) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float64])
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_contiguous_samples_of_any_alignment(runner: Any, dtype: Any, shift: int) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [1, 2, 15, 16, 17, 40, 5000]
+    source = rng.integers(0, 255, (len(sizes), 5010)).astype(dtype)
+    target = np.zeros_like(source)
+    begins = range(len(sizes))
+    src = [source[i, i + shift : i + shift + size] for i, size in zip(begins, sizes, strict=True)]
+    dst = [target[i, i : i + size] for i, size in zip(begins, sizes, strict=True)]
+    runner.strided_copy(src, dst)
+    for one, other in zip(src, dst, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert all(
+        not target[i, :i].any() and not target[i, i + size :].any() for i, size in zip(begins, sizes, strict=True)
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("width", [31, 32])
 def test_crop_mirror_normalize_to_planes(runner: Any, dtype: str, width: int) -> None:

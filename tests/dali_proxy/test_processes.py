@@ -64,7 +64,9 @@ def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str,
 def stop_for(seconds: float, *runs: tuple[float, tuple[str, ...]]) -> None:
     """Train once for each timeout, all at the same time; stop the processes with these roles, and let them continue."""
     begun = [begin(timeout=timeout) for timeout, _ in runs]
-    stopped = [each for (_, found), (_, roles) in zip(begun, runs, strict=True) for role in roles for each in found[role]]
+    stopped = [
+        each for (_, found), (_, roles) in zip(begun, runs, strict=True) for role in roles for each in found[role]
+    ]
     for process in stopped:
         process.suspend()
     time.sleep(seconds)

@@ -89,7 +89,8 @@ with ThreadPoolExecutor() as threads:
 
     with DALIServer(affine(), timeout=300) as server:
         begin, seen = time.time(), []
-        for number, batch in enumerate(DataLoader(server, IndexDataset(400, server.proxy), 4, num_workers=1, timeout=300)):
+        loader = DataLoader(server, IndexDataset(400, server.proxy), 4, num_workers=1, timeout=300)
+        for number, batch in enumerate(loader):
             seen += check_affine(*batch)
             ahead = [86400, -86400, 3600, 0][number % 4] if number < 98 else 86400
             Path(os.environ["FAULTY_CLOCK"]).write_text(str(ahead))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +124,18 @@ def _photographs(dali_extra: Path | None) -> Iterator[tuple[str, Image.Image]]:
     for folder in classes[:CLASSES]:
         with Image.open(min(folder.glob("*.jpg"))) as photograph:
             yield folder.name, photograph.convert("RGB")
+
+
+@pytest.fixture(scope="session")
+def faulty_system(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the path of a library that lets calls of the system fail in programs that preload it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("this machine has no C compiler")
+    library = tmp_path_factory.mktemp("library") / "faulty_system.so"
+    source = ROOT / "tests" / "faulty_system.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return str(library)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -84,7 +84,7 @@ class SavedAnnotations:
             ) from error
 
     def _images(self) -> list[AnnotatedImage]:
-        paths = Path(self.folder, "filenames.dat").read_text().splitlines()
+        paths = self._content("filenames").decode().splitlines()
         labels = self._read_parts("labels", "offsets", "counts", len(paths), np.int32, np.int32)
         boxes = self._read("boxes", np.dtype(np.float32)).reshape(-1, 4)
         ends = list(itertools.accumulate(map(len, labels), initial=0))
@@ -118,7 +118,7 @@ class SavedAnnotations:
 
     def _load_runs(self, images: Sequence[AnnotatedImage]) -> None:
         """Load run lengths: height, width, their number, all uint64, and the numbers, uint32."""
-        content = Path(self.folder, "masks_rles.dat").read_bytes()
+        content = self._content("masks_rles")
         runs, at = [], 4
         for _ in range(int.from_bytes(content[:4], "little")):
             count = int.from_bytes(content[at + 16 : at + 24], "little")
@@ -151,8 +151,16 @@ class SavedAnnotations:
     def _write(self, name: str, items: Array) -> None:
         Path(self.folder, f"{name}.dat").write_bytes(np.uint32(len(items)).tobytes() + items.tobytes())
 
+    def _content(self, name: str) -> bytes:
+        path = Path(self.folder, f"{name}.dat")
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            error.filename = str(path)  # reads don't name their file, only its opening does
+            raise
+
     def _read(self, name: str, dtype: np.dtype[Any], width: int = 1) -> Array:
-        content = Path(self.folder, f"{name}.dat").read_bytes()
+        content = self._content(name)
         items = np.frombuffer(content[4:], dtype)
         if len(items) != width * int.from_bytes(content[:4].ljust(4, b"?"), "little"):
             raise ValueError(f"{name}.dat is incomplete")

@@ -6,7 +6,9 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,17 +49,41 @@ def test_ranks_print_their_results(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [[result["rank"] for result in results] for results in raised.value.results] == [["0"], ["1"]]
 
 
+def measure(folder: Path, patch: pytest.MonkeyPatch, *counts: str) -> list[dict[str, Any]]:
+    """Run the program on the CPU with a tiny network, for these numbers of ranks. Return the results that it saves."""
+    patch.setattr(tempfile, "tempdir", str(folder))
+    command = ["data_parallel", "--gpus", *counts, "--loaders", "ours, shared", "--device", "cpu", "--network", "tiny"]
+    command += ["--batch-sizes", "4", "--files", "8", "--seconds", "0.1", "--rounds", "1", "--output", str(folder)]
+    patch.setattr(sys, "argv", command)
+    assert data_parallel.main() == 0
+    (saved,) = folder.glob("*-data-parallel.json")
+    results: list[dict[str, Any]] = json.loads(saved.read_text())["results"]
+    return results
+
+
 @pytest.mark.slow
 def test_measurement_of_two_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    command = ["data_parallel", "--gpus", "1", "2", "--loaders", "ours, shared", "--device", "cpu", "--network", "tiny"]
-    command += ["--batch-sizes", "4", "--files", "8", "--seconds", "0.1", "--rounds", "1", "--output", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", command)
-    assert data_parallel.main() == 0
-    (saved,) = tmp_path.glob("*-data-parallel.json")
-    results = json.loads(saved.read_text())["results"]
-    assert [(result["gpus"], result["loader"]) for result in results] == [(1, "ours, shared"), (2, "ours, shared")]
-    assert all(result["share"] > 0 and min(result["memory_mb"]) > 50 for result in results)
+    (result,) = measure(tmp_path, monkeypatch, "2")
+    assert (result["gpus"], result["loader"]) == (2, "ours, shared")
+    assert result["share"] > 0
+    assert len(result["memory_mb"]) == 2
+    assert min(result["memory_mb"]) > 50
     assert "ours, shared" in capsys.readouterr().out
+
+
+def test_numbers_of_ranks_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(command: list[str], count: int, cores: int) -> list[list[Any]]:
+        assert command[command.index("--loaders") + 1 :] == ["ours, shared"]
+        return [[json.loads(json.dumps(asdict(rank(90.0 / count, (100.0, 100.0), 400.0))))]] * count
+
+    monkeypatch.setattr(data_parallel, "run_ranks", measured)
+    results = measure(tmp_path, monkeypatch, "1", "2")
+    assert [(result["gpus"], result["share"]) for result in results] == [(1, 0.9), (2, 0.45)]
+    assert [line.split()[-6:-3] for line in capsys.readouterr().out.splitlines()[1:3]] == [
+        ["100.0%", "100.0%", "100.0%"],
+        ["50.0%", "50.0%", "100.0%"],
+    ]

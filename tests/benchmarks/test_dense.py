@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from subprocess import CompletedProcess
 
 import pytest
 import torch
 
 from benchmarks import dense
-from tests.environment import ROOT
+from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.dense", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
+def _run(*arguments: str) -> CompletedProcess[str]:
+    return run_python("-m", "benchmarks.dense", *arguments, cwd=ROOT, env=with_project())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -61,31 +61,35 @@ def begin(mode: str = "process", timeout: float = 300.0) -> tuple[Any, dict[str,
     return training, {role: [psutil.Process(pid) for pid in dict.fromkeys(pids)] for role, pids in roles.items()}
 
 
-@pytest.mark.parametrize(
-    ("stopped", "seconds", "timeout"),
-    [
-        (("training",), 5.0, 4.0),
-        (("training", "server", "workers"), 5.0, 4.0),
-        *(
-            pytest.param((role,), seconds, 300.0, marks=[pytest.mark.faults, pytest.mark.timeout(300)])
-            for role in ("training", "server", "workers")
-            for seconds in (10, 120)
-        ),
-    ],
-    ids=str,
-)
-def test_processes_that_were_stopped_continue(stopped: tuple[str, ...], seconds: float, timeout: float) -> None:
-    training, processes = begin(timeout=timeout)
-    chosen = [process for role in stopped for process in processes[role]]
-    for process in chosen:
+def stop_for(seconds: float, *runs: tuple[float, tuple[str, ...]]) -> None:
+    """Train with each timeout, all at the same time. Stop processes with these roles, in this order, for a while."""
+    begun = [begin(timeout=timeout) for timeout, _ in runs]
+    stopped = [
+        each for (_, found), (_, roles) in zip(begun, runs, strict=True) for role in roles for each in found[role]
+    ]
+    for process in stopped:
         process.suspend()
-    time.sleep(seconds)  # longer than a timeout that counts the time
-    for process in reversed(chosen):
+        time.sleep(0.1)  # a training whose server is stopped waits for it soon
+    time.sleep(seconds)
+    for process in reversed(stopped):
         process.resume()
     time.sleep(0.5)  # a few more batches
-    processes["training"][0].send_signal(signal.SIGUSR1)
-    training.join(PATIENCE_S)
-    assert training.exitcode == 0, "its traceback is above"
+    for training, found in begun:
+        found["training"][0].send_signal(signal.SIGUSR1)
+        training.join(PATIENCE_S)
+        assert training.exitcode == 0, "its traceback is above"
+
+
+def test_time_for_which_the_training_was_stopped_does_not_count() -> None:
+    stop_for(5.0, (4.0, ("training",)), (4.0, ("server", "workers", "training")))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("role", ["training", "server", "workers"])
+@pytest.mark.parametrize("seconds", [10, 120])
+def test_processes_that_were_stopped_continue(role: str, seconds: float) -> None:
+    stop_for(seconds, (300.0, (role,)))
 
 
 def test_sigterm_of_all_processes_leaves_nothing() -> None:

@@ -22,23 +22,23 @@ from dali_proxy import BatchError, DALIServer, DataLoader, ServerDiedError, Work
 from dali_proxy.distributed import DistributedBatchSampler
 from pipeline import fn, pipeline_def, types
 from tests.dali_proxy.indexed import IndexDataset, affine, affine_of, check_affine, jpeg
-from tests.environment import ROOT, with_project
+from tests.environment import with_project
 from tests.waiting import soon
 
 OUT_OF_MEMORY = "killed by SIGKILL; unless a user killed it, the system was out of memory"
 
 FAULTY = """
 import os, resource, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
-from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError
 from pipeline import fn, pipeline_def
 from pipeline.errors import OperatorError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 16, 1 << 16))
-folder = Path(sys.argv[1])
-names = sorted(path.name for path in folder.glob("*.jpg"))
+failing, slow = (Path(sys.argv[1], name) for name in ("failing", "slow"))
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=2)
 def by_path():
@@ -46,11 +46,29 @@ def by_path():
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=2)
 def by_reader():
-    return fn.readers.file(file_root=str(folder), files=names)
+    return fn.readers.file(file_root=str(failing), files=sorted(os.listdir(failing)))
 
 class Paths(IndexDataset):
+    def __init__(self, folder, proxy):
+        self.paths = sorted(folder.iterdir())
+        super().__init__(len(self.paths), proxy)
+
     def __getitem__(self, index):
-        return self.transform(np.frombuffer(os.fsencode(folder / names[index]), np.uint8)), index
+        return self.transform(np.frombuffer(os.fsencode(self.paths[index]), np.uint8)), index
+
+def read_slow_file():
+    with DALIServer(by_path(), timeout=5) as server:
+        loop = iter(DataLoader(server, Paths(slow, server.proxy), batch_size=2, num_workers=1))
+        yield next(loop)[1].tolist()
+        try:
+            next(loop)
+        except ProxyError as error:
+            yield error
+        yield [batch[1].tolist() for batch in loop]
+        begin = time.monotonic()
+    yield time.monotonic() - begin
+    with DALIServer(by_path()) as server:
+        yield next(iter(DataLoader(server, Paths(slow, server.proxy), batch_size=2)))[1].tolist()
 
 def batches(step):
     for _ in range(3):
@@ -59,147 +77,98 @@ def batches(step):
         except (BatchError, OperatorError) as error:
             yield str(error).split(chr(10))[0]
 
-with DALIServer(by_path(), mode="thread") as server:
-    for on_error in ("raise", "skip"):
-        loop = iter(DataLoader(server, Paths(6, server.proxy), batch_size=2, on_error=on_error))
-        print(list(batches(lambda: next(loop)[1])))
-reader = by_reader()
-print(list(batches(lambda: np.array(reader.run()[1].as_array()).ravel())))
-reader.close()
+with ThreadPoolExecutor() as threads:
+    lines = threads.submit(lambda: list(read_slow_file()))
+    with DALIServer(by_path(), mode="thread") as server:
+        for on_error in ("raise", "skip"):
+            loop = iter(DataLoader(server, Paths(failing, server.proxy), batch_size=2, on_error=on_error))
+            print(list(batches(lambda: next(loop)[1])))
+    reader = by_reader()
+    print(list(batches(lambda: np.array(reader.run()[1].as_array()).ravel())))
+    reader.close()
 
-with DALIServer(affine(), timeout=300) as server:
-    begin, seen = time.time(), []
-    for number, batch in enumerate(DataLoader(server, IndexDataset(400, server.proxy), 4, num_workers=1, timeout=300)):
-        seen += check_affine(*batch)
-        Path(os.environ["FAULTY_CLOCK"]).write_text(str([86400, -86400, 3600, 0][number % 4] if number < 98 else 86400))
-    assert seen == list(range(400))
-    assert time.time() - begin > 80000
-    assert server.stats().seconds < 80000
-    with DALIServer(affine()) as other:
-        check_affine(*next(iter(DataLoader(other, IndexDataset(4, other.proxy), 4))))
-    assert server.running
+    with DALIServer(affine(), timeout=300) as server:
+        begin, seen = time.time(), []
+        loader = DataLoader(server, IndexDataset(400, server.proxy), 4, num_workers=1, timeout=300)
+        for number, batch in enumerate(loader):
+            seen += check_affine(*batch)
+            ahead = [86400, -86400, 3600, 0][number % 4] if number < 98 else 86400
+            Path(os.environ["FAULTY_CLOCK"]).write_text(str(ahead))
+        assert seen == list(range(400))
+        assert time.time() - begin > 80000
+        assert server.stats().seconds < 80000
+        with DALIServer(affine()) as other:
+            check_affine(*next(iter(DataLoader(other, IndexDataset(4, other.proxy), 4))))
+        assert server.running
+    print(*lines.result(), sep=chr(10))
 """
 
 
-@pytest.fixture
-def faulty_system(tmp_path: Path) -> str:
-    """Return the path of a library that lets calls of the system fail."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("this machine has no C compiler")
-    library = tmp_path / "faulty_system.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", library, ROOT / "tests" / "faulty_system.c", "-ldl"], check=True
-    )
-    return str(library)
-
-
-def test_failing_read_costs_its_sample_and_other_faults_of_the_system_nothing(
+def test_failing_and_slow_reads_cost_their_batch_and_other_faults_of_the_system_nothing(
     tmp_path: Path, faulty_system: str
 ) -> None:
-    for index in range(6):
-        (tmp_path / f"{index}{'-faulty' * (index == 3)}.jpg").write_bytes(jpeg(index))
-    faults = {"LD_PRELOAD": faulty_system, "FAULTY_PATH": "-faulty", "FAULTY_CLOCK": str(tmp_path / "clock")}
-    environment = with_project(**faults, HOME="/dev/null", TMPDIR=str(tmp_path / "missing"))
+    for fault, count in {"failing": 6, "slow": 12}.items():
+        (tmp_path / fault).mkdir()
+        for index in range(count):
+            (tmp_path / fault / f"{index:02}{f'-{fault}' * (index == 3)}.jpg").write_bytes(jpeg(index))
+    faults = {"FAULTY_PATH": "-failing", "SLOW_PATH": "-slow", "FAULTY_CLOCK": str(tmp_path / "clock")}
+    missing = {"HOME": "/dev/null", "TMPDIR": str(tmp_path / "missing")}
     command = [sys.executable, "-W", "ignore", "-c", FAULTY, str(tmp_path)]
+    environment = with_project(LD_PRELOAD=faulty_system, **faults, **missing)
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
     assert run.returncode == 0, run.stderr
-    raised, skipped, read = run.stdout.splitlines()
-    error = f"for sample 1: can't read the file '{tmp_path}/3-faulty.jpg': Input/output error"
+    raised, skipped, read, first, timeout, others, end, next_start = run.stdout.splitlines()
+    error = f"for sample 1: can't read the file '{tmp_path}/failing/03-failing.jpg': Input/output error"
     assert error in raised
     assert error in read
     assert raised.startswith("[[0, 1], ")
     assert raised.endswith(", [4, 5]]")
     assert read.endswith(", [4, 5]]")
     assert skipped == "[[0, 1], [2], [4, 5]]"
-
-
-SLOW = """
-import os, sys, time
-from pathlib import Path
-import numpy as np
-from dali_proxy import DALIServer, DataLoader, ProxyError
-from pipeline import fn, pipeline_def
-from tests.dali_proxy.indexed import IndexDataset
-
-paths = sorted(Path(sys.argv[1]).glob("*.jpg"))
-
-@pipeline_def(num_threads=2, device_id=None, batch_size=2)
-def by_path():
-    return fn.decoders.image(fn.io.file.read(fn.external_source(name="path")), device="cpu")
-
-class Paths(IndexDataset):
-    def __getitem__(self, index):
-        return self.transform(np.frombuffer(os.fsencode(paths[index]), np.uint8)), index
-
-with DALIServer(by_path(), timeout=10) as server:
-    loop = iter(DataLoader(server, Paths(12, server.proxy), batch_size=2, num_workers=1))
-    print(next(loop)[1].tolist())
-    try:
-        next(loop)
-    except ProxyError as error:
-        print(error)
-    print([batch[1].tolist() for batch in loop])
-    begin = time.monotonic()
-print(time.monotonic() - begin)
-with DALIServer(by_path()) as server:
-    print(next(iter(DataLoader(server, Paths(12, server.proxy), batch_size=2)))[1].tolist())
-"""
-
-
-def test_read_that_takes_a_minute_costs_its_batch(tmp_path: Path, faulty_system: str) -> None:
-    for index in range(12):
-        (tmp_path / f"{index:02}{'-slow' * (index == 3)}.jpg").write_bytes(jpeg(index))
-    environment = with_project(LD_PRELOAD=faulty_system, SLOW_PATH="-slow")
-    command = [sys.executable, "-W", "ignore", "-c", SLOW, str(tmp_path)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
-    assert run.returncode == 0, run.stderr
-    first, error, others, end, next_start = run.stdout.splitlines()
     assert first == next_start == "[0, 1]"
-    assert "didn't answer within 10 s, the limit of DALIServer(timeout=...)" in error
+    assert "didn't answer within 5 s, the limit of DALIServer(timeout=...)" in timeout
     assert others == "[[4, 5], [6, 7], [8, 9], [10, 11]]"
     assert float(end) < 30  # the watchdog ends the server 8 s later
 
 
 START = """
-import sys
+import os, sys, tempfile
 from dali_proxy import DALIServer, DataLoader
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 
-for mode in "process", "thread":
-    try:
-        with DALIServer(affine(), mode=mode) as server:
-            print(check_affine(*next(iter(DataLoader(server, IndexDataset(4, server.proxy), 4)))))
-    except OSError as error:
-        print(error)
-    except Exception as error:
-        print(type(error).__name__, error)
+for folder in sys.argv[1:]:
+    tempfile.tempdir = None
+    os.environ["TMPDIR"] = folder
+    for mode in "process", "thread":
+        try:
+            with DALIServer(affine(), mode=mode) as server:
+                print(check_affine(*next(iter(DataLoader(server, IndexDataset(4, server.proxy), 4)))))
+        except OSError as error:
+            print(error)
+        except Exception as error:
+            print(type(error).__name__, error)
 """
 
 
-@pytest.mark.parametrize(
-    ("mount", "expected"),
-    [
-        ("mount -t tmpfs -o nr_inodes=2 none $TMPDIR", "couldn't listen at {folder}/dali-proxy-"),
-        ("mount -t tmpfs -o ro none $TMPDIR", "[0, 1, 2, 3]"),
-    ],
-    ids=["full", "read-only"],
-)
-def test_temporary_folder_without_room(mount: str, expected: str, tmp_path: Path) -> None:
+def test_temporary_folder_without_room(tmp_path: Path) -> None:
+    full, read_only = tmp_path / "full", tmp_path / "read-only"
+    mounts = f"mount -t tmpfs -o nr_inodes=2 none '{full}' && mount -t tmpfs -o ro none '{read_only}'"
+    for folder in (full, read_only):
+        folder.mkdir()
     in_namespaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    mount = mount.replace("$TMPDIR", f"'{tmp_path}'")
     if (
         not shutil.which("unshare")
-        or subprocess.run([*in_namespaces, mount], capture_output=True, check=False).returncode
+        or subprocess.run([*in_namespaces, mounts], capture_output=True, check=False).returncode
     ):
         pytest.skip("this system has no user namespaces")
-    command = [*in_namespaces, f'{mount} && exec "$0" -c "$1"', sys.executable, START]
-    environment = with_project(TMPDIR=str(tmp_path))
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    program = [sys.executable, "-c", START, str(full), str(read_only)]
+    command = [*in_namespaces, f'{mounts} && exec "$@"', "sh", *program]
+    run = subprocess.run(command, env=with_project(), capture_output=True, text=True, timeout=150, check=False)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert len(lines) == 2
-    assert all(expected.format(folder=tmp_path) in line for line in lines), run.stdout
+    assert len(lines) == 4, run.stdout
+    assert all(f"couldn't listen at {full}/dali-proxy-" in line for line in lines[:2]), run.stdout
+    assert lines[2:] == ["[0, 1, 2, 3]"] * 2
 
 
 def test_billion_indices_take_no_memory() -> None:

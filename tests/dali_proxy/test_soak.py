@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,13 @@ import pytest
 from dali_proxy import DALIServer, DataLoader
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.environment import ROOT, with_project
+from tests.preloaded import run_python
 from tests.soak import slow_consumer
 
 
 def test_faults_while_two_loaders_train() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--seconds=3", "--every=0.4", "--restarts=1", "--seed=31", "--workers=1"],
-        cwd=ROOT,
-        env=with_project(),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
+    options = ("--seconds=3", "--every=0.4", "--restarts=1", "--seed=31", "--workers=1")
+    run = run_python("-m", "tests.soak", *options, cwd=ROOT, env=with_project(), timeout=170)
     assert run.returncode == 0, run.stderr[-10_000:]
     counts = {what: int(count) for count, what in re.findall(r"^ *(\d+) (.*)$", run.stdout, re.MULTILINE)}
     assert counts["batches checked"] > 0

@@ -109,12 +109,12 @@ def test_example_learns_and_prints_its_measurements(name: str, run_once: Callabl
 def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -> None:
     """It has no server, so it doesn't say what limits its speed."""
     picture = tmp_path / "superres.png"
-    said = run("video_superres", "--device", device, "--picture", str(picture), "--epochs=2")
+    said = run("video_superres", "--device", device, "--picture", str(picture), "--epochs=1")
     before, after = losses(said)
     assert after < before
     ratios = re.search(r"^PSNR +([\d.]+) dB, bicubic ([\d.]+) dB$", said, re.MULTILINE)
     assert ratios, said
-    assert float(ratios[1]) > float(ratios[2]) + 0.4
+    assert float(ratios[1]) > float(ratios[2]) + 0.3
     with Image.open(picture) as sheet:
         assert sheet.width == 3 * 196 + 4  # input, output, truth
         assert np.asarray(sheet).std() > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import select
@@ -13,6 +14,7 @@ import pytest
 
 from dali_proxy._common.process_exit import EndedWorkers, dead_worker
 from dali_proxy.errors import ProxyError
+from tests.waiting import wait_until
 
 
 def ended(code: int, start_method: str) -> Any:
@@ -42,7 +44,8 @@ def test_advice_fits_the_cause_of_death(code: int, start_method: str, says_why: 
     assert ("See its output" in str(died), "__main__" in str(died)) == (says_why, names_main)
 
 
-def test_ended_workers_are_noticed() -> None:
+def test_ended_workers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._common.process_exit._INTERVAL", math.inf)  # the pipes must suffice
     ends = [multiprocessing.Event() for _ in range(3)]
     workers = [multiprocessing.Process(target=end.wait) for end in ends]
     ended = EndedWorkers()
@@ -52,13 +55,13 @@ def test_ended_workers_are_noticed() -> None:
     assert not ended.any_of(workers)
     ends[1].set()
     workers[1].join()
-    assert ended.any_of(workers)
+    wait_until(lambda: ended.any_of(workers))  # a forkserver sends the exit code before it closes the pipe
     others = [workers[0], workers[2]]
     assert not ended.any_of(others)
     for end, worker in zip(ends, workers, strict=True):
         end.set()
         worker.join()
-    assert ended.any_of(others)
+    wait_until(lambda: ended.any_of(others))
 
 
 def test_worker_that_ends_before_its_own_child_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ __all__ = ["COMPILE", "FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
 COMPILE = "python setup.py build_ext --inplace --force"
 """Compiles all modules of a checkout. Without ``--force``, setuptools skips those that are newer than their sources."""
 
-FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_kernels", "_video")
+FOLDERS = ("_bulk", "_codecs", "_cuda", "_imaging", "_ipc", "_video")
 """The folders of this package that have a C module."""
 
 OUT_OF_DATE: set[str] = set()

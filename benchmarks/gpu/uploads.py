@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._cuda.pinned import PinnedMemory
 from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.pinned import PinnedMemory
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 

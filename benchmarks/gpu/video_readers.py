@@ -207,7 +207,7 @@ class OursByHand(ByHand):
     """`read_frames` with cached decoders."""
 
     def __init__(self, device_id: int | None) -> None:
-        from pipeline._kernels import KernelContext
+        from pipeline._cuda.context import KernelContext
         from pipeline._video.frames import Decoders
 
         super().__init__(device_id)

@@ -45,13 +45,13 @@ from dali_proxy._transport.protocol import (
 )
 from dali_proxy._transport.publisher import ResultPublisher
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._cuda.pinned import PinnedMemory
 from pipeline._definition import Pipeline
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._ipc.frames import close_all
-from pipeline._kernels.pinned import PinnedMemory
 
 __all__ = ["Host"]
 

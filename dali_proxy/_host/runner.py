@@ -24,9 +24,9 @@ from dali_proxy._transport.failures import describe
 from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
+from pipeline._cuda.errors import context_failure
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import ProtocolError
-from pipeline._kernels.errors import context_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError

@@ -279,7 +279,7 @@ class WorkerInit:
     It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
 
     Ctrl-C reaches all processes of a terminal or a notebook. A worker ignores it, because the process that iterates
-    ends its workers: one that ended by itself before torch's code runs in it would be an error there.
+    ends its workers: one that ended alone before torch's code runs in it would be an error there.
 
     A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
     an iterator that torch created fails when a worker finalizes it.

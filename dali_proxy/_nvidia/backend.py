@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline._catalog import all_schemas
+from pipeline._cuda.errors import load_cupy
+from pipeline._cuda.streams import existing_stream, new_stream
 from pipeline._declaration.names import schema_name
-from pipeline._kernels.errors import load_cupy
-from pipeline._kernels.streams import existing_stream, new_stream
 from pipeline._operator_api.op_schema import OpSchema, find_schema
 from pipeline._operator_api.op_spec import OpSpec
 from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._server.placement import depends_on_order
+from pipeline._cuda.errors import require_device
 from pipeline._definition.serializing import on_cpu, serialize_for_host, with_graph
-from pipeline._kernels.errors import require_device
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 if TYPE_CHECKING:

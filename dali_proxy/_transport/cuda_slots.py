@@ -9,9 +9,9 @@ import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slots import Slot, SlotPool
+from pipeline._cuda.errors import load_cupy
+from pipeline._cuda.ipc import ExportedBuffer
 from pipeline._ipc.arena import ALIGNMENT
-from pipeline._kernels.errors import load_cupy
-from pipeline._kernels.ipc import ExportedBuffer
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["CudaPublisher"]

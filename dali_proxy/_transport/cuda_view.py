@@ -12,12 +12,12 @@ import numpy as np
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import check_rows, lend
 from dali_proxy._transport.slots import RETIRED
+from pipeline._cuda.errors import CudaError, load_cupy
+from pipeline._cuda.ipc import BufferHandle, ImportedBuffer
+from pipeline._cuda.views import Lease
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import finalizer
-from pipeline._kernels.errors import CudaError, load_cupy
-from pipeline._kernels.ipc import BufferHandle, ImportedBuffer
-from pipeline._kernels.views import Lease
 
 if TYPE_CHECKING:
     import torch

@@ -15,13 +15,13 @@ from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy._transport.slots import Borrower, Slot, SlotPool
 from pipeline._bulk.gather import gather
+from pipeline._cuda.errors import CudaError, cuda_call
+from pipeline._cuda.views import lent_array
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.errors import CudaError, cuda_call
 from pipeline._kernels.expression import source_offset
-from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 

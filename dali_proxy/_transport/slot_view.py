@@ -14,14 +14,14 @@ import numpy.typing as npt
 from dali_proxy._transport.protocol import OutputBatch
 from dali_proxy._transport.slots import RETIRED
 from pipeline._concurrency.forking import forks
+from pipeline._cuda.pinned import PinnedMemory
+from pipeline._cuda.views import lent_array
 from pipeline._ipc.arena_reader import fits_numpy, is_numpy_shape
 from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.pinned import PinnedMemory
 from pipeline._kernels.samples import Samples, contiguous_strides
-from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["SlotView", "check_rows", "lend"]

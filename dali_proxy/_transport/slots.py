@@ -29,7 +29,7 @@ CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one 
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127
 # Allocations and seconds after which an unused idle slot is freed. A new one costs its consumer much: to register 50 MB
-# with CUDA takes as long as two steps of a training. The number of batches in flight changes all the time.
+# with CUDA takes as long as two steps of training. The number of batches in flight changes all the time.
 _MAX_IDLE, _IDLE_SECONDS = 64, 20.0
 _FITS = 2  # a slot may be so many times as large as what it is used for
 # If GPUs may still read so many bytes, and so many slots, of about the requested size, their consumers are behind, and

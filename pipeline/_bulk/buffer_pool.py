@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.pinned import PinnedMemory
-from pipeline._kernels.views import Lease, lent_array
+from pipeline._cuda.pinned import PinnedMemory
+from pipeline._cuda.views import Lease, lent_array
 from pipeline.tensors.cpu import Array
 
 __all__ = ["BufferPool", "buffer_size"]

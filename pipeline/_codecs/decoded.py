@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._kernels.errors import load_cupy
+from pipeline._cuda.errors import load_cupy
 from pipeline._kernels.samples import Samples
 from pipeline.errors import SampleFailure
 

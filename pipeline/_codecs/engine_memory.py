@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.errors import cuda_call, load_cupy
-from pipeline._kernels.reclaiming import reclaiming
+from pipeline._cuda.errors import cuda_call, load_cupy
+from pipeline._cuda.reclaiming import reclaiming
 
 __all__ = ["EngineMemory"]
 

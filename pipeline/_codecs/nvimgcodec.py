@@ -16,7 +16,7 @@ from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.missing import require_codec
 from pipeline._codecs.stream_free_list import StreamFreeList
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.errors import load_cupy, require_device
+from pipeline._cuda.errors import load_cupy, require_device
 from pipeline._kernels.samples import Samples
 from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure

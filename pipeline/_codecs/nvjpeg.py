@@ -22,8 +22,8 @@ from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn, training_possible
 from pipeline._concurrency.locks import Level, new_rlock
-from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
-from pipeline._kernels.reclaiming import reclaiming
+from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
+from pipeline._cuda.reclaiming import reclaiming
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, DALIImageType

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.errors import cuda_call, load_cupy
+from pipeline._cuda.errors import cuda_call, load_cupy
 
 __all__ = ["StreamFreeList"]
 

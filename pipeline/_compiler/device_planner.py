@@ -13,10 +13,10 @@ from pipeline._bulk.gather import gather
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._concurrency.cost import charged
+from pipeline._cuda.launch import Launch
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch import Launch
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.error_context import error_context

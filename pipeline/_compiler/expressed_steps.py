@@ -9,13 +9,14 @@ import numpy as np
 
 from pipeline._compiler.batch_place import BatchPlace
 from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import MAX_SAMPLES
+from pipeline._cuda.packed_launches import PackedLaunches, Rows, packed_tables
+from pipeline._cuda.reclaiming import reclaiming
+from pipeline._cuda.staging import pack_tables
 from pipeline._graph.graph import Edge
-from pipeline._kernels import KernelContext, Samples
+from pipeline._kernels import Samples
 from pipeline._kernels.expression import PixelExpression, source_offset
-from pipeline._kernels.launch import MAX_SAMPLES
-from pipeline._kernels.packed_launches import PackedLaunches, Rows, packed_tables
-from pipeline._kernels.reclaiming import reclaiming
-from pipeline._kernels.staging import pack_tables
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.pixel_operator import PixelOperator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+from pipeline._cuda.errors import cuda_call
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.errors import cuda_call
 from pipeline._operator_api.operator import Setup
 from pipeline.errors import BuildError, GraphError, PipelineError
 

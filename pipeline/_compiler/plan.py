@@ -199,7 +199,7 @@ def _gpu_steps(nodes: Iterable[GraphNode], graph: Graph) -> tuple[Step, ...]:
 
 
 def _recordable(nodes: Sequence[GraphNode]) -> set[int]:
-    """Return the indices of operators that a step of its own may repeat as recorded launches.
+    """Return the indices of operators that a separate step may repeat as recorded launches.
 
     They have constant arguments, as have all operators behind them, and none of them could be one kernel with an
     operator before the step. The result is empty if all operators have constant arguments.

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from pipeline._compiler.batch_place import BatchPlace
 from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch
+from pipeline._cuda.launch_queue import LaunchQueue
+from pipeline._cuda.packed_launches import PackedLaunches, packed_tables
+from pipeline._cuda.reclaiming import is_full, reclaiming
 from pipeline._graph.graph import Edge
-from pipeline._kernels import KernelContext
-from pipeline._kernels.launch import Launch
-from pipeline._kernels.launch_queue import LaunchQueue
-from pipeline._kernels.packed_launches import PackedLaunches, packed_tables
-from pipeline._kernels.reclaiming import is_full, reclaiming
 from pipeline._operator_api.batch import Batch
 from pipeline.tensors.gpu import TensorListGPU
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._compiler.plan import Plan
+from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._kernels.rows import as_bytes, taken
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from pipeline._cuda.streams import existing_stream, new_stream
 from pipeline._dynamic.devices import current_gpu
-from pipeline._kernels.streams import existing_stream, new_stream
 from pipeline.errors import ArgumentValueError
 
 __all__ = ["Stream", "get_default_stream", "set_default_stream", "set_thread_stream", "stream", "stream_of"]

@@ -12,11 +12,11 @@ from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.switching import begin_short_turns, end_short_turns
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.errors import cuda_call
+from pipeline._cuda.kernel_cache import guard_disk_cache
+from pipeline._cuda.streams import new_stream
 from pipeline._graph.graph import Graph
-from pipeline._kernels import KernelContext
-from pipeline._kernels.errors import cuda_call
-from pipeline._kernels.kernel_cache import guard_disk_cache
-from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
 

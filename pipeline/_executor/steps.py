@@ -15,12 +15,12 @@ from pipeline._compiler.plan import BatchStep, Phase, Plan, SampleStep, Step
 from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
 from pipeline._compiler.tabulated_operators import TabulatedOperators, tabulated_operators
 from pipeline._concurrency.cost import charged
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.results import check_batches
 from pipeline._graph.graph import Edge, Graph, GraphNode
-from pipeline._kernels import KernelContext
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import branch_batch, take_samples
 from pipeline._operator_api.error_context import error_context

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
+from pipeline._cuda.streams import new_stream
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import TensorListCPU

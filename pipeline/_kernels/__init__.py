@@ -1,13 +1,11 @@
-"""CUDA kernels for ragged batches with thin launchers, and shared device memory.
+"""CUDA kernels for ragged batches with thin launchers.
 
 The kernels operate on pointers, shapes and regions, and don't depend on graphs or operators. You can import this
 package without CuPy.
 """
 
 from pipeline._kernels.color import transform_pixels
-from pipeline._kernels.context import KernelContext
 from pipeline._kernels.erase import erase
-from pipeline._kernels.errors import CudaError, KernelCompileError
 from pipeline._kernels.join import join_samples
 from pipeline._kernels.jpeg import distort_as_jpeg
 from pipeline._kernels.lookup import look_up
@@ -21,9 +19,6 @@ from pipeline._kernels.standardize import Spread, standardize
 from pipeline._kernels.strided_copy import strided_copy
 
 __all__ = [
-    "CudaError",
-    "KernelCompileError",
-    "KernelContext",
     "Noise",
     "Samples",
     "Spread",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pipeline._cuda.launch import Launch
 from pipeline._kernels.evaluate import evaluation_defines
 from pipeline._kernels.expression import PixelExpression
-from pipeline._kernels.launch import Launch
 
 __all__ = ["ClahePlan"]
 

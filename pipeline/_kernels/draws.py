@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline._rng import NUMBERS_PER_COUNT, Distribution, RandomNumbers

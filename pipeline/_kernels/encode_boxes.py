@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import THREADS, Launch, ctype
+from pipeline._cuda.launch import THREADS, Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import Launch
+from pipeline._cuda.launch import Launch
 from pipeline._kernels.rows import containing
 from pipeline._kernels.samples import Samples
 

@@ -17,10 +17,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.launch import Launch, ctype
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.dimensions import COLUMNS, STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
-from pipeline._kernels.launch import Launch, ctype
 from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
 from pipeline._kernels.samples import Samples, contiguous_strides

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import THREADS, Launch, blocks_for, ctype
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import THREADS, Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError

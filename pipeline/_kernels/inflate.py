@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import THREADS, Launch
+from pipeline._cuda.launch import THREADS, Launch
 
 __all__ = ["BLOCK", "plan_inflate"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import MAX_SAMPLES, Launch, blocks_for
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import MAX_SAMPLES, Launch, blocks_for
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.axes import AXIS, axis_table, touched, whole_image
-from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError

@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 __all__ = ["Samples", "contiguous_strides"]
 
 
-native = find_compiled("_kernels")
+native = find_compiled("_cuda")
 
 _KIND = operator.attrgetter("dtype", "ndim")
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.channels import channel_table
-from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError

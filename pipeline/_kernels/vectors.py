@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pipeline._cuda.launch import ctype
 from pipeline._kernels.expression import LARGEST_CHANNELS, MEMORY, PixelExpression
-from pipeline._kernels.launch import ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 

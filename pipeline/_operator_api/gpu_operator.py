@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import KernelContext, Samples, strided_copy
-from pipeline._kernels.launch import Launch
+from pipeline._kernels import Samples, strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import OperatorError, PipelineError, SampleFailure

@@ -16,8 +16,8 @@ import numpy as np
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
+    from pipeline._cuda.context import KernelContext
     from pipeline._graph.graph import GraphNode
-    from pipeline._kernels import KernelContext
     from pipeline._operator_api.batch import Batch
     from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
     from pipeline.tensors.cpu import TensorListCPU

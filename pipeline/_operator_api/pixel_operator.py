@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels import KernelContext, Samples
+from pipeline._cuda.context import KernelContext
+from pipeline._kernels import Samples
 from pipeline._kernels.dimensions import UNNAMED
 from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline._kernels.streams import HANDLES, existing_stream
+from pipeline._cuda.streams import HANDLES, existing_stream
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.gpu import TensorListGPU

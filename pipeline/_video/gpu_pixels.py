@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._kernels import KernelContext, Samples, nv12_to_pixels
+from pipeline._cuda.context import KernelContext
+from pipeline._kernels import Samples, nv12_to_pixels
 from pipeline._video.nvdec import Encoding
 from pipeline._video.pixels import check_size, chroma_is_left, color_matrix
 from pipeline.errors import DecodeError

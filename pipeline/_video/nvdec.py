@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pipeline._kernels.errors import load_cupy, require_device
+from pipeline._cuda.errors import load_cupy, require_device
 from pipeline._video.missing import require_av
 from pipeline.errors import DeviceError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline._kernels import KernelContext
+from pipeline._cuda.context import KernelContext
 from pipeline._video.clip import Clip
 from pipeline._video.frames import Target
 from pipeline._video.gpu_pixels import GpuPixels

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._kernels import KernelContext
+from pipeline._cuda.context import KernelContext
 from pipeline._video.nvdec import Encoding
 from pipeline._video.pixels import Pixels
 from pipeline.types import DALIImageType

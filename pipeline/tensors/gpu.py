@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._cuda.streams import existing_stream
 from pipeline._kernels.samples import Samples
-from pipeline._kernels.streams import existing_stream
 from pipeline.errors import InputError, RaggedError
 from pipeline.tensors.base import TensorBase, TensorListBase, check_count, dlpack_arrays, sample_arrays
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline._kernels.kernel_cache import guard_disk_cache
+from pipeline._cuda.kernel_cache import guard_disk_cache
 from pipeline._remote import cache
 from pipeline._trusted_folder import distrust
 

@@ -20,6 +20,7 @@ import numpy as np
 from pipeline._concurrency.cost import Cost
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_lock
+from pipeline._cuda.views import Lease, lent_array
 from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
 from pipeline._external_source.parallel.packing import pack, unpack
 from pipeline._external_source.parallel.protocol import CrashReport, Done, Ended, Failed, Output, Segment, Task
@@ -32,7 +33,6 @@ from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals
-from pipeline._kernels.views import Lease, lent_array
 from pipeline._user_functions.seeding import Seeds
 from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["plan_preemphasize", "plan_to_decibels"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["plan_resample_signal"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline._kernels.launch import THREADS, Launch, ctype
+from pipeline._cuda.launch import THREADS, Launch, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["SilencePlan"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.launch import Launch, ctype
+from pipeline._cuda.launch import Launch, ctype
 from pipeline._kernels.samples import Samples
 
 __all__ = ["SpectrogramPlan"]

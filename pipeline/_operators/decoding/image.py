@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder, is_gpu_format
+from pipeline._cuda.views import Lease
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
 from pipeline._kernels import Samples, strided_copy
-from pipeline._kernels.views import Lease
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.operator import BatchOperator, Setup

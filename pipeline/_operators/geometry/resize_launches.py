@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels import KernelContext, Samples, resample
+from pipeline._cuda.context import KernelContext
+from pipeline._kernels import Samples, resample
 from pipeline._kernels.samples import contiguous_strides
 
 __all__ = ["Filters", "frames", "resample_images", "resample_volumes"]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.context import KernelContext
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import convert, extract
-from pipeline._kernels import KernelContext, Samples, strided_copy
+from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline.errors import ArgumentValueError, PipelineError

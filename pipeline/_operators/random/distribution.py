@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._declaration.registry import register
 from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, normal_quantiles
 from pipeline._kernels.draws import draw_scalars, plan_draws
-from pipeline._kernels.launch import MAX_SAMPLES
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate

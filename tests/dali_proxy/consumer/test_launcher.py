@@ -24,8 +24,8 @@ from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline._compiler.device_planner import PlannedBatch, Planner
 from pipeline._compiler.partition import stages_by_device
+from pipeline._cuda.errors import CudaError
 from pipeline._ipc.errors import ProtocolError
-from pipeline._kernels.errors import CudaError
 from pipeline._rng import BatchKey
 from pipeline.errors import DeviceError
 from pipeline.tensors import TensorListCPU

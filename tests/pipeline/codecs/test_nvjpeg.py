@@ -14,8 +14,8 @@ import pytest
 from pipeline._codecs import images, nvjpeg
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.turns import Turn
-from pipeline._kernels import reclaiming
-from pipeline._kernels.errors import CudaError
+from pipeline._cuda import reclaiming
+from pipeline._cuda.errors import CudaError
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError
 from pipeline.types import RGB

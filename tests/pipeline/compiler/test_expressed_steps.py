@@ -10,8 +10,8 @@ import pytest
 
 from pipeline import fn, types
 from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
-from pipeline._kernels import compiler
-from pipeline._kernels.errors import KernelCompileError
+from pipeline._cuda import compiler
+from pipeline._cuda.errors import KernelCompileError
 from pipeline._operators.boxes import linear_maps
 from pipeline.errors import PipelineError
 from tests import host_cupy

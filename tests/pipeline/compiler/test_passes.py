@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch
 from pipeline._executor import executor, steps
 from pipeline._graph.selecting import select
-from pipeline._kernels.context import KernelContext
-from pipeline._kernels.launch import Launch
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
 from pipeline._operators.arrays.table_row import TableRow

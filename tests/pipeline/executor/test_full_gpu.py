@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
-from pipeline._kernels.errors import CudaError
+from pipeline._cuda.errors import CudaError
 from pipeline.errors import BuildError
 from tests import host_cupy
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._kernels.compiler import read_source
-from pipeline._kernels.launch import THREADS, Launch
+from pipeline._cuda.compiler import read_source
+from pipeline._cuda.launch import THREADS, Launch
 
 # A build with the <math.h> of C takes less than half as long as one with the templates of C++.
 _FLAGS = ("-std=c++17", "-nostdinc++", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")

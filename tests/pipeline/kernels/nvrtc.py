@@ -7,7 +7,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from pipeline._kernels.compiler import compile_options, read_source
+from pipeline._cuda.compiler import compile_options, read_source
 
 
 @cache

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import Launch
 from pipeline._kernels import (
-    KernelContext,
     Samples,
     Spread,
     add_noise,
@@ -33,7 +34,6 @@ from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
-from pipeline._kernels.launch import Launch
 from pipeline._kernels.lookup import plan_look_up
 from pipeline._kernels.noise import plan_add_noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels

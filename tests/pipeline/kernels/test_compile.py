@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
+from pipeline._cuda.launch import CTYPES, Launch
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
 from pipeline._kernels.audio.elementwise import plan_preemphasize
@@ -27,7 +28,6 @@ from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.inflate import BLOCK, plan_inflate
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
-from pipeline._kernels.launch import CTYPES, Launch
 from pipeline._kernels.lookup import plan_look_up
 from pipeline._kernels.noise import Noise, plan_add_noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels

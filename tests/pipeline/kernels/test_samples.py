@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline._cuda.launch import Launch
+from pipeline._cuda.staging import ALIGNMENT, pack_tables
 from pipeline._kernels.channels import channel_table
-from pipeline._kernels.launch import Launch
 from pipeline._kernels.samples import Samples
-from pipeline._kernels.staging import ALIGNMENT, pack_tables
 from pipeline.errors import PipelineError
 
 

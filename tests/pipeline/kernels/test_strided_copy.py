@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline._kernels.launch import CTYPES, Launch
+from pipeline._cuda.launch import CTYPES, Launch
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import PipelineError

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._cuda.pinned import PinnedMemory
 from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.pinned import PinnedMemory
 from pipeline.tensors import TensorListCPU
 
 pytestmark = pytest.mark.gpu

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._kernels import KernelContext, Samples
+from pipeline._cuda.context import KernelContext
+from pipeline._kernels import Samples
 from pipeline._video import nvdec
 from pipeline._video.clip import Clip
 from pipeline._video.decoder import Decoder

@@ -9,16 +9,17 @@ import threading
 import numpy as np
 import pytest
 
-from pipeline._kernels import KernelContext, Samples, resample, strided_copy
-from pipeline._kernels.errors import CudaError, KernelCompileError
-from pipeline._kernels.staging import SMALLEST
+from pipeline._cuda.context import KernelContext
+from pipeline._cuda.errors import CudaError, KernelCompileError
+from pipeline._cuda.staging import SMALLEST
+from pipeline._kernels import Samples, resample, strided_copy
 from pipeline.errors import DeviceError
 
 on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
 def test_importing_needs_no_cupy() -> None:
-    code = "import sys, pipeline._kernels, pipeline._codecs, pipeline._kernels.ipc, pipeline._kernels.views; "
+    code = "import sys, pipeline._kernels, pipeline._codecs, pipeline._cuda.ipc, pipeline._cuda.views; "
     code += "sys.exit('cupy' in sys.modules or 'nvidia.nvimgcodec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=150).returncode == 0
 
@@ -41,7 +42,7 @@ class TestOnTheGpu:
     pytestmark = on_gpu
 
     def test_kernel_that_does_not_compile_shows_the_log(self) -> None:
-        from pipeline._kernels.compiler import get_kernel
+        from pipeline._cuda.compiler import get_kernel
 
         with pytest.raises(KernelCompileError, match=r"(?s)nonsense.*error"):
             get_kernel("resample.cu", "resample_axis", (("IN", "nonsense"), ("OUT", "float32")), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline._kernels.launch import Launch
+from pipeline._cuda.launch import Launch
 
 __all__ = ["LaunchQueue"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pipeline._kernels.kernel_cache import guard_disk_cache
+from pipeline._cuda.kernel_cache import guard_disk_cache
 from pipeline._requirements import too_old
 from pipeline.errors import DeviceError, PipelineError
 

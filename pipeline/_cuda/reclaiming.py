@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from pipeline._kernels.errors import load_cupy
+from pipeline._cuda.errors import load_cupy
 
 __all__ = ["free_unused", "is_full", "reclaiming"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.errors import cuda_call, load_cupy
+from pipeline._cuda.errors import cuda_call, load_cupy
 
 __all__ = ["StagingPool", "pack_tables", "padded_size"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.errors import CudaError, cuda_call, load_cupy
+from pipeline._cuda.errors import CudaError, cuda_call, load_cupy
 
 __all__ = ["PinnedMemory"]
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from pipeline._concurrency.forking import keep_in_child
-from pipeline._kernels.errors import load_cupy
+from pipeline._cuda.errors import load_cupy
 
 __all__ = ["HANDLES", "existing_stream", "new_stream"]
 

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from pipeline._kernels.views import DeviceView, Lease, lent_array
+from pipeline._cuda.views import DeviceView, Lease, lent_array
 
 
 def test_lease_ends_with_the_last_view() -> None:

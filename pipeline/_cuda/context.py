@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.compiler import Kernel, get_kernel
-from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
-from pipeline._kernels.launch import THREADS, Launch, pack_scalars
-from pipeline._kernels.launch_queue import LaunchQueue
-from pipeline._kernels.packed_launches import PackedLaunches, Rows
-from pipeline._kernels.reclaiming import reclaiming
-from pipeline._kernels.staging import StagingPool, padded_size
+from pipeline._cuda.compiler import Kernel, get_kernel
+from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
+from pipeline._cuda.launch import THREADS, Launch, pack_scalars
+from pipeline._cuda.launch_queue import LaunchQueue
+from pipeline._cuda.packed_launches import PackedLaunches, Rows
+from pipeline._cuda.reclaiming import reclaiming
+from pipeline._cuda.staging import StagingPool, padded_size
 from pipeline._native import find_compiled
 
 __all__ = ["KernelContext"]
 
-native = find_compiled("_kernels")
+native = find_compiled("_cuda")
 
 
 class KernelContext:

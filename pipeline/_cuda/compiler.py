@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline._concurrency.locks import Level, new_lock
-from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
-from pipeline._kernels.kernel_cache import keep_kernels_in_memory
+from pipeline._cuda.errors import KernelCompileError, cuda_call, load_cupy
+from pipeline._cuda.kernel_cache import keep_kernels_in_memory
 
 __all__ = ["Kernel", "compile_options", "get_kernel", "read_source"]
 
@@ -39,7 +39,7 @@ def read_source(file: str) -> str:
 
     CuPy keys its disk cache by the source text alone, so changes of a header must change this text.
     """
-    folder = Path(__file__).parent / "cuda"
+    folder = Path(__file__).parent.parent / "_kernels" / "cuda"
     text = (folder / file).read_text()
     return re.sub(r'^#include "(.+)"$', lambda match: read_source(match[1]), text, flags=re.MULTILINE)
 

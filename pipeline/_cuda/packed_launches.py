@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.compiler import get_kernel
-from pipeline._kernels.launch import Launch, pack_scalars
-from pipeline._kernels.staging import pack_tables
+from pipeline._cuda.compiler import get_kernel
+from pipeline._cuda.launch import Launch, pack_scalars
+from pipeline._cuda.staging import pack_tables
 
 __all__ = ["PackedLaunches", "Rows", "packed_tables"]
 

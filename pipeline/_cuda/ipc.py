@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from pipeline._kernels.errors import CudaError, cuda_call, load_cupy
-from pipeline._kernels.reclaiming import reclaiming
+from pipeline._cuda.errors import CudaError, cuda_call, load_cupy
+from pipeline._cuda.reclaiming import reclaiming
 
 __all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.errors import load_cupy
+from pipeline._cuda.errors import load_cupy
 
 __all__ = ["DeviceView", "Lease", "lent_array"]
 

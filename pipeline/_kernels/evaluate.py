@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.launch import Launch
+from pipeline._kernels.noise import Noise
 from pipeline._kernels.rows import containing
 from pipeline._kernels.samples import Samples
 
@@ -17,8 +18,8 @@ __all__ = ["evaluation_defines", "plan_evaluation"]
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
 _MOST_BLOCKS = 1 << 16
 _PIXELS = 4
-#: Expressions whose pixels need so many registers that a thread computes one at a time.
-_LARGE = ("Resize<", "Convolve<", "Median<")
+#: Expressions whose pixels need so many registers, or loops of such different lengths, that a thread computes one.
+_LARGE = ("Resize<", "Convolve<", "Median<", f"Noise<{Noise.SHOT.value},")
 
 
 def plan_evaluation(

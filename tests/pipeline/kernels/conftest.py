@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.kernels import emulator
-from tests.pipeline.kernels.runners import GpuRunner, HostRunner
+from tests.pipeline.kernels.runners import GpuRunner, HostRunner, require_gpu
 
 
 @cache
@@ -29,9 +29,3 @@ def runner(request: pytest.FixtureRequest) -> Any:
 def gpu() -> None:
     """Skip if there is no CUDA device."""
     require_gpu()
-
-
-def require_gpu() -> None:
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("needs a CUDA device")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
@@ -316,3 +317,10 @@ def _to_device(array: npt.NDArray[Any]) -> Any:
     whole = cupy.asarray(base)
     offset = array.ctypes.data - base.ctypes.data
     return cupy.ndarray(array.shape, array.dtype, whole.data + offset, array.strides)
+
+
+def require_gpu() -> None:
+    """Skip the test if there is no CUDA device."""
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("needs a CUDA device")

@@ -82,13 +82,13 @@ def test_data_comes_in_batches(tmp_path: Path) -> None:
 @pytest.mark.timeout(180)
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nvidia.dali")
-    words = ["--only", "one_hot,readers.webdataset", "--rounds", "1", "--seconds", "0.01", "--output", str(tmp_path)]
+    words = ["--only", "one_hot,readers.sequence", "--rounds", "1", "--seconds", "0.01", "--output", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["", *words])
     assert main() == 0
     (saved,) = tmp_path.glob("*-operators.json")
     assert str(tmp_path) not in saved.read_text()
     document = json.loads(saved.read_text())
-    assert [one["operator"] for one in document["operators"]] == ["one_hot", "readers.webdataset"]
+    assert [one["operator"] for one in document["operators"]] == ["one_hot", "readers.sequence"]
     for one in document["operators"]:
         assert "failures" not in one
         assert set(one["milliseconds"]) == {"dali-proxy", "nvidia-dali"}

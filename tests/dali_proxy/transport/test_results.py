@@ -167,8 +167,7 @@ def test_staged_result_that_is_dropped_returns_its_slots(publisher):
 
 def test_failure_while_staging_leaves_no_slots_lent(publisher):
     class Broken(TensorListCPU):
-        @property
-        def samples(self):
+        def table(self):
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError):

@@ -22,7 +22,8 @@ from pipeline._cuda.compiler import read_source
 from pipeline._cuda.launch import THREADS, Launch
 
 # A build with the <math.h> of C takes less than half as long as one with the templates of C++.
-_FLAGS = ("-std=c++17", "-nostdinc++", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+# A kernel may have the name of a function of a library, such as zlib's `inflate`.
+_FLAGS = ("-std=c++17", "-nostdinc++", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 _PRELUDE = """

@@ -33,8 +33,9 @@ extern "C" __global__ void resample_signal(const Signal* __restrict__ signals, c
         const int row = static_cast<int>(phase);
         const float part = static_cast<float>(phase - row);
         const int64 first = signal.copies ? output : before + 1 - TAPS / 2, left = signal.length - first;
-        const int begin = first < 0 ? static_cast<int>(min(-first, static_cast<int64>(TAPS))) : 0;
-        const int end = static_cast<int>(min(left, static_cast<int64>(signal.copies ? 1 : TAPS)));
+        const int64 taps = signal.copies ? 1 : TAPS;
+        const int begin = static_cast<int>(first >= 0 ? 0 : -first < taps ? -first : taps);
+        const int end = static_cast<int>(left < taps ? left : taps);
         const IN* values = reinterpret_cast<const IN*>(signal.src) + first * signal.channels + channel;
         float sum = 0;
         for (int k = begin; k < end; ++k) {

@@ -156,7 +156,7 @@ def test_workers_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> Non
         os.register_at_fork(after_in_child=partial(send_signal, signal.SIGINT))
         try:
             assert run_to_the_end(DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=2))
-        except BaseException:  # noqa: BLE001  # a worker must not go on with the program of the training, either
+        except BaseException:  # noqa: BLE001  # a worker must not continue the program of the training, either
             (tmp_path / ("the training" if os.getpid() == training else "a worker")).touch()
             if os.getpid() != training:
                 os._exit(0)

@@ -8,6 +8,7 @@ import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -134,9 +135,9 @@ class InnerLoop:
         try:
             # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
             # start: a worker that another thread forks at that moment would wait for it forever.
-            # Python drops exceptions that handlers raise in its fork hooks; workers unblock SIGINT in `WorkerInit`.
-            with no_forks, deferred_signals, blocked_interrupts():
-                batches = self._begin_batches()
+            with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
+                with blocked_interrupts() if self._loader.num_workers else nullcontext():  # `WorkerInit` unblocks it
+                    batches = self._begin_batches()
                 self._loader.generator = generator
                 if self._items is not None:
                     self._items.begin()  # draws random numbers now instead of at the first `next`

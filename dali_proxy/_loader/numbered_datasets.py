@@ -278,8 +278,8 @@ class WorkerInit:
 
     It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
 
-    Ctrl-C reaches all processes of a terminal or a notebook. A worker ignores it, because the process that iterates
-    ends its workers: one that ended alone before torch's code runs in it would be an error there.
+    Ctrl-C reaches all processes of a terminal or a notebook. It is blocked until torch's loop runs, which then ends the
+    worker: one that ended earlier would be an error in the process that iterates, instead of a KeyboardInterrupt.
 
     A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
     an iterator that torch created fails when a worker finalizes it.
@@ -297,8 +297,7 @@ class WorkerInit:
         return {**vars(self), "user_init": for_spawned(self.user_init)}
 
     def __call__(self, worker_id: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while the worker started
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         gc.freeze()
         info = get_worker_info()
         assert info is not None  # torch calls this in workers only

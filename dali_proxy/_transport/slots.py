@@ -284,14 +284,14 @@ class SlotPool(Generic[M]):
 
         The second result is the size of all slots that would fit, but that a GPU may still read.
         """
-        limit = _limit(nbytes)
+        limit, least = _limit(nbytes), _rounded(nbytes)
         best: Slot[M] | None = None
         read = 0
         for slot in reversed(self._idle):
             size = slot.memory.nbytes
             if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
                 if self._is_read(slot.memory):
-                    read += size
+                    read += min(size, least)
                 else:
                     best = slot
         if best is not None:
@@ -314,7 +314,6 @@ class SlotPool(Generic[M]):
         except BaseException:
             with self._lock:
                 heapq.heappush(self._free_numbers, number)
-            self.trim()  # idle slots may be what fills the memory
             raise
         with self._lock:
             self._slots[number] = slot
@@ -324,6 +323,9 @@ class SlotPool(Generic[M]):
         if wanted > least:
             with suppress(Exception):  # memory is short, but there may be enough for the batch
                 return self._make(wanted)
+        with suppress(Exception):
+            return self._make(least)
+        self.trim()  # idle slots may be what fills the memory
         return self._make(least)
 
     def _new_number(self) -> int:

@@ -372,6 +372,8 @@ def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
         alpha = "LA" if image.format == "TIFF" else "RGBA"
         mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": alpha}.get(image.mode, image.mode)
         return _with_channels(np.asarray(image.convert(mode)))
+    if image.mode == "La":  # gray that is multiplied by alpha, which pillow can't convert
+        image = image.getchannel(0)
     if wanted == "GRAY" and image.mode in ("1", "L"):
         return _with_channels(np.asarray(image.convert("L")))
     return convert_color(

@@ -51,7 +51,8 @@ class SavedAnnotations:
         """
         try:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
-            Path(self.folder, "filenames.dat").write_text("".join(f"{image.path}\n" for image in images))
+            names = "".join(f"{image.path}\n" for image in images)
+            Path(self.folder, "filenames.dat").write_text(names, encoding="utf-8")
             self._write("boxes", np.concatenate(boxes).ravel())
             self._write_parts("labels", "offsets", "counts", [np.array(image.labels) for image in images], np.int32)
             if self.ids:

@@ -288,6 +288,32 @@ def test_memory_that_a_dead_consumer_read_is_freed(read_by_gpu):
     assert pool.stats().slots == 1
 
 
+def test_memory_of_idle_slots_is_used_when_memory_is_full():
+    pool = SlotPool(lambda nbytes: Limited(nbytes, 1 << 20))
+    for _ in range(3):
+        pool.allocate(1 << 18)
+    for slot in list(pool._slots.values()):
+        slot.discard()
+    assert pool.allocate(1 << 20).memory.nbytes == 1 << 20
+    assert pool.stats().slots == 1
+    pool.close()
+
+
+class Limited:
+    """Memory of which there is a limited number of bytes."""
+
+    used = 0
+
+    def __init__(self, nbytes, limit):
+        if Limited.used + nbytes > limit:
+            raise MemoryError
+        Limited.used += nbytes
+        self.nbytes = nbytes
+
+    def close(self):
+        Limited.used -= self.nbytes
+
+
 def test_idle_slots_are_freed_when_memory_is_full():
     full = False
 

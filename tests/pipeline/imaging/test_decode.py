@@ -340,3 +340,10 @@ def test_image_that_pillow_cannot_open_has_no_palette() -> None:
     encoded = cv2.imencode(".tiff", pixels)[1].reshape(-1)
     expected = decode(encoded, output_type="ANY_DATA")
     np.testing.assert_array_equal(decode(encoded, output_type="ANY_DATA", palette_indices=True), expected, strict=True)
+
+
+def test_gray_that_is_multiplied_by_alpha() -> None:
+    gray = smooth(20, 30)[:, :, :1]
+    data = formats.tiff(np.concatenate([gray, np.full_like(gray, 200)], axis=2), extrasamples=["assocalpha"])
+    assert (decode(data, output_type="GRAY") == gray).all()
+    assert (decode(data, output_type="RGB") == gray).all()

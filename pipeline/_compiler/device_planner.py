@@ -256,6 +256,8 @@ class Planner:
             operator = self._operators[node.index]
             if pixels is None or not isinstance(operator, PixelOperator) or (operator.gathers and pixels.reads > 1):
                 return None
+            if not (operator.elementwise or pixels.is_image):
+                return None
             with error_context(node, batch), charged(batch.costs, node.index):
                 pixels = operator.express(batch, pixels)
         return pixels

@@ -230,6 +230,7 @@ class ExpressedStep:
             pixels = found[node.inputs[0]]
             if (operator.gathers and pixels.reads > 1) or not (operator.elementwise or pixels.is_image):
                 return None
+            batch.outputs.compute(node.argument_inputs.values())  # with the error context of their operators
             with error_context(node, batch):
                 result = operator.express(batch, pixels)
             # An input that is passed on isn't copied, and memory that an operator holds isn't an input.

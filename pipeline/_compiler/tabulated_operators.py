@@ -193,7 +193,7 @@ def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, _Ind
         return None
     if edge not in known:
         array = index.small_array()
-        if array is None:
+        if array is None or array.size != batch.size:
             return None
         known[edge] = array.reshape(-1).astype(np.int64)
     inside = branch.indices_in(edge)

@@ -150,8 +150,9 @@ class Outputs(dict["Edge", TensorList]):
         deferred = self._deferred.get(edges[0])
         if deferred is None or deferred.edges != tuple(edges):
             return None
-        if deferred.batch is None and not (computed and deferred.pixels.reads > 1):
-            return deferred.pixels
+        pixels = deferred.pixels
+        if deferred.batch is None and pixels.is_image and not (computed and pixels.reads > 1):
+            return pixels
         batch = deferred.compute()
         return None if batch is None else _described(batch)
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import fn, types
+from pipeline import fn, pipeline_def, types
 from pipeline._compiler.expressed_steps import ExpressedStep, _Launches
 from pipeline._cuda import compiler
 from pipeline._cuda.errors import KernelCompileError
 from pipeline._operators.boxes import linear_maps
-from pipeline.errors import PipelineError
+from pipeline.auto_aug.core.magnitudes import take
+from pipeline.errors import OperatorError, PipelineError
 from tests import host_cupy
 from tests.pipeline.compiler.gpu_batches import images, run_batches
 
@@ -192,3 +193,47 @@ def test_invalid_argument_names_the_operator(device: str) -> None:
 
     with pytest.raises(Exception, match=r"(?s)fn.noise.salt_and_pepper failed: argument 'prob' .*test_expressed_steps"):
         run_batches(define, images(3))
+
+
+def test_points_of_images_channels_first_are_not_images() -> None:
+    def build(device: str) -> list[list[Any]]:
+        batch = [np.random.default_rng(number).random((3, 3, 3), np.float32) for number in range(4)]
+
+        @pipeline_def(batch_size=4, num_threads=1, device_id=0 if device == "gpu" else None, seed=5)
+        def describe() -> Any:
+            data = fn.external_source(source=lambda: batch, layout="CHW", batch=True)
+            data = data.gpu() if device == "gpu" else data
+            shifts = [fn.random.uniform(range=(0, 1), seed=seed) for seed in (1, 2)]
+            views = [fn.coord_transform(data, T=shift) for shift in shifts]
+            return tuple(fn.flip(view, horizontal=1) for view in views)
+
+        pipe = describe()
+        pipe.build()
+        batches = [
+            [np.array(output.as_cpu().at(sample)) for output in pipe.run() for sample in range(4)] for _ in range(3)
+        ]
+        pipe.close()
+        return batches
+
+    with host_cupy.installed():
+        np.testing.assert_allclose(build("gpu"), build("cpu"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [7, [0, 1]])
+def test_error_of_a_table_row_names_the_row(wrong: Any) -> None:
+    indices = [np.array(wrong, np.int32)] * 4
+    batch = [np.zeros((6, 5, 3), np.uint8)] * 4
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=0, seed=3)
+    def describe() -> Any:
+        images = fn.external_source(source=lambda: batch, layout="HWC", batch=True).gpu()
+        index = fn.external_source(source=lambda: indices, batch=True)
+        return fn.flip(images, horizontal=take(np.array([0, 1, 0]), index))
+
+    with host_cupy.installed():
+        pipe = describe()
+        pipe.build()
+        with pytest.raises(OperatorError) as caught:
+            pipe.run()
+        pipe.close()
+    assert caught.value.operator != "fn.flip"

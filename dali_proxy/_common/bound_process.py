@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from functools import cache
+from multiprocessing import current_process, forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -17,13 +18,15 @@ from typing import Any
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.interrupts import blocked_interrupts
 
-__all__ = ["with_bound_workers"]
+__all__ = ["unblock_interrupts", "with_bound_workers"]
 
 _PR_SET_PDEATHSIG = 1
 
 
 def with_bound_workers(context: BaseContext) -> BaseContext:
     """Return a copy of `context` whose processes the system kills when their parent ends.
+
+    SIGINT is blocked in them until they call `unblock_interrupts`.
 
     torch's workers look for their parent only between batches: a worker that hangs in the dataset, or before it has
     begun, would remain forever. Return `context` itself on other systems than Linux, or if its processes are special.
@@ -45,12 +48,16 @@ def _bound(process: Any) -> Any:
             # The system reports the end of the thread that starts a process. Only the main thread lives long enough.
             in_main_thread = threading.get_native_id() == os.getpid()
             self._parent = os.getpid(), in_main_thread and process._start_method != "forkserver"
+            # Helpers of multiprocessing that start now would inherit the mask, and with them all later processes.
+            if process._start_method == "forkserver":
+                forkserver.ensure_running()
+            if process._start_method != "fork":
+                resource_tracker.ensure_running()
             with blocked_interrupts() as self._blocked:
                 super().start()
 
         def run(self) -> None:
             _end_with(*self._parent)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._blocked)
             super().run()
 
         def __reduce__(self) -> tuple[Any, ...]:
@@ -58,6 +65,11 @@ def _bound(process: Any) -> Any:
             return _unpickled, (process, self._parent), vars(self)
 
     return BoundProcess
+
+
+def unblock_interrupts() -> None:
+    """Unblock SIGINT in a worker, which was blocked while it started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, getattr(current_process(), "_blocked", set()))
 
 
 def _unpickled(process: Any, parent: tuple[int, bool]) -> BaseProcess:

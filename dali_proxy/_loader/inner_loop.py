@@ -8,7 +8,6 @@ import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -25,7 +24,7 @@ from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.forking import keep_in_child, no_forks
-from pipeline._concurrency.interrupts import blocked_interrupts, is_interrupt
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 __all__ = ["InnerLoop"]
@@ -136,8 +135,7 @@ class InnerLoop:
             # A thread that draws random numbers holds the generator's lock, and workers take this lock when they
             # start: a worker that another thread forks at that moment would wait for it forever.
             with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
-                with blocked_interrupts() if self._loader.num_workers else nullcontext():  # `WorkerInit` unblocks it
-                    batches = self._begin_batches()
+                batches = self._begin_batches()
                 self._loader.generator = generator
                 if self._items is not None:
                     self._items.begin()  # draws random numbers now instead of at the first `next`

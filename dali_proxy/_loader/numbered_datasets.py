@@ -8,7 +8,6 @@ numbers in the `BatchContext` of its thread, where the proxy finds them.
 from __future__ import annotations
 
 import gc
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any
 from torch.utils.data import Dataset, get_worker_info
 
 from dali_proxy._common.batch_reading import BatchRequest
+from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
@@ -297,7 +297,7 @@ class WorkerInit:
         return {**vars(self), "user_init": for_spawned(self.user_init)}
 
     def __call__(self, worker_id: int) -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        unblock_interrupts()
         gc.freeze()
         info = get_worker_info()
         assert info is not None  # torch calls this in workers only

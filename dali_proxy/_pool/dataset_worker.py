@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from dali_proxy._common.batch_reading import BatchRequest, Reader, Readers
+from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._pool.parcel import send_batch
 from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy._transport.labels import clip
@@ -31,6 +32,7 @@ def run(endpoint: Endpoint, number: int, count: int) -> None:
         count: number of workers.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    unblock_interrupts()
     torch.set_num_threads(1)  # as in torch's workers
     try:
         _Worker(endpoint, number, count).run()

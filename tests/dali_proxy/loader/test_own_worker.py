@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader, WorkerDiedError
+from dali_proxy._common.bound_process import with_bound_workers
 from dali_proxy._loader.numbered_datasets import WorkerInit
 from dali_proxy._loader.own_worker import OwnWorker, ends_process, mark_signal_exits
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, keep_apart, sample
@@ -248,7 +250,6 @@ def test_signal_that_ends_a_worker_ends_it(server: DALIServer) -> None:
 
 def test_interrupted_worker_that_starts_ends_without_an_error() -> None:
     def start() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as the process that iterates does
         signal.raise_signal(signal.SIGINT)
         try:
             WorkerInit(None, OwnWorker())(0)
@@ -256,10 +257,34 @@ def test_interrupted_worker_that_starts_ends_without_an_error() -> None:
             os._exit(0)
         os._exit(1)
 
-    worker = multiprocessing.get_context("fork").Process(target=start)
+    worker = with_bound_workers(multiprocessing.get_context("fork")).Process(target=start)  # type: ignore[attr-defined]
     worker.start()
     worker.join()
     assert worker.exitcode == 0
+
+
+FORKSERVER = """
+import multiprocessing, os, signal
+from multiprocessing import forkserver, resource_tracker
+from dali_proxy._common.bound_process import with_bound_workers
+
+if __name__ == "__main__":
+    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
+    context = multiprocessing.get_context("forkserver")
+    worker = with_bound_workers(context).Process(target=os.getpid)
+    worker.start()
+    worker.join()
+    with open(f"/proc/{forkserver._forkserver._forkserver_pid}/status") as status:
+        (mask,) = (line.split()[1] for line in status if line.startswith("SigBlk"))
+    print(int(mask, 16) >> signal.SIGINT - 1 & 1)
+"""
+
+
+def test_forkserver_that_a_worker_starts_gets_interrupts(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FORKSERVER)
+    found = subprocess.run([sys.executable, script], env=with_project(), capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "0"
 
 
 def test_exit_of_a_signal_handler_is_known() -> None:

@@ -23,9 +23,3 @@ def runner(request: pytest.FixtureRequest) -> Any:
     if emulator.COMPILER is None:
         pytest.skip("needs a C++ compiler")
     return HostRunner()
-
-
-@pytest.fixture
-def gpu() -> None:
-    """Skip if there is no CUDA device."""
-    require_gpu()

@@ -94,13 +94,13 @@ class DeviceStage:
         except PipelineError as error:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
-    def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Outcome:
+    def issue(self, result: Result, arrays: Sequence[Any], pinned: Sequence[bool]) -> Outcome:
         """Issue a prepared batch and return its outputs.
 
         Args:
             result: message of the server.
             arrays: arrays in the slots of the message.
-            pinned: whether the first array is registered with CUDA.
+            pinned: for each array, whether its memory is registered with CUDA.
         """
         assert result.origin is not None
         assert result.prepared is not None

@@ -1,10 +1,10 @@
-"""Issuing of prepared batches on a GPU: one copy, one launch, and an event that only the GPU waits for."""
+"""Issuing of prepared batches on a GPU: copies, launches, and an event that only the GPU waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["IssuedOutputs", "Launcher"]
+
+#: An array of a message, and whether its memory is registered with CUDA.
+_Source: TypeAlias = tuple[Any, bool]
+#: An output on the GPU, and what its launch reads or its copy copies.
+_Output: TypeAlias = tuple[PreparedOutput, _Source]
 
 
 class IssuedOutputs:
@@ -79,20 +84,25 @@ class Launcher:
         self.batches = 0
         self.cost = Cost()
 
-    def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> IssuedOutputs:
+    def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: Sequence[bool]) -> IssuedOutputs:
         """Issue a batch, without waiting for the GPU.
 
         Args:
             prepared: description of the copies and launches.
-            arrays: arrays of the message: the block, if any, and the outputs on the CPU.
-            pinned: whether the block is registered with CUDA.
+            arrays: arrays of the message: the block, if any, and the outputs that no launch computes.
+            pinned: for each array, whether its memory is registered with CUDA.
 
         Raises:
             ProtocolError: the server's message is inconsistent.
             CudaError: CUDA failed.
         """
         with self._lock:
-            return self._issue(prepared, arrays, pinned)
+            begin = spent()
+            self._sources.release_finished()
+            issued = self._issue(prepared, list(zip(arrays, pinned, strict=True)))
+            self.batches += 1
+            self.cost = self.cost.plus(spent().minus(begin))
+            return issued
 
     def release_finished(self) -> None:
         """Release the memory that the GPU has read. A thread that is issuing a batch does this itself."""
@@ -109,63 +119,60 @@ class Launcher:
             if self._stream is not None:
                 self._stream.close()
 
-    def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> IssuedOutputs:
-        begin = spent()
-        self._sources.release_finished()
-        on_cpu = prepared.outputs.count(None)
-        blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
-        launched: list[Any] = []
+    def _issue(self, prepared: Prepared, arrays: Sequence[_Source]) -> IssuedOutputs:
+        is_launched = any(output is not None and output.launch is not None for output in prepared.outputs)
+        block = arrays[0] if is_launched and arrays else None
+        rest = iter(arrays[is_launched:])
+        sources = [block if output and output.launch else next(rest, None) for output in prepared.outputs]
+        if None in sources or next(rest, None) is not None:
+            raise ProtocolError("a prepared batch has too few arrays, or too many")
+        on_gpu = [(output, source) for output, source in zip(prepared.outputs, sources, strict=True) if output]
+        issued: Iterator[Any] = iter(())
         memories: list[torch.Tensor] = []
         event = None
-        if len(blocks) == 1 and self._stream is not None and isinstance(blocks[0], np.ndarray):
+        if on_gpu:
+            if self._stream is None:
+                raise ProtocolError("a prepared batch needs a GPU, but the pipeline has none")
             with self._stream.active():
-                launched, memories, event = self._issue_block(self._stream, prepared, blocks[0], pinned)
-        elif blocks or on_cpu != len(prepared.outputs):
-            raise ProtocolError(
-                "a prepared batch has no block, or more than one, or needs a GPU that the pipeline doesn't have"
-            )
-        on_gpu = iter(launched)
-        outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
-        self.batches += 1
-        self.cost = self.cost.plus(spent().minus(begin))
+                shaped, event = self._issue_on_gpu(self._stream, block, cast("list[_Output]", on_gpu))
+            issued, memories = iter([each.tensors for each in shaped]), [each.memory for each in shaped]
+        outputs = tuple(
+            next(issued) if output else host_tensors(cast("_Source", source)[0])
+            for output, source in zip(prepared.outputs, sources, strict=True)
+        )
         return IssuedOutputs(outputs, memories, event, self._stream)
 
-    def _issue_block(
-        self, stream: Stream, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool
-    ) -> tuple[list[Any], list[torch.Tensor], Event]:
+    def _issue_on_gpu(
+        self, stream: Stream, block: _Source | None, outputs: Sequence[_Output]
+    ) -> tuple[list[_Shaped], Event]:
         import torch
 
-        outputs = [output for output in prepared.outputs if output is not None]
-        _check(prepared, outputs, block.nbytes)
-        shaped = [_Shaped(output, stream) for output in outputs]
-        launches = [(output.launch, each) for output, each in zip(outputs, shaped, strict=True) if output.launch]
-        held: Any = block
-        source = _address(block)
-        if launches:
-            # Sizes are rounded to a few values, so that the allocator can reuse memory of earlier batches.
-            copied = stream.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
-            for launch, each in launches:
-                _addresses(block, launch, 0)[:] += each.memory.data_ptr()
-                _addresses(block, launch, launch.source_offset)[:] += copied.data_ptr()
+        for output, (array, _) in outputs:
+            _check(output, array)
+        shaped = [_Shaped(output, stream) for output, _ in outputs]
+        launches = [(output.launch, each) for (output, _), each in zip(outputs, shaped, strict=True) if output.launch]
+        held: list[Any] = []
+        copied = None
         try:
-            if not pinned:
-                bounced = stream.bounce(block.nbytes)
-                bounced.numpy()[:] = block
-                held, source = bounced, bounced.data_ptr()
-            if launches:
-                stream.copy(copied.data_ptr(), source, prepared.launched_nbytes)
-            for output, each in zip(outputs, shaped, strict=True):
+            if block is not None:
+                # Sizes are rounded to a few values, so that the allocator can reuse memory of earlier batches.
+                copied = stream.empty((buffer_size(block[0].nbytes),), torch.uint8)
+                for launch, each in launches:
+                    _addresses(block[0], launch, 0)[:] += each.memory.data_ptr()
+                    _addresses(block[0], launch, launch.source_offset)[:] += copied.data_ptr()
+                _copy(stream, copied, block, held)
+            for (output, source), each in zip(outputs, shaped, strict=True):
                 if output.launch is None and output.nbytes:
-                    stream.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
+                    _copy(stream, each.memory, source, held)
             for launch, _ in launches:
+                assert copied is not None  # there is a block for launches
                 defines = evaluation_defines(launch.expression, launch.row_bytes)
                 stream.launch(defines, copied.data_ptr() + launch.images, (launch.blocks, launch.count))
         except BaseException:
             with suppress(Exception):  # the first error says more
                 self._sources.hold(stream, held)
             raise
-        event = self._sources.hold(stream, held)
-        return [each.tensors for each in shaped], [each.memory for each in shaped], event
+        return shaped, self._sources.hold(stream, held)
 
 
 class _Shaped:
@@ -201,24 +208,35 @@ def _addresses(block: npt.NDArray[np.uint8], launch: Launched, offset: int) -> n
     return addresses
 
 
-def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
-    """Check that all data lie in the block, and all data for launches in the copied section of the block.
+def _copy(stream: Stream, target: torch.Tensor, source: _Source, held: list[Any]) -> None:
+    """Copy an array to the device; add the memory that the copy reads to `held`."""
+    array, pinned = source
+    memory, address = array, _address(array)
+    if not pinned:
+        memory = stream.bounce(array.nbytes)
+        memory.numpy()[:] = array
+        address = memory.data_ptr()
+    held.append(memory)
+    stream.copy(target.data_ptr(), address, array.nbytes)
+
+
+def _check(output: PreparedOutput, source: Any) -> None:
+    """Check that the data of an output are those of its source: an array of bytes.
 
     Raises:
-        ProtocolError: an offset is out of range.
+        ProtocolError: they aren't.
     """
-    good = bool(outputs) and prepared.launched_nbytes <= nbytes
-    for output in outputs:
-        launch = output.launch
-        if launch is None:
-            good &= output.copied + output.nbytes <= nbytes
-        else:
-            end = launch.images + launch.count * launch.row_bytes
-            good &= end <= prepared.launched_nbytes and launch.images % 8 == launch.row_bytes % 8 == 0
-            good &= launch.source_offset % 8 == 0 and 8 <= launch.source_offset <= launch.row_bytes - 8
-            good &= 0 < launch.count <= 65535 and launch.blocks > 0
+    good = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype == np.uint8
+    launch = output.launch
+    if good and launch is None:
+        good = source.nbytes == output.nbytes
+    elif good and launch is not None:
+        good = launch.images + launch.count * launch.row_bytes <= source.nbytes
+        good &= launch.images % 8 == launch.row_bytes % 8 == 0
+        good &= launch.source_offset % 8 == 0 and 8 <= launch.source_offset <= launch.row_bytes - 8
+        good &= 0 < launch.count <= 65535 and launch.blocks > 0
     if not good:
-        raise ProtocolError("the data of a prepared batch isn't in its block")
+        raise ProtocolError("the data of a prepared batch aren't in the arrays that came with it")
 
 
 def _address(array: Array) -> int:

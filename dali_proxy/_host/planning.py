@@ -25,13 +25,13 @@ class Planning:
         BuildError: an operator can't be created.
 
     Attributes:
-        forwarded: numbers of the host stage's outputs that are outputs of the whole pipeline.
+        unchanged: numbers of the host stage's outputs that are outputs of the whole pipeline, or their source.
     """
 
     def __init__(self, device_stage: bytes) -> None:
         pipeline = deserialize_for_host(device_stage)._internals
         self._planner = Planner(pipeline.graph, pipeline.arguments.executor_config())
-        self.forwarded = self._planner.forwarded
+        self.unchanged = self._planner.unchanged
         self._lock = new_lock(Level.LEAF, "planning times")
         self._times = StepTimes("plan for the consumer's GPU")
 

@@ -138,8 +138,8 @@ class Variant:
         self._close()
 
     def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
-        if self._planning is not None and output not in self._planning.forwarded:
-            return None  # `stage_planned` puts all data for the GPU into one slot
+        if self._planning is not None and output not in self._planning.unchanged:
+            return None  # `stage_planned` puts all data for launches into one slot
         return self._publisher.allocate(output, nbytes)
 
 

@@ -83,14 +83,14 @@ class ResultOpener:
         """Return each output as a batch on the CPU, for more operators; see `receive`."""
         return self._open_all(result, fds, self._cpu.open_batch)
 
-    def open_prepared(self, result: Result, fds: Sequence[int] = ()) -> tuple[list[Any], bool]:
+    def open_prepared(self, result: Result, fds: Sequence[int] = ()) -> tuple[list[Any], list[bool]]:
         """Return each output, all on the CPU, as an array or as the list of its samples' arrays; see `receive`.
 
         Returns:
-            The outputs, and whether the memory of the first one is registered with CUDA.
+            The outputs, and for each of them whether its memory is registered with CUDA.
         """
         arrays = self._open_all(result, fds, self._cpu.open)
-        return arrays, bool(result.outputs) and self._cpu.is_pinned(result.outputs[0].slot)
+        return arrays, [self._cpu.is_pinned(output.slot) for output in result.outputs]
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap the slots of a `SlotsDetached` message. Tensors over them stay valid."""

@@ -35,7 +35,7 @@ class Launched(Message, frozen=True):
 
 
 class PreparedOutput(Message, frozen=True):
-    """An output on a GPU: the result of a launch, or a copy from the block.
+    """An output on a GPU: the result of a launch, or a copy of one of the result's outputs.
 
     Attributes:
         dtype: one of `DTYPES`.
@@ -43,7 +43,6 @@ class PreparedOutput(Message, frozen=True):
         ndim: number of dimensions of the arrays, as in `OutputBatch`.
         table: as in `OutputBatch`; its offsets refer to the output's GPU memory.
         nbytes: size of the GPU memory.
-        copied: offset in the block of a copied output.
         launch: the launch that computes it; None for a copy.
     """
 
@@ -52,18 +51,17 @@ class PreparedOutput(Message, frozen=True):
     ndim: U8
     table: Table
     nbytes: U64
-    copied: U64 = 0
     launch: Launched | None = None
 
 
 class Prepared(Message, frozen=True):
-    """How the pipeline's outputs follow from a result's outputs: an optional block of memory, and outputs on the CPU.
+    """How the pipeline's outputs follow from a result's outputs.
+
+    If there are launches, the first output of the result is the block that they read. The other outputs of the result
+    are, in order, those of the pipeline that no launch computes: outputs on the CPU, and bytes to copy to the GPU.
 
     Attributes:
-        outputs: one for each output of the pipeline; None stands for the result's next CPU output.
-        launched_nbytes: bytes at the beginning of the block that the launches read. If the result has one output more
-            than there are CPU outputs, its first output is the block.
+        outputs: one for each output of the pipeline; None for an output on the CPU.
     """
 
     outputs: Annotated[tuple[PreparedOutput | None, ...], Meta(max_length=MAX_SAMPLES)]
-    launched_nbytes: U64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +27,7 @@ from pipeline.tensors.gpu import TensorListGPU
 
 if TYPE_CHECKING:
     from dali_proxy._transport.cuda_slots import CudaPublisher
-    from pipeline._compiler.device_planner import PlannedBatch
+    from pipeline._compiler.device_planner import PlannedBatch, Target
 
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
@@ -211,12 +211,16 @@ class ResultPublisher:
         return StagedResult(staged, copies=copies)
 
     def stage_planned(self, planned: PlannedBatch) -> StagedResult:
-        """Put the data of a planned batch into slots, all data for the GPU into one; see `stage`."""
+        """Put the data of a planned batch into slots, all that launches read into one; see `stage`."""
         staged: list[_StagedOutput] = []
         try:
             if planned.nbytes:
-                staged.append(self._stage_block(planned))
-            staged += [self._stage_cpu(output.batch) for output in planned.outputs if output.target is None]
+                staged.append(self._stage_bytes(planned.nbytes, planned.write))
+            for output in planned.outputs:
+                if output.target is None:
+                    staged.append(self._stage_cpu(output.batch))
+                elif output.launch is None:
+                    staged.append(self._stage_source(output.batch, output.target))
         except BaseException:
             StagedResult(staged).discard()
             raise
@@ -311,16 +315,23 @@ class ResultPublisher:
             slot.discard()
             raise
 
-    def _stage_block(self, planned: PlannedBatch) -> _StagedOutput:
-        slot = self.pool.allocate(planned.nbytes)
+    def _stage_source(self, output: TensorListCPU, target: Target) -> _StagedOutput:
+        """Stage the bytes of an output that the consumer copies to its GPU, in the layout of the target."""
+        slot = _slot_of(output)
+        if slot is None:
+            return self._stage_bytes(target.nbytes, lambda memory: gather(output, memory, target.table.pointers))
+        assert output.dense is not None  # see _slot_of
+        return _bytes_of(slot, output.dense.ctypes.data - slot.memory.address, target.nbytes), slot, None
+
+    def _stage_bytes(self, nbytes: int, write: Callable[[npt.NDArray[np.uint8]], object]) -> _StagedOutput:
+        slot = self.pool.allocate(nbytes)
         try:
             assert slot.array is not None  # the memory is on the CPU
-            planned.write(slot.array)
-            block = TensorListCPU(slot.array)
-            return _describe(block, slot, slot.array.dtype, np.array([[0, planned.nbytes]]), True), slot, None
+            write(slot.array)
         except BaseException:
             slot.discard()
             raise
+        return _bytes_of(slot, 0, nbytes), slot, None
 
     def _stage_gpu(self, output: TensorListGPU, copies: list[tuple[Any, TensorListGPU]]) -> _StagedOutput:
         if self._local is not None:
@@ -370,6 +381,11 @@ def _describe(
     )
 
 
+def _bytes_of(slot: Slot[SharedBlock], offset: int, nbytes: int) -> OutputBatch:
+    assert slot.array is not None  # the memory is on the CPU
+    return _describe(TensorListCPU(slot.array), slot, slot.array.dtype, np.array([[offset, nbytes]]), True)
+
+
 def prepared(planned: PlannedBatch) -> Prepared:
     """Describe the GPU work of a batch."""
     outputs: list[PreparedOutput | None] = []
@@ -401,8 +417,7 @@ def prepared(planned: PlannedBatch) -> Prepared:
                 ndim=rows.shape[1] - 1,
                 table=rows.tobytes(),
                 nbytes=target.nbytes,
-                copied=0 if launched else output.offsets[0],
                 launch=launched,
             )
         )
-    return Prepared(tuple(outputs), planned.launched_nbytes)
+    return Prepared(tuple(outputs))

@@ -124,8 +124,8 @@ class PlannedOutput:
     Attributes:
         batch: input that the output derives from; the output itself if it stays on the CPU.
         target: layout of its memory on the GPU; None if it stays on the CPU.
-        launch: launch that computes it from data copied to the GPU; None for a copy.
-        offsets: offsets in the block: of the data to copy to `target`, or of the launch's tables.
+        launch: launch that computes it from the block; None for a copy of `batch`.
+        offsets: offsets of the launch's tables in the block.
     """
 
     batch: TensorListCPU
@@ -136,20 +136,17 @@ class PlannedOutput:
 
 @dataclass(eq=False)
 class PlannedBatch:
-    """The outputs of a batch, and the contents of one block of memory with all the data that the GPU needs for them.
+    """The outputs of a batch, and the contents of one block of memory with all that launches read: images and tables.
 
-    The block begins with the data that launches read (images and tables). The data of outputs that are copies follows.
     Addresses in the tables are offsets from the start of the block, and from the start of the output's memory.
 
     Attributes:
         outputs: outputs in order.
-        nbytes: size of the block in bytes; 0 without a block.
-        launched_nbytes: size of the data that launches read, at the start of the block.
+        nbytes: size of the block in bytes; 0 without launches.
     """
 
-    outputs: Sequence[PlannedOutput] = ()
+    outputs: list[PlannedOutput] = field(default_factory=list)
     nbytes: int = 0
-    launched_nbytes: int = 0
     _batches: list[tuple[TensorListCPU, npt.NDArray[np.int64]]] = field(default_factory=list)
     _tables: list[tuple[Array, int]] = field(default_factory=list)
 
@@ -171,13 +168,9 @@ class PlannedBatch:
         return offset
 
     def add_tables(self, tables: Sequence[Array]) -> tuple[int, ...]:
-        """Reserve space in the block for the tables of a launch. Return their offsets.
-
-        The data that launches read ends after the last of these tables.
-        """
+        """Reserve space in the block for the tables of a launch. Return their offsets."""
         offsets = tuple(self._room(table.nbytes) for table in tables)
         self._tables += zip(tables, offsets, strict=True)
-        self.launched_nbytes = self.nbytes
         return offsets
 
     def _room(self, nbytes: int) -> int:
@@ -210,8 +203,8 @@ class Planner:
 
         self._constants = {node.index: create(node) for node in graph.nodes if node.operator == _CONSTANT}
         self._operators = {node.index: create(node) for each in derivations for node in each.chain}
-        #: Numbers of the inputs that are outputs without a change.
-        self.forwarded = frozenset(each.input for each in derivations if not each.on_gpu)
+        #: Numbers of the inputs that are outputs, or that outputs are copies of.
+        self.unchanged = frozenset(each.input for each in derivations if not each.chain)
 
     def plan(self, inputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
         """Plan a batch.
@@ -231,10 +224,7 @@ class Planner:
         batch = self._batch(batches, key)
         sources = sorted({each.input for each in self._derivations if each.chain})
         images = {number: _image_source(planned, batches[number]) for number in sources}
-        outputs: list[PlannedOutput | None] = [None] * len(self._derivations)
-        # Copies come last, behind the data that launches read.
-        for number in sorted(range(len(outputs)), key=lambda number: not self._derivations[number].chain):
-            derivation = self._derivations[number]
+        for derivation in self._derivations:
             data = batches[derivation.input]
             if derivation.chain:
                 pixels = self._expressed(batch, derivation.chain, images[derivation.input])
@@ -242,10 +232,13 @@ class Planner:
                     return None
                 target = Target.from_shapes(pixels.shapes, pixels.dtype, pixels.layout)
                 launch = pixels.launch(target.table)
-                outputs[number] = PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
+                planned.outputs.append(PlannedOutput(data, target, launch, planned.add_tables(launch.tables)))
+            elif derivation.on_gpu:
+                table = data.table()
+                target = Target.from_shapes(table.shapes, table.dtype, data.layout())
+                planned.outputs.append(PlannedOutput(data, target))
             else:
-                outputs[number] = _copied(planned, derivation, data)
-        planned.outputs = cast("list[PlannedOutput]", outputs)
+                planned.outputs.append(PlannedOutput(data))
         return planned
 
     def _expressed(
@@ -283,11 +276,3 @@ def _image_source(planned: PlannedBatch, data: TensorListCPU) -> PixelExpression
     offset = planned.add_batch(data, Target(packed, "", False, nbytes))
     placed = Samples(packed.pointers + offset, packed.shapes, packed.strides, packed.dtype)
     return PixelExpression.from_samples(placed, data.layout())
-
-
-def _copied(planned: PlannedBatch, derivation: Derivation, data: TensorListCPU) -> PlannedOutput:
-    if not derivation.on_gpu:
-        return PlannedOutput(data)
-    table = data.table()
-    target = Target.from_shapes(table.shapes, table.dtype, data.layout())
-    return PlannedOutput(data, target, None, (planned.add_batch(data, target),))

@@ -8,12 +8,12 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from dali_proxy._consumer.device_stage import DeviceStage
+from dali_proxy._consumer.device_stage import DeviceStages
 from dali_proxy._consumer.pending_requests import (
     ChannelGuard,
     Deadline,
@@ -75,8 +75,8 @@ class ConsumerClient:
         endpoint: address of the server.
         how_it_ended: returns how the server ended if this process can know, else an empty string.
         local: exchange of the server, if it runs in this process.
-        device_stage: serialized device stage, which continues the server's batches; None if the server runs the whole
-            pipeline.
+        device_stages: for each form of the pipeline, the serialized device stage that continues the server's batches;
+            None if the server runs the whole pipeline.
         device_id: GPU to copy results to that the server computed on another GPU; None to leave them there.
 
     Raises:
@@ -95,21 +95,19 @@ class ConsumerClient:
         endpoint: Endpoint,
         how_it_ended: Callable[[], str] = str,
         local: LocalExchange | None = None,
-        device_stage: bytes | None = None,
+        device_stages: Sequence[bytes | None] = (),
         device_id: int | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._how_it_ended = how_it_ended
         self._device_id = device_id
-        self._device_stage = None if device_stage is None else DeviceStage(device_stage)
+        self._stages = DeviceStages(device_stages)
         try:
             self._channel, received = open_channel(endpoint, "consumer", "main")
         except BaseException:
-            if self._device_stage is not None:
-                self._device_stage.close()
+            self._stages.close()
             raise
-        copying = None if self._device_stage is None else self._device_stage.device_id
-        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, copying)
+        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, self._stages.device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
         self.variant = 0
@@ -128,7 +126,7 @@ class ConsumerClient:
         self._in_channel = threading.local()  # .now: this thread is using the channel, so finalizers send nothing
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
-        if self._device_stage is not None and self._device_stage.waits_for_all:
+        if self._stages.wait_for_all:
             self._receiving = True
             receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             try:
@@ -315,8 +313,8 @@ class ConsumerClient:
                 answer: dict[str, Any] = self._ask(key, StatsRequest(token, subject))
             finally:
                 self._requests.forget(key)
-        if self._device_stage is not None and subject == "stats":
-            self._device_stage.add_times(answer["operators"])
+        if subject == "stats":
+            self._stages.add_times(answer["operators"])
         return answer
 
     def report_loops(self, report: LoopReport) -> None:
@@ -327,9 +325,8 @@ class ConsumerClient:
             self._channel.post(report)
 
     def trace(self, trace: Trace | None) -> None:
-        """Record the device stage in a trace from now on; None to stop."""
-        if self._device_stage is not None:
-            self._device_stage.trace(trace)
+        """Record the device stages in a trace from now on; None to stop."""
+        self._stages.trace(trace)
 
     @deferred_signals
     def close(self) -> None:
@@ -342,8 +339,7 @@ class ConsumerClient:
             self._channel.close()
         if self._receiver is not None:
             self._receiver.join()
-        if self._device_stage is not None:
-            self._device_stage.close()
+        self._stages.close()
         self._opener.close()
 
     def _ask(self, key: Key, message: Any, patience: float | None = None, unasked: float = 0.0) -> Any:
@@ -363,15 +359,14 @@ class ConsumerClient:
                 request = self._requests[key] = PendingRequest()
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
-        if arrived and self._device_stage is None:  # the usual case: the server has sent it early
+        if arrived and not self._stages:  # the usual case: the server has sent it early
             if self._releases:
                 self._flush_if_safe()
             return request.answer
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         if self._receiver is None:
             self._receive_ready()
-        if self._device_stage is not None:
-            self._device_stage.release_finished()
+        self._stages.release_finished()
         if unasked and not request.sent:
             self._wait(request, deadline, time.monotonic() + unasked)
         with self._lock:
@@ -494,7 +489,8 @@ class ConsumerClient:
                 request.sent = True
             if request is not None:
                 request.note(result, continues=result.origin is not None)
-        if self._device_stage is None or result.origin is None:
+        stage = None if result.origin is None else self._stages.get(result.variant)
+        if stage is None:
             self._requests.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
@@ -502,9 +498,9 @@ class ConsumerClient:
         if isinstance(inputs, Exception):
             self._requests.answer(key, inputs)
         elif request is not None and result.prepared is not None:
-            self._requests.answer(key, self._device_stage.issue(result, *inputs))
+            self._requests.answer(key, stage.issue(result, *inputs))
         elif request is not None:
-            self._device_stage.start(result, inputs, partial(self._requests.answer, key))
+            stage.start(result, inputs, partial(self._requests.answer, key))
 
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:

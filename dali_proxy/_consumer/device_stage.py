@@ -29,7 +29,7 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceStage", "Outcome"]
+__all__ = ["DeviceStage", "DeviceStages", "Outcome"]
 
 
 #: Outputs of the pipeline, or the error that it raised.
@@ -153,6 +153,64 @@ class DeviceStage:
         self._internals.close()
         if self._launcher is not None:
             self._launcher.close()
+
+
+class DeviceStages:
+    """The device stages of the forms of a pipeline that the server may run.
+
+    Args:
+        pipelines: for each form, its device stage as `serialize_for_host` returned it, or None.
+
+    Raises:
+        BuildError: a device stage can't run here.
+    """
+
+    def __init__(self, pipelines: Sequence[bytes | None]) -> None:
+        self._stages: dict[int, DeviceStage] = {}
+        try:
+            for number, pipeline in enumerate(pipelines):
+                if pipeline is not None:
+                    self._stages[number] = DeviceStage(pipeline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __bool__(self) -> bool:
+        return bool(self._stages)
+
+    def get(self, variant: int) -> DeviceStage | None:
+        """Return the device stage of a form of the pipeline, or None."""
+        return self._stages.get(variant)
+
+    @property
+    def device_id(self) -> int | None:
+        """Number of the GPU, or None."""
+        return next((stage.device_id for stage in self._stages.values() if stage.device_id is not None), None)
+
+    @property
+    def wait_for_all(self) -> bool:
+        """Whether one of them should get each batch as soon as it arrives; see `DeviceStage.waits_for_all`."""
+        return any(stage.waits_for_all for stage in self._stages.values())
+
+    def release_finished(self) -> None:
+        """Release the server's slots that the GPU has read."""
+        for stage in self._stages.values():
+            stage.release_finished()
+
+    def trace(self, trace: Trace | None) -> None:
+        """Record in a trace from now on; None to stop."""
+        for stage in self._stages.values():
+            stage.trace(trace)
+
+    def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
+        """Add the times of their operators to those that the server reported."""
+        for stage in self._stages.values():
+            stage.add_times(operators)
+
+    def close(self) -> None:
+        """Finish the batches that were started, and free all resources."""
+        for stage in self._stages.values():
+            stage.close()
 
 
 def _outcome(origin: Origin, client: int, seq: int, result: BatchResult) -> Outcome:

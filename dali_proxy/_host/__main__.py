@@ -47,18 +47,18 @@ def main() -> int:
     _restore_environment(start)
     declare_no_training()
     try:
-        pipeline, device_stage, *others = _read(received)
+        first, *others = _read(received)
         host = Host(
-            deserialize_for_host(pipeline),
+            deserialize_for_host(first.pipeline),
             HostOptions(
                 path=start.path,
                 key=start.key,
                 server=start.server,
                 unclaimed_bytes=start.unclaimed_bytes,
                 arena_bytes_limit=start.arena_bytes_limit,
-                host_stage_only=start.host_stage_only,
-                device_stage=device_stage,
-                alternatives=tuple(map(Alternative, others, start.alternatives_host_stage_only)),
+                host_stage_only=first.host_stage_only,
+                device_stage=first.device_stage,
+                alternatives=tuple(others),
                 device_id=start.device_id,
             ),
             on_lost_gpu=partial(_fail, control),
@@ -106,14 +106,15 @@ def _restore_environment(start: Start) -> None:
     restore_python_path()
 
 
-def _read(received: Received) -> list[bytes]:
-    """Return the pipeline, the device stage and the pipelines of the alternatives."""
+def _read(received: Received) -> list[Alternative]:
+    """Return the form of the pipeline to begin with, and the alternatives."""
     start = received.message
-    ends = list(accumulate((start.nbytes, start.device_stage_nbytes, *start.alternatives_nbytes)))
+    ends = list(accumulate(start.nbytes))
     block = SharedBlock.attach(received.fds[0], ends[-1] or 1)
     data = block.array[: ends[-1]].tobytes()
     block.close()
-    return [data[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
+    parts = [data[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
+    return list(map(Alternative, parts[::2], start.host_stage_only, parts[1::2]))
 
 
 def _send(control: Channel, message: object) -> bool:

@@ -22,20 +22,17 @@ Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 class Start(Message, frozen=True):
     """Parent to host: the first message.
 
-    Shared memory contains the pipeline, `HostOptions.device_stage`, and the pipelines of `HostOptions.alternatives`.
+    Shared memory contains the pipeline and `HostOptions.device_stage`, then the same of each alternative.
 
     Attributes:
-        nbytes: size of the pipeline.
-        device_stage_nbytes: size of `HostOptions.device_stage`.
+        nbytes: sizes of these, in order.
         directory: the parent's working directory; empty if it has none.
         sys_path: the parent's `sys.path`.
         path: see `HostOptions`, also for the attributes below.
-        alternatives_nbytes: size of each alternative's pipeline.
-        alternatives_host_stage_only: the attribute `host_stage_only` of each alternative.
+        host_stage_only: the attribute of `HostOptions`, then that of each alternative.
     """
 
-    nbytes: U64
-    device_stage_nbytes: U64
+    nbytes: Annotated[tuple[U64, ...], MANY]
     directory: Path
     sys_path: Annotated[tuple[Path, ...], MANY]
     path: Path
@@ -43,9 +40,7 @@ class Start(Message, frozen=True):
     server: bytes
     unclaimed_bytes: U64
     arena_bytes_limit: U64
-    host_stage_only: bool = False
-    alternatives_nbytes: Annotated[tuple[U64, ...], MANY] = ()
-    alternatives_host_stage_only: Annotated[tuple[bool, ...], MANY] = ()
+    host_stage_only: Annotated[tuple[bool, ...], MANY]
     device_id: U32 | None = None
 
 

@@ -109,8 +109,7 @@ class Host:
         except BaseException:
             self.server.close()
             raise
-        stage = options.device_stage if options.host_stage_only else b""
-        first = Variant(0, pipeline, self._publisher, options.host_stage_only, stage)
+        first = Variant(0, pipeline, self._publisher, options.host_stage_only, options.device_stage)
         self._variants: dict[int, Variant] = {0: first}
         self._wanted = Place(0)  # what a consumer chose
         self._wanting: Consumer | None = None  # that consumer
@@ -217,8 +216,8 @@ class Host:
             pipeline = deserialize_for_host(alternative.pipeline)
             try:
                 pipeline.build()
-                stage = self._options.device_stage if alternative.host_stage_only else b""
-                built = Variant(number, pipeline, self._publisher, alternative.host_stage_only, stage)
+                stages = alternative.host_stage_only, alternative.device_stage
+                built = Variant(number, pipeline, self._publisher, *stages)
             except BaseException:
                 pipeline._internals.close()
                 raise

@@ -14,10 +14,12 @@ class Alternative:
     Attributes:
         pipeline: the pipeline, from `serialize_for_host`.
         host_stage_only: see `HostOptions`.
+        device_stage: see `HostOptions`.
     """
 
     pipeline: bytes = field(repr=False)
     host_stage_only: bool = False
+    device_stage: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

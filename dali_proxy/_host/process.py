@@ -135,13 +135,15 @@ class ProcessHost:
             raise
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
-        data = b"".join([pipeline, options.device_stage, *(each.pipeline for each in options.alternatives)])
+        parts = [pipeline, options.device_stage]
+        for each in options.alternatives:
+            parts += [each.pipeline, each.device_stage]
+        data = b"".join(parts)
         block = SharedBlock.create(max(len(data), 1))
         try:
             block.array[: len(data)] = memoryview(data)
             message = Start(
-                nbytes=len(pipeline),
-                device_stage_nbytes=len(options.device_stage),
+                nbytes=tuple(map(len, parts)),
                 directory=_working_directory(),
                 sys_path=import_path(),
                 path=options.path,
@@ -149,9 +151,7 @@ class ProcessHost:
                 server=options.server,
                 unclaimed_bytes=options.unclaimed_bytes,
                 arena_bytes_limit=options.arena_bytes_limit,
-                host_stage_only=options.host_stage_only,
-                alternatives_nbytes=tuple(len(each.pipeline) for each in options.alternatives),
-                alternatives_host_stage_only=tuple(each.host_stage_only for each in options.alternatives),
+                host_stage_only=(options.host_stage_only, *(each.host_stage_only for each in options.alternatives)),
                 device_id=options.device_id,
             )
             self._control.send(message, (block.fd,), timeout=timeout)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import psutil
@@ -15,12 +16,11 @@ from dali_proxy._host.options import Alternative
 from dali_proxy._server.trial import Trial
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_derivations
-from pipeline._compiler.partition import Stages, on_cpu_first, stages_by_device
+from pipeline._compiler.partition import Stages, runs_user_code, stages_by_device, stages_on_cores
 from pipeline._declaration.registry import implementation
 from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
 from pipeline._operator_api.reader import Reader
-from pipeline._operators import user_code
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
@@ -61,23 +61,57 @@ class Choice:
     reason: str
 
 
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """The form of a pipeline for one placement.
+
+    Attributes:
+        server: the pipeline of the server.
+        device_stage: the pipeline that continues its batches in the consumer, or None.
+    """
+
+    server: Pipeline
+    device_stage: Pipeline | None = None
+
+    @classmethod
+    def split(cls, pipeline: Pipeline, stages: Stages) -> _Form:
+        """Return the form whose device stage runs in the consumer."""
+        return cls(_host_stage(pipeline, stages), _device_stage(pipeline, stages))
+
+    @cached_property
+    def serialized_stage(self) -> bytes | None:
+        """The device stage, as `serialize_for_host` returned it, or None."""
+        return None if self.device_stage is None else serialize_for_host(self.device_stage)
+
+    @property
+    def planned_stage(self) -> bytes:
+        """The same if the server plans the device stage, else empty."""
+        stage = self.device_stage
+        is_simple = stage is not None and simple_derivations(stage._internals.graph) is not None
+        return (self.serialized_stage or b"") if is_simple else b""
+
+
 class Placing:
     """Placement of the pipeline of one server. A requested one is fixed.
 
     "auto" begins with a guess from the idle cores. If the pipeline's data doesn't depend on the order of its batches,
     the other placements are candidates that `Trial` measures.
 
-    Pickling makes the guess; the pickled object contains only the device stage.
+    Pickling makes the guess; the pickled object contains only the device stages.
 
     Args:
         wanted: placement that the user requests.
         pipeline: the pipeline.
-        split: splits its graph into host stage and device stage.
+        split: splits its graph into host stage and device stage for "consumer".
 
     Raises:
         ArgumentValueError: the placement doesn't exist.
         ArgumentMismatchError: the pipeline doesn't use a GPU, so `wanted` must be "server".
         GraphError: the user requests "cores" or "consumer", and an operator doesn't support it.
+
+    Attributes:
+        device_stages: for each form of the pipeline, the stage that consumers run, from `serialize_for_host`, or None.
+        trial: measures the candidates of "auto"; None if there is nothing to choose.
     """
 
     def __init__(
@@ -86,20 +120,13 @@ class Placing:
         wanted = self._wanted = check_placement(wanted, pipeline)
         self._whole: Pipeline | None = pipeline
         self._split = split
-        self._choice = Choice("server", "") if wanted == "server" else None
-        self._stages: Stages | None = None
-        #: Device stage for the consumer, as `serialize_for_host` returned it, or None.
-        self.device_stage: bytes | None = None
-        #: The same if the server plans the device stage, else empty.
-        self.planned_stage = b""
-        self._candidates: dict[Settled, Pipeline] = {}
-        #: Measures the candidates of "auto"; None if there is nothing to choose.
+        self._choice: Choice | None = None
+        #: The forms that the server can use: the first one at its start, the others as alternatives.
+        self._forms: dict[Settled, _Form] = {}
+        self.device_stages: tuple[bytes | None, ...] = ()
         self.trial: Trial | None = None
-        if wanted == "cores":
-            self._choice = Choice("cores", _ASKED_FOR)
-            self._whole = with_graph(pipeline, on_cpu_first(pipeline._internals.graph))
-        elif wanted == "consumer":
-            self._use_stages(split(pipeline._internals.graph), _ASKED_FOR)
+        if wanted != "auto":
+            self._use({wanted: self._form(wanted)}, Choice(wanted, "" if wanted == "server" else _ASKED_FOR))
 
     @property
     def placement(self) -> Placement:
@@ -118,7 +145,7 @@ class Placing:
     @property
     def names(self) -> tuple[Settled, ...]:
         """The placements that the server can use: the first one at its start, the others as alternatives."""
-        return tuple(self._candidates)
+        return tuple(self._forms)
 
     def host_options(self) -> dict[str, Any]:
         """Return the settings of the host that follow from the placement: fields of `HostOptions`.
@@ -127,22 +154,24 @@ class Placing:
         nothing uses. The user's own functions and sources see what this process sees.
         """
         assert self._whole is not None
-        assert self._choice is not None
-        alternatives = tuple(
-            Alternative(serialize_for_host(pipeline), name == "consumer")
-            for name, pipeline in list(self._candidates.items())[1:]
-        )
+        first, *others = self._forms.values()
         return {
-            "host_stage_only": self._choice.placement == "consumer",
-            "device_stage": self.planned_stage,
-            "alternatives": alternatives,
-            "device_id": self._whole._internals.arguments.device_id if alternatives else None,
-            "hides_gpus": bool(self._wanted == "consumer" and self._stages and not _runs_user_code(self._stages.host)),
+            "host_stage_only": first.device_stage is not None,
+            "device_stage": first.planned_stage,
+            "alternatives": tuple(
+                Alternative(serialize_for_host(form.server), form.device_stage is not None, form.planned_stage)
+                for form in others
+            ),
+            "device_id": self._whole._internals.arguments.device_id if others else None,
+            "hides_gpus": first.device_stage is not None
+            and not others
+            and self._wanted != "auto"
+            and not _calls_the_user(first.server._internals.graph),
         }
 
     def begin_trial(self, choose: Callable[[int, bool], None], refused: Callable[[int], str]) -> None:
         """Measure the candidates of a server that starts, if there are any; see `Trial`. A decision stays valid."""
-        if len(self._candidates) > 1 and self.trial is None:
+        if len(self._forms) > 1 and self.trial is None:
             self.trial = Trial(self.names, choose, refused, self.reason)
         elif self.trial is not None and self.trial.current:
             choose(self.trial.current, False)
@@ -153,43 +182,42 @@ class Placing:
         if self._choice is None:
             self._choose(self._whole)
             _log.info("placement=%r: %s", self.placement, self.reason)
-        return self._whole if self._stages is None else host_stage(self._whole, self._stages)
+        return next(iter(self._forms.values())).server
 
     def _choose(self, pipeline: Pipeline) -> None:
+        server: dict[Settled, _Form] = {"server": self._form("server")}
         try:
-            stages = self._split(pipeline._internals.graph)
+            forms = {"consumer": self._form("consumer"), "cores": self._form("cores"), **server}
         except GraphError as error:
-            self._choice = Choice("server", str(error))
+            self._use(server, Choice("server", str(error)))
             return
         if not decodes_images(pipeline._internals.graph):
-            self._choice = Choice("server", "no images are decoded on the GPU")
+            self._use(server, Choice("server", "no images are decoded on the GPU"))
             return
-        self._choice = choose(idle_cores(), pipeline.num_threads)
-        first = self._choice.placement
-        if first == "consumer" or not depends_on_order(pipeline):
-            self._use_stages(stages, self._choice.reason)
-        if not depends_on_order(pipeline):
-            forms: dict[Settled, Pipeline] = {
-                "consumer": host_stage(pipeline, stages),
-                "cores": with_graph(pipeline, on_cpu_first(pipeline._internals.graph)),
-                "server": pipeline,
-            }
-            self._candidates = {first: forms[first], **forms}
-            self._choice = Choice(first, f"{self._choice.reason}; others will be measured")
-            self._stages = stages if first == "consumer" else None
+        choice = choose(idle_cores(), pipeline.num_threads)
+        first: dict[Settled, _Form] = {choice.placement: forms[choice.placement]}
+        if depends_on_order(pipeline):
+            self._use(first, choice)
+        else:
+            choice = Choice(choice.placement, f"{choice.reason}; others will be measured")
+            self._use({**first, **forms}, choice)
 
-    def _use_stages(self, stages: Stages, reason: str) -> None:
+    def _form(self, placement: Settled) -> _Form:
         assert self._whole is not None
-        self._choice = Choice("consumer", reason)
-        self._stages = stages
-        self.device_stage = serialize_for_host(device_stage(self._whole, stages))
-        self.planned_stage = self.device_stage if simple_derivations(stages.device) is not None else b""
+        if placement == "server":
+            return _Form(self._whole)
+        split = self._split if placement == "consumer" else stages_on_cores
+        return _Form.split(self._whole, split(self._whole._internals.graph))
+
+    def _use(self, forms: Mapping[Settled, _Form], choice: Choice) -> None:
+        self._forms, self._choice = dict(forms), choice
+        self.device_stages = tuple(form.serialized_stage for form in self._forms.values())
 
     def __getstate__(self) -> dict[str, Any]:
         if self._whole is not None:
             self.settle()
         choice = self._choice if self.trial is None else Choice(self.names[self.trial.current], self.reason)
-        dropped: dict[str, Any] = {"_whole": None, "_stages": None, "_split": None, "_candidates": {}, "trial": None}
+        dropped: dict[str, Any] = {"_whole": None, "_split": None, "_forms": {}, "trial": None}
         return {**vars(self), **dropped, "_choice": choice}
 
 
@@ -245,12 +273,8 @@ def depends_on_order(pipeline: Pipeline) -> bool:
     )
 
 
-def _runs_user_code(graph: Graph) -> bool:
-    return any(
-        implementation(node.operator, node.device).__module__.startswith(user_code.__name__)
-        for node in graph.nodes
-        if node.name not in graph.fed_inputs
-    )
+def _calls_the_user(graph: Graph) -> bool:
+    return any(runs_user_code(node) for node in graph.nodes if node.name not in graph.fed_inputs)
 
 
 def decodes_images(graph: Graph) -> bool:
@@ -286,12 +310,12 @@ def usable_cores(idle: list[float], limit: float | None, processes: int) -> floa
     return (total if limit is None else min(total, limit)) / max(processes, 1)
 
 
-def host_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
+def _host_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
     """Return the server's pipeline: the host stage, without a GPU."""
     return with_graph(pipeline, stages.host, device_id=None)
 
 
-def device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
+def _device_stage(pipeline: Pipeline, stages: Stages) -> Pipeline:
     """Return the consumer's pipeline: the device stage."""
     computes = any(node.device == "cpu" and not node.schema.fed for node in stages.device.nodes)
     return with_graph(

@@ -269,14 +269,14 @@ class DALIServer:
                     raise error
                 if self._remote is not None:
                     return life.consumers.setdefault(os.getpid(), self._remote.consumer(cast("ServerPool", self.pool)))
-                device_stage = self._placing.device_stage
+                stages = self._placing.device_stages
                 try:
                     host = life.host
                     if isinstance(host, ProcessHost | ThreadHost) and self.owned:
-                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, device_stage)
+                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, stages)
                     else:
-                        device_id = self._device_id if device_stage is None else None
-                        consumer = ConsumerClient(self.endpoint, device_stage=device_stage, device_id=device_id)
+                        device_id = None if any(stages) else self._device_id
+                        consumer = ConsumerClient(self.endpoint, device_stages=stages, device_id=device_id)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()], life.last_end = consumer, None
@@ -362,7 +362,7 @@ class DALIServer:
                         self._life.host = self._remote.start(self.mode, self.endpoint, options)
                     if self._life.dataset_workers is not None:
                         self._life.dataset_workers.begin(self.endpoint, self.num_workers)
-                    if self._placing.device_stage is not None:
+                    if any(self._placing.device_stages):
                         _ = self.consumer  # raises now if something is missing in this process
                     self._placing.begin_trial(self._choose, self._refused)
                 self._life.failure = ""

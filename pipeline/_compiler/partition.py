@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pipeline._compiler.per_frame_arguments import may_be_sequence
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
-from pipeline._graph.on_cpu import has_cpu_form
+from pipeline._graph.on_cpu import COPIES, has_cpu_form
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline._operator_api.reader import Reader
+from pipeline._operators import user_code
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
 from pipeline.errors import GraphError
 
-__all__ = ["Stages", "cut", "on_cpu_first", "stages_by_device"]
+__all__ = ["Stages", "cut", "on_cpu_first", "runs_user_code", "stages_by_device", "stages_on_cores"]
 
 # An operator that is cheaper to run in both stages than to send with every batch.
 _CONSTANT = "constant_value"
@@ -47,7 +48,22 @@ def stages_by_device(graph: Graph) -> Stages:
     Raises:
         GraphError: an operator doesn't allow this split; the message names it and the user's line.
     """
-    return cut(on_cpu_first(graph), lambda node: node.device == "gpu")
+    return cut(on_cpu_first(graph), _is_on_gpu)
+
+
+def stages_on_cores(graph: Graph) -> Stages:
+    """Split a graph so that the host stage runs all that can run on the CPU, and the device stage copies the results.
+
+    Operators that exist only on the GPU, functions of the user for the GPU, and what reads their results belong to the
+    device stage, too.
+
+    Raises:
+        GraphError: an operator doesn't allow this split; the message names it and the user's line.
+    """
+    return cut(
+        _with_cpu_forms(graph, lambda node: _brings_data(node) or (has_cpu_form(node) and not runs_user_code(node))),
+        _is_on_gpu,
+    )
 
 
 def on_cpu_first(graph: Graph) -> Graph:
@@ -58,29 +74,53 @@ def on_cpu_first(graph: Graph) -> Graph:
     Raises:
         GraphError: such an operator has no implementation for the CPU; the message names it and the user's line.
     """
+    return _with_cpu_forms(graph, _brings_data)
+
+
+def _with_cpu_forms(graph: Graph, is_moved: Callable[[GraphNode], bool]) -> Graph:
+    """Move operators to the CPU, unless they read results of the GPU; copy their results for readers on the GPU.
+
+    Args:
+        graph: the graph; it stays unchanged.
+        is_moved: function that returns whether an operator of the GPU runs on the CPU instead.
+    """
     nodes: list[GraphNode] = []
-    moved: dict[Edge, Edge] = {}
-    for node in graph.nodes:
-        copied = renumbered(node, len(nodes), moved)
-        nodes.append(copied)
-        for output in range(node.output_count):
-            moved[Edge(node.index, output)] = Edge(copied.index, output)
-        if not _brings_data(node):
-            continue
-        nodes[-1] = replace(copied, device="cpu")
-        for output in range(node.output_count):
+    on_cpu: dict[Edge, Edge] = {}
+    on_gpu: dict[Edge, Edge] = {}
+
+    def place(edge: Edge) -> Edge:
+        """Return the value of an edge on the device where it is in the given graph."""
+        if graph.device_of(edge) == "cpu":
+            return on_cpu[edge]
+        if edge not in on_gpu:
+            node = graph.nodes[edge.node]
             copy = GraphNode(
                 index=len(nodes),
                 operator=COPY_TO_GPU.name,
-                name=f"__{node.name}_{output}_to_gpu",
+                name=node.name if node.operator in COPIES else f"__{node.name}_{edge.output}_to_gpu",
                 device="gpu",
-                inputs=(Edge(copied.index, output),),
+                inputs=(on_cpu[edge],),
                 location=node.location,
-                branch=copied.branch,
+                stream=node.random_stream,
+                branch=tuple((on_cpu[condition], value) for condition, value in node.branch),
             )
             nodes.append(copy)
-            moved[Edge(node.index, output)] = Edge(copy.index)
-    return checked_graph(nodes, [moved[edge] for edge in graph.outputs])
+            on_gpu[edge] = Edge(copy.index)
+        return on_gpu[edge]
+
+    for node in graph.nodes:
+        reads_cpu = all(edge in on_cpu for edge in node.sources)
+        if node.operator in COPIES and reads_cpu:
+            on_cpu[Edge(node.index)] = on_cpu[node.inputs[0]]
+            continue
+        moves = node.device != "cpu" and reads_cpu and is_moved(node)
+        sources = {edge: on_cpu[edge] if moves else place(edge) for edge in node.sources}
+        placed = renumbered(node, len(nodes), sources)
+        nodes.append(replace(placed, device="cpu") if moves else placed)
+        values = on_cpu if moves or node.output_device == "cpu" else on_gpu
+        for output in range(node.output_count):
+            values[Edge(node.index, output)] = Edge(placed.index, output)
+    return checked_graph(nodes, [place(edge) for edge in graph.outputs])
 
 
 def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
@@ -151,6 +191,15 @@ def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]
                 late.update(edge.node for edge in node.sources if graph.nodes[edge.node].branch)
         if len(late) == before:
             return late
+
+
+def runs_user_code(node: GraphNode) -> bool:
+    """Return whether an operator calls a function of the user, which may expect arrays of its device."""
+    return implementation(node.operator, node.device).__module__.startswith(user_code.__name__)
+
+
+def _is_on_gpu(node: GraphNode) -> bool:
+    return node.device == "gpu"
 
 
 def _brings_data(node: GraphNode) -> bool:

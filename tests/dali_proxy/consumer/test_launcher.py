@@ -127,7 +127,7 @@ def test_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> Non
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):
                 assert memory.untyped_storage().data_ptr() in stream.waited_for
-        assert not server.consumer._device_stage._runs, "no executor was created"  # type: ignore[union-attr]
+        assert not server.consumer._stages.get(0)._runs, "no executor was created"  # type: ignore[union-attr]
         steps = server.stats().operators
         assert steps["plan for the consumer's GPU"].batches == batches
         (name,) = [name for name in steps if "copy_to_gpu" in name]
@@ -321,6 +321,16 @@ def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None
     assert connected.lent == 0, "the slot goes back at once"
     for one, other in zip(issued.tensors()[0], data.samples, strict=True):
         np.testing.assert_array_equal(one.numpy(), other)
+
+
+def test_epoch_on_cores_has_the_bits_of_the_cpu(streams: list[HostStream], expected: list[Any], mode: Any) -> None:
+    with DALIServer(job("gpu", device_id=0), mode=mode, placement="cores") as server:
+        found = epoch(server)
+        (stream,) = streams
+    assert (stream.launches, stream.copies) == (0, 3 * len(found)), "one copy for each output on the GPU"
+    for one, other in zip(found, expected, strict=True):
+        assert all(torch.equal(made, wanted) for made, wanted in zip(one[1], other[1], strict=True))
+        assert all(torch.equal(one[number], other[number]) for number in (0, *range(2, len(one))))
 
 
 def test_output_that_lies_in_a_slot_is_copied_from_there(connected: Connected) -> None:

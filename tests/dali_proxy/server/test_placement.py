@@ -229,14 +229,17 @@ def test_missing_gpu_is_an_error_of_start(mode: Any, placement: Any) -> None:
     assert server.pid is None
 
 
-def test_server_with_cores_runs_all_and_decodes_on_the_cpu() -> None:
+def test_server_with_cores_runs_all_on_the_cpu() -> None:
     placing = Placing("cores", on_gpu())
     runs = placing.settle()
-    assert (placing.placement, placing.device_stage, runs.device_id) == ("cores", None, 0)
-    assert not decodes_images(runs._internals.graph)
-    devices = {node.operator: node.device for node in runs._internals.graph.nodes}
-    assert devices["decoders.image_random_crop"] == "cpu"
-    assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
+    assert (placing.placement, runs.device_id) == ("cores", None)
+    assert {node.device for node in runs._internals.graph.nodes} == {"cpu"}
+    (stage,) = placing.device_stages
+    assert stage is not None
+    assert [node.operator for node in deserialize_for_host(stage)._internals.graph.nodes][-1] == "copy_to_gpu"
+    options = placing.host_options()
+    assert options["device_stage"] == stage, "the server plans the copies"
+    assert (options["host_stage_only"], options["hides_gpus"], options["alternatives"]) == (True, True, ())
     assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
 
 
@@ -294,7 +297,8 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert placing.placement in ("server", "consumer")
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
-    assert placing.device_stage is not None, "it is a candidate"
+    assert [stage is not None for stage in placing.device_stages] == [name != "server" for name in placing.names]
+    assert set(placing.names) == {"server", "cores", "consumer"}
     assert decodes_images(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()

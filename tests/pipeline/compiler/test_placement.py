@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device
+from pipeline._compiler.partition import Stages, cut, on_cpu_first, stages_by_device, stages_on_cores
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
 from pipeline._graph import Graph
 from pipeline._operator_api.request import BatchRequest, BatchResult
@@ -177,10 +177,10 @@ def test_images_of_a_gpu_decoder_can_be_decoded_on_the_cpu_and_uploaded_as_pixel
         ("copy_to_gpu", "gpu"),
         ("resize", "gpu"),
         ("crop_mirror_normalize", "gpu"),
-        ("copy_to_gpu", "gpu"),
         ("copy_to_cpu", "gpu"),
         ("constant_value", "cpu"),
         ("arithmetic", "cpu"),
+        ("copy_to_gpu", "gpu"),
     ]
     assert [stages.device.device_of(edge) for edge in stages.device.outputs] == ["gpu", "cpu", "gpu", "cpu"]
     streams = {node.name: node.random_stream for node in whole._internals.graph.nodes}
@@ -196,7 +196,52 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
     stages = stages_by_device(described()._internals.graph)
     assert stages.host.inputs[0].name == "x"
     assert ("external_source", "cpu") in operators(stages.host)
-    assert operators(stages.device)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
+    assert [each for each in operators(stages.device) if "constant" not in each[0]] == [
+        ("external_source", "cpu"),
+        ("copy_to_gpu", "gpu"),
+        ("copy_to_gpu", "gpu"),  # the constant
+        ("arithmetic", "gpu"),
+    ]
+
+
+def test_cores_run_the_whole_graph_and_the_results_are_copied() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0, enable_conditionals=True)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        images = fn.decoders.image(fn.external_source(name="encoded"), device="mixed")
+        small = fn.resize(images, size=(4, 4))
+        if fn.random.coin_flip():
+            small = fn.flip(small)
+        return small, fn.random.normal(small.cpu()), small, small + fn.external_source(name="y").gpu()
+
+    whole = described()
+    stages = stages_on_cores(whole._internals.graph)
+    assert {node.device for node in stages.host.nodes} == {"cpu"}
+    assert not {"copy_to_gpu", "copy_to_cpu"}.intersection(node.operator for node in stages.host.nodes)
+    assert operators(stages.device)[-2:] == [("copy_to_gpu", "gpu")] * 2
+    assert all(node.schema.fed for node in stages.device.nodes[:-2])
+    assert [stages.device.device_of(edge) for edge in stages.device.outputs] == ["gpu", "cpu", "gpu", "gpu"]
+    streams = {node.name: node.random_stream for node in whole._internals.graph.nodes}
+    assert all(streams[node.name] == node.random_stream for node in stages.host.nodes)
+
+
+def test_cores_leave_operators_of_the_gpu_alone_and_what_reads_them() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        small = fn.resize(fn.external_source(name="x").gpu(), size=(4, 4))
+        moved = fn.python_function(small, function=np.negative, device="gpu")
+        return fn.flip(moved), small, moved.cpu() + 1
+
+    graph = described()._internals.graph
+    stages = stages_on_cores(graph)
+    assert operators(stages.host)[:2] == [("external_source", "cpu"), ("resize", "cpu")]
+    assert [node.operator for node in stages.device.nodes if not node.schema.fed and "const" not in node.operator] == [
+        "copy_to_gpu",
+        "python_function",
+        "flip",
+        "copy_to_cpu",
+        "arithmetic",
+    ]
+    assert [stages.device.device_of(edge) for edge in stages.device.outputs] == ["gpu", "gpu", "cpu"]
 
 
 def test_operator_that_cannot_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ REFERENCE = "dali-proxy"
 
 @dataclass(frozen=True)
 class Figure:
-    """The median of several rounds, and the smallest and largest of them."""
+    """The median of several measurements, and their range."""
 
     median: float
     low: float
@@ -21,7 +21,7 @@ class Figure:
 
     @classmethod
     def from_rounds(cls, rounds: Sequence[float]) -> Figure:
-        """Summarize rounds."""
+        """Return the median of rounds, and the smallest and largest of them."""
         return cls(statistics.median(rounds), min(rounds), max(rounds))
 
 

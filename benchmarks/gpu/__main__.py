@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     add("--device", default="cuda:0", help="cuda:0, or cpu to try the program without a GPU (default: %(default)s)")
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
-    add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
+    add("--train-seconds", type=float, default=4.0, help="length of each training (default: %(default)s)")
     curves = sorted({each.series for each in sizes.VARIANTS if each.series})
     add("--series", nargs="+", choices=curves, help="curves of the part `sizes` (default: all its measurements)")
     add("--output", type=Path, default=RESULTS, help="folder of JSON and plots (default: benchmarks/results)")
@@ -208,7 +208,7 @@ def _train(session: Session, options: argparse.Namespace, document: Document, ri
         entry["missing"] = reason
         print(f"  Training is skipped: {reason}.", flush=True)
         return
-    wanted = (options.train_batches, options.train_rounds, options.network)
+    wanted = (options.train_batches, options.train_seconds, options.network)
     for share in training.measure_training(session, rivals, *wanted):
         print(share, flush=True)
         entry["shares"].append(training.as_json(share))

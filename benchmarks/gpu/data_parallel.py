@@ -2,8 +2,8 @@
 
 Each GPU has a rank: a process with the same number of cores, however many GPUs take part. The ranks train one network
 (DistributedDataParallel). For each loader, training from it and training on batches that are already on the GPUs take
-turns, as in `benchmarks.gpu.training`. Two figures say what the loader costs: its share of the speed with resident
-batches, and this share relative to the one on a single GPU.
+turns in short blocks, as in `benchmarks.gpu.training`. Two figures say what the loader costs: its share of the speed
+with resident batches, and this share relative to the one on a single GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.datasets import make_dataset
 from benchmarks.gpu.trainer import Trainer
-from benchmarks.gpu.training import KIND, Share, train_from
+from benchmarks.gpu.training import KIND, Share, quartiles, train_from
 from benchmarks.graph import make_pipeline
 from benchmarks.machine import core_count, describe_machine, describe_versions
 from benchmarks.measurement import MB, tree_memory
@@ -122,7 +122,7 @@ class Result:
         gpus: number of ranks.
         loader: name of the loader.
         batch_size: samples in a batch of each rank.
-        rates: samples per second of all ranks together, one figure per round.
+        rates: samples per second of all ranks together, one figure per block.
         shares: these rates divided by those with resident batches before and after.
         resident: samples per second with resident batches, the median.
         cpu_cores: cores that all ranks used while training from the loader.
@@ -166,7 +166,8 @@ class Result:
         Args:
             one: The result of the same loader on one GPU, if it was measured.
         """
-        rate, spread = statistics.median(self.rates), f"{min(self.shares):.1%}..{max(self.shares):.1%}"
+        low, high = quartiles(self.shares)
+        rate, spread = statistics.median(self.rates), f"{low:.1%}..{high:.1%}"
         compared = ["-", "-", "-"]
         if one is not None:
             of_one = statistics.median(one.rates) * self.gpus, one.resident * self.gpus
@@ -204,7 +205,7 @@ def measure(names: Sequence[str], options: argparse.Namespace) -> Iterator[Resul
             with tempfile.TemporaryDirectory() as meeting:
                 command = [
                     "benchmarks.gpu.data_parallel", "--as-rank", str(folder), "--store", f"{meeting}/store",
-                    "--device", options.device, "--seconds", str(options.seconds), "--rounds", str(options.rounds),
+                    "--device", options.device, "--seconds", str(options.seconds),
                     "--batch-sizes", *map(str, options.batch_sizes), "--network", options.network, "--loaders", *group,
                 ]  # fmt: skip
                 try:
@@ -247,7 +248,7 @@ def run_rank(options: argparse.Namespace) -> None:
                 shard=(here.rank, here.world_size),
             )  # fmt: skip
             watched = _Watched(rival, device_id)
-            (share,) = train_from(watched, options.network, setup, options.rounds, options.seconds, trainer)
+            (share,) = train_from(watched, options.network, setup, options.seconds, trainer)
             print(json.dumps(asdict(RankShare(share, watched.memory_mb, watched.gpu_memory_mb))), flush=True)
             distributed.barrier()
     distributed.destroy_process_group()
@@ -325,8 +326,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-sizes", nargs="+", type=int, default=[256], help="samples of each rank (default: %(default)s)")
     add("--network", default="resnet50", help='a model of torchvision, or "tiny" (default: %(default)s)')
     add("--device", choices=["cuda", "cpu"], default="cuda" if found else "cpu", help="(default: %(default)s)")
-    add("--seconds", type=float, default=3.0, help="length of one measurement (default: %(default)s)")
-    add("--rounds", type=int, default=2, help="measurements of each loader (default: %(default)s)")
+    add("--seconds", type=float, default=12.0, help="length of each training (default: %(default)s)")
     add("--files", type=int, default=FILES, help="number of JPEGs to create (default: %(default)s)")
     add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     add("--as-rank", type=Path, help=argparse.SUPPRESS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.gpu.throughput import REFERENCE
-from benchmarks.gpu.training import EAGER, REPLAY, REPLAYED
+from benchmarks.gpu.training import EAGER, REPLAY, REPLAYED, quartiles, shares_of_blocks
 from benchmarks.targets import Figure
 
 CPU_SHARE = 0.5
@@ -147,7 +147,9 @@ def _shares(document: dict[str, Any]) -> Iterator[Goal]:
                 continue
             best = max(found, key=lambda one: one["share"])
             rate = f"{statistics.median(best['rates']):,.0f} img/s"
-            yield Goal(name, bound, Figure.from_rounds(_rounds_of(best)), note=f"{best['loader']}, {rate}")
+            blocks = shares_of_blocks(best["rates"], best["resident"])
+            figure = Figure(statistics.median(blocks), *quartiles(blocks))
+            yield Goal(name, bound, figure, note=f"{best['loader']}, {rate}")
 
 
 def _is_ours(name: str) -> bool:
@@ -160,11 +162,6 @@ def _is_server(name: str) -> bool:
 
 def _is_auto(name: str) -> bool:
     return name == "ours, process, auto"
-
-
-def _rounds_of(share: dict[str, Any]) -> list[float]:
-    alone = share["resident"]
-    return [rate * 2 / (alone[number] + alone[number + 1]) for number, rate in enumerate(share["rates"])]
 
 
 def _cpu_per_sample(measured: dict[str, float]) -> float:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from benchmarks.child import Caller, RivalError
@@ -38,6 +39,9 @@ REPLAYED = (256, 64, 32)
 LAST = ("ours, thread", "nvidia-proxy")
 """Loaders that share the interpreter's lock with the training, which costs small batches most: measured last."""
 
+BLOCK = 0.5
+"""Seconds of a block of steps. The training's own speed drifts within seconds, so only adjacent blocks are compared."""
+
 KIND = "paths"
 RESIDENT = 4
 """Number of batches that stay on the GPU, for comparison."""
@@ -63,8 +67,8 @@ class Share:
         loader: Name of the rival.
         batch_size: Samples per batch.
         launches: How steps are launched, `EAGER` or `REPLAY`.
-        rates: Samples per second from the loader, one figure per round.
-        resident: Samples per second with batches on the GPU: before the first round and after each.
+        rates: Samples per second in each block of batches from the loader.
+        resident: Samples per second in blocks of batches on the GPU: before the first of these blocks and after each.
         cpu_cores: Cores that all processes used while training from the loader.
         resident_cores: Cores without the loader's work.
         report: What the loader reports about itself.
@@ -81,9 +85,8 @@ class Share:
 
     @property
     def shares(self) -> list[float]:
-        """The loader's rates divided by the mean of the resident ones before and after."""
-        pairs = itertools.pairwise(self.resident)
-        return [rate / ((before + after) / 2) for rate, (before, after) in zip(self.rates, pairs, strict=True)]
+        """The shares of the blocks."""
+        return shares_of_blocks(self.rates, self.resident)
 
     @property
     def share(self) -> float:
@@ -96,13 +99,37 @@ class Share:
         return next((line for line in self.report.splitlines() if line.startswith("placement ")), "")
 
     def __str__(self) -> str:
-        spread = f"{min(self.shares):.1%}..{max(self.shares):.1%}"
+        low, high = quartiles(self.shares)
+        spread = f"{low:.1%}..{high:.1%}"
         return (
             f"  batch {self.batch_size:>4}, {self.launches:<10}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
             f"{statistics.median(self.rates):>8,.0f} of {statistics.median(self.resident):>6,.0f} img/s, "
             f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f})"
             + (f"\n      {self.chosen}" if "auto" in self.loader else "")
         )
+
+
+def shares_of_blocks(rates: Sequence[float], resident: Sequence[float]) -> list[float]:
+    """Return the rate of each block from a loader, divided by the mean rate of the resident blocks around it.
+
+    The mean cancels a drift that is steady during three blocks.
+
+    Args:
+        rates: Rates from the loader.
+        resident: Rates with resident batches: before the first block from the loader, and after each.
+
+    Example:
+        >>> shares_of_blocks([95.0, 60.0], [100.0, 90.0, 110.0])
+        [1.0, 0.6]
+    """
+    pairs = itertools.pairwise(resident)
+    return [rate / ((before + after) / 2) for rate, (before, after) in zip(rates, pairs, strict=True)]
+
+
+def quartiles(shares: Sequence[float]) -> tuple[float, float]:
+    """Return the first and the third quartile, between which half of the shares lie."""
+    low, high = np.quantile(shares, (0.25, 0.75))
+    return float(low), float(high)
 
 
 def loaders(device_id: int | None) -> list[Rival]:
@@ -119,16 +146,16 @@ def measure_training(
     session: Session,
     rivals: Sequence[Rival],
     batch_sizes: Iterable[int] = BATCH_SIZES,
-    rounds: int = 1,
+    seconds: float = 4.0,
     network: str = "resnet50",
 ) -> Iterator[Share]:
     """Train from each loader in turn in one process; from NVIDIA's, which has separate CUDA libraries, in another.
 
     Args:
-        session: Setup and durations: training from each loader lasts as long as one measurement.
+        session: Setup and budget.
         rivals: Loaders to compare.
         batch_sizes: Batch sizes, the most important one first.
-        rounds: Number of measurements of each loader.
+        seconds: Duration of the blocks from a loader and with resident batches, with the pauses between them.
         network: A model of torchvision, or ``"tiny"``.
 
     Yields:
@@ -151,9 +178,9 @@ def measure_training(
                 continue
             session.say(what)
             process = processes.of(rival)
-            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), rounds, session.seconds)
+            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds)
             try:
-                shares: list[Share] = process.end(4 * (rounds + 1) * (session.seconds + PATIENCE))
+                shares: list[Share] = process.end(4 * (seconds + 2 * (BLOCK + PATIENCE)))
             except RivalError as error:
                 session.fail(what, str(error))
                 if not error.reported:  # it hangs, or has ended
@@ -196,17 +223,15 @@ def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[in
     return sorted(pairs, key=lambda pair: pair[0] != batch_sizes[0] and pair[1] in LAST)
 
 
-def train_from(
-    rival: Rival, network: str, setup: Setup, rounds: int, seconds: float, trainer: Trainer | None = None
-) -> list[Share]:
-    """Train from one loader, and from its first batches, in turn; each way to launch steps yields a share."""
+def train_from(rival: Rival, network: str, setup: Setup, seconds: float, trainer: Trainer | None = None) -> list[Share]:
+    """Train from one loader, and on its first batches, in turn; each way to launch steps yields a share."""
     trainer = trainer or trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
         ways: dict[str, Step] = {EAGER: trainer.step}
         if trainer.can_replay and setup.batch_size in REPLAYED:
             ways[REPLAY] = trainer.replayed(resident[0])
-        shares = [_share(rival, stream, resident, (trainer, *way), setup, rounds, seconds) for way in ways.items()]
+        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in ways.items()]
         resident.clear()  # frees the GPU's memory
         ways.clear()
     trainer.free()
@@ -219,29 +244,29 @@ def _share(
     resident: Sequence[torch.Tensor],
     training: tuple[Trainer, str, Step],
     setup: Setup,
-    rounds: int,
     seconds: float,
 ) -> Share:
     trainer, launches, step = training
     kept = itertools.cycle(resident)
-    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # in the first steps, cuDNN chooses its kernels
+    batches = (images for images, _ in stream)
+    trainer.rate(kept, BLOCK / 2, warm_up=8, step=step)  # in the first steps, cuDNN chooses its kernels
+    rival.adapt()
+    end = time.perf_counter() + DECISION
+    while trainer.goes_on(not rival.is_ready() and time.perf_counter() < end):
+        step(next(batches))
     rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
     def rest() -> None:
         settle()
-        rate, used = trainer.rate(kept, seconds / 2, warm_up=2, step=step)
+        rate, used = trainer.rate(kept, BLOCK, warm_up=2, step=step)
         alone.append(rate)
         cores_alone.append(used)
 
+    end = time.perf_counter() + seconds
     rest()
-    for _ in range(rounds):
-        batches = (images for images, _ in stream)
-        rival.adapt()
-        end = time.perf_counter() + DECISION
-        while trainer.goes_on(not rival.is_ready() and time.perf_counter() < end):
-            step(next(batches))
+    while trainer.goes_on(not rates or time.perf_counter() < end):
         drain(batches)
-        rate, used = trainer.rate(batches, seconds, warm_up=6, step=step, on_begin=rival.mark)
+        rate, used = trainer.rate(batches, BLOCK, warm_up=6, step=step, on_begin=rival.mark)
         report = rival.report()
         rates.append(rate)
         cores.append(used)

@@ -53,7 +53,7 @@ def measure(folder: Path, patch: pytest.MonkeyPatch, *counts: str) -> list[dict[
     """Run the program on the CPU with a tiny network, for these numbers of ranks. Return the results that it saves."""
     patch.setattr(tempfile, "tempdir", str(folder))
     command = ["data_parallel", "--gpus", *counts, "--loaders", "ours, shared", "--device", "cpu", "--network", "tiny"]
-    command += ["--batch-sizes", "4", "--files", "8", "--seconds", "0.1", "--rounds", "1", "--output", str(folder)]
+    command += ["--batch-sizes", "4", "--files", "8", "--seconds", "0.1", "--output", str(folder)]
     patch.setattr(sys, "argv", command)
     assert data_parallel.main() == 0
     (saved,) = folder.glob("*-data-parallel.json")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -121,7 +123,7 @@ def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
 
 def test_training_from_a_loader(session: Session) -> None:
     setup = session.of_kind("paths")
-    (share,) = training.train_from(Ours("ours, thread", mode="thread"), "tiny", setup, 1, 0.1)
+    (share,) = training.train_from(Ours("ours, thread", mode="thread"), "tiny", setup, 0.1)
     assert share.launches == training.EAGER
     assert len(share.rates) == 1
     assert len(share.resident) == 2
@@ -133,7 +135,7 @@ def test_training_from_a_loader(session: Session) -> None:
 
 def test_training_continues_after_a_loader_that_ends_its_process(session: Session) -> None:
     rivals = [Vanishing(), Ours("ours, process")]
-    shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], network="tiny"))
+    shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], seconds=0.1, network="tiny"))
     assert [(share.loader, share.batch_size) for share in shares] == [("ours, process", 4), ("ours, process", 2)]
     assert list(session.failures) == ["training, batch 4, vanishing"]  # and isn't called again
     assert "died" in session.failures["training, batch 4, vanishing"]
@@ -171,6 +173,18 @@ def test_share_is_that_of_its_neighbours() -> None:
     share = training.Share("ours", 256, training.EAGER, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
     assert share.shares == [1.0, 0.6]
     assert share.share == 0.8
+    assert training.quartiles(share.shares) == pytest.approx((0.7, 0.9))
+    assert training.quartiles([0.5]) == (0.5, 0.5)
+
+
+def test_share_of_a_training_whose_speed_drifts() -> None:
+    """The speed swings by a quarter within 17 blocks, and one block is disturbed."""
+    speeds = [3000 + 400 * math.sin(2 * math.pi * block / 17) for block in range(2 * 12 + 1)]
+    rates = [0.97 * speed for speed in speeds[1::2]]
+    rates[5] /= 2
+    blocks = training.shares_of_blocks(rates, speeds[::2])
+    assert statistics.median(blocks) == pytest.approx(0.97, abs=0.005)
+    assert np.subtract(*training.quartiles(blocks)[::-1]) < 0.02
 
 
 def test_modes_train() -> None:

@@ -127,7 +127,7 @@ def _placements() -> Drawing:
     drawing.text(620, 24, "training process")
     rows = (
         ('"server"', (("gpu", "decode", "GPU"), ("gpu", "operators", "GPU")), ()),
-        ('"cores"', (("work", "decode", "CPU cores"), ("gpu", "operators", "GPU")), ()),
+        ('"cores"', (("work", "decode", "CPU cores"), ("work", "operators", "CPU cores")), (("gpu", "copy", "GPU"),)),
         ('"consumer"', (("work", "decode", "CPU cores"),), (("gpu", "operators", "GPU"),)),
     )
     for number, (name, server, training) in enumerate(rows):
@@ -139,10 +139,12 @@ def _placements() -> Drawing:
             drawing.box(125 + 160 * index, y + 15, 135, 50, kind, what, f"\t{where}")
         if len(server) == 2:
             drawing.arrow((260, y + 40), (285, y + 40))
-            drawing.arrow((420, y + 40), (630, y + 40))
-        else:
-            drawing.arrow((260, y + 40), (495, y + 40))
+        begin = 420 if len(server) == 2 else 260
+        if training:
+            drawing.arrow((begin, y + 40), (495, y + 40))
             drawing.arrow((605, y + 40), (630, y + 40))
+        else:
+            drawing.arrow((begin, y + 40), (630, y + 40))
         for kind, what, where in training:
             drawing.box(495, y + 15, 110, 50, kind, what, f"\t{where}")
         drawing.box(630, y + 15, 105, 50, "data", "your loop")

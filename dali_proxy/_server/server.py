@@ -113,12 +113,12 @@ class DALIServer:
             then recomputes the lost batches in this process and continues: no batch is lost or repeated, and random
             numbers stay the same. Batches of iterable datasets can't be recomputed. With "never", waiting callers get a
             `ServerDiedError`.
-        placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. "cores"
-            does so, too, but decodes on the server's CPU threads instead of the GPU. With "consumer", the server
-            decodes on its CPU threads and doesn't use a GPU; the process that fetches the results copies the images to
-            its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" measures
-            all three beside the first batches of the loop, uses the fastest, and measures again if the speed of the
-            loop changes; see `placement` and `stats`.
+        placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. With the
+            others, the server uses its CPU threads and no GPU. "cores" runs all operators there that exist on the CPU,
+            and the process that fetches the results copies them to its GPU. With "consumer", the server only decodes,
+            and that process copies the images to its GPU and runs the GPU operators. Pixels are the same within the
+            rounding of CPU and GPU. "auto" measures all three beside the first batches of the loop, uses the fastest,
+            and measures again if the speed of the loop changes; see `placement` and `stats`.
         device: "cpu" runs the pipeline on the CPU, whatever the devices of its operators, its `device_id` and
             `placement`, for machines without a GPU. A warning lists what changes. The default is the environment
             variable `DALI_PROXY_DEVICE`; without it, operators run on the devices that they declare.

@@ -351,9 +351,7 @@ class Executor:
             run.phase += 1
             self._advance(run)
             return
-        limit = _CHEAP_ON_GPU if phase.on_gpu else _CHEAP
-        is_cheap = run.on_caller and self._costs.get(run.phase, _CHEAP) < limit
-        if is_cheap or (phase.takes_inputs_only and not is_last):
+        if (run.on_caller and self._is_cheap(run.phase)) or (phase.takes_inputs_only and not is_last):
             self._run_phase(run, phase)
             return
         run.on_caller = False
@@ -445,12 +443,17 @@ class Executor:
                 number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
                 trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
+    def _is_cheap(self, number: int) -> bool:
+        """Return whether a phase takes less time than to wake another thread, as far as it was measured."""
+        limit = _CHEAP_ON_GPU if self._plan.phases[number].on_gpu else _CHEAP
+        return self._costs.get(number, _CHEAP) < limit
+
     def _weight(self, run: RunningBatch) -> int:
         """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
 
         The clock of a thread costs a system call, which can take longer than a cheap operator.
         """
-        if self._costs.get(run.phase, _CHEAP) >= _CHEAP:
+        if not self._is_cheap(run.phase):
             return 1
         return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
 

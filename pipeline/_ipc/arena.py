@@ -128,12 +128,15 @@ class Arena:
             ChannelTimeoutError: the reader didn't free space in time.
         """
         with self._lock:
-            block = self._write(array)
-            if block is None and self._in_flight:
+            for segment in self._segments:  # not a call: it would take as long as the copy of a small sample
+                block = segment.allocator.write(array)
+                if block is not None:
+                    return block
+            if self._in_flight:
                 self._reclaim()
                 block = self._write(array)
-            if block is not None:
-                return block
+                if block is not None:
+                    return block
         block = self.allocate(array.nbytes)
         dtype = array.dtype
         if not dtype.isnative:

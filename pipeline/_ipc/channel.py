@@ -10,8 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline._concurrency.forking import drop_in_child
 from pipeline._concurrency.locks import Level, new_lock, new_rlock
@@ -39,8 +38,7 @@ _CLOSE_ON_EXEC, _TRUNCATED = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CTRUNC
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(NamedTuple):
     """A message, and the descriptors that came with it. The handler of the message owns them."""
 
     message: Any
@@ -67,9 +65,7 @@ class _Use:  # not a generator, which would cost several microseconds per batch
     def __exit__(self, *exc_info: object) -> None:
         channel = self._channel
         with channel._lock:
-            channel._users -= 1
-            if channel._closed and channel._users == 0:
-                channel._dispose()
+            channel._end_use()
 
 
 class Channel:
@@ -185,8 +181,14 @@ class Channel:
             ChannelOverflowError: the peer doesn't read, and too much data waits for it.
             ProtocolError: the message doesn't fit its schema.
         """
-        with self.using():  # a handler or finalizer may close the channel in between
-            self._write(self._encode(message, fds), fds, flush)
+        data = self._encode(message, fds)
+        with self._lock:
+            self._check_open()
+            self._users += 1  # a handler or finalizer of this thread may close the channel
+            try:
+                self._outgoing.put(data, fds, flush)
+            finally:
+                self._end_use()
         if flush and self._outgoing and self.on_backlog is not None:
             self.on_backlog()
 
@@ -289,6 +291,12 @@ class Channel:
         """
         return _Use(self)
 
+    def _end_use(self) -> None:
+        """End the use of the socket by a thread, which holds the lock."""
+        self._users -= 1
+        if self._closed and self._users == 0:
+            self._dispose()
+
     def _check_open(self) -> None:
         if self._closed:
             raise ChannelClosedError("this channel is closed (or was inherited by a forked process)")
@@ -302,10 +310,10 @@ class Channel:
         number, body = self._codec.encode(message)
         return encode_frame(number, body, len(fds))
 
-    def _write(self, data: bytes, fds: Sequence[int], flush: bool = True) -> int:
+    def _write(self, data: bytes, fds: Sequence[int]) -> int:
         with self._lock:
             self._check_open()
-            return self._outgoing.put(data, fds, flush)
+            return self._outgoing.put(data, fds)
 
     def _wait_written(self, ticket: int, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout

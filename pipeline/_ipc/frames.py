@@ -6,7 +6,7 @@ import os
 import struct
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline._ipc.errors import ProtocolError
 
@@ -19,8 +19,7 @@ MAX_FRAME_FDS = (1 << 16) - 1  # in one frame, sent by several calls
 _HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A complete frame."""
 
     number: int
@@ -34,7 +33,7 @@ def encode_frame(number: int, body: bytes, fds: int) -> bytes:
     Raises:
         ProtocolError: a peer wouldn't accept a frame of this size.
     """
-    if len(body) > MAX_BODY or fds > min(MAX_FRAME_FDS, MAX_FDS * (_HEADER.size + len(body))):
+    if len(body) > MAX_BODY or (fds and fds > min(MAX_FRAME_FDS, MAX_FDS * (_HEADER.size + len(body)))):
         raise ProtocolError(f"a message of {len(body)} bytes and {fds} descriptors is too large to send")
     return _HEADER.pack(len(body), number, fds) + body
 
@@ -88,7 +87,7 @@ class FrameParser:
                     break
                 if count > len(self._fds):
                     raise ProtocolError(f"{count} descriptors were announced, but {len(self._fds)} arrived")
-                frame_fds = tuple(self._fds.popleft() for _ in range(count))
+                frame_fds = tuple([self._fds.popleft() for _ in range(count)])
                 frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), frame_fds))
                 start = end
             if len(self._fds) > self._expected(start):

@@ -81,7 +81,8 @@ class Outgoing:
                 self.written += 1
                 return self.written
             try:
-                self._duplicate(frame)
+                if fds:
+                    self._duplicate(frame)
             except DescriptorLimitError:
                 if not self.flush():
                     raise

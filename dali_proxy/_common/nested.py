@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["find", "replace"]
 
-_PLAIN = frozenset((tuple, list, dict))
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
 # Objects of these packages don't refer to batches, but to many other objects.
 _LEAF_PACKAGES = frozenset(
@@ -74,17 +74,17 @@ def _attributes(data: Any) -> list[str]:
     return names
 
 
-def _is_leaf(data: Any) -> bool:
-    if type(data) in _PLAIN:
+@lru_cache(maxsize=256)
+def _is_leaf(kind: type) -> bool:
+    """Return whether the search ends at objects of a type. Cached: abstract types take long to check."""
+    if issubclass(kind, tuple | list | deque | Mapping):
         return False
-    if isinstance(data, tuple | list | deque | Mapping):
-        return False
-    return isinstance(data, _LEAF_TYPES) or type(data).__module__.partition(".")[0] in _LEAF_PACKAGES
+    return issubclass(kind, _LEAF_TYPES) or kind.__module__.partition(".")[0] in _LEAF_PACKAGES
 
 
 def _holders(root: Any, kind: type, found: dict[int, Any]) -> set[int]:
     """Fill `found` with the objects of `kind` under `root`; return the ids of all containers that reach one."""
-    if _is_leaf(root):
+    if _is_leaf(type(root)):  # type: ignore[arg-type]  # types are hashable
         return set()
     parents: dict[int, list[int]] = {id(root): []}
     alive = [root]  # attributes may be created on access: ids are only valid while the objects live
@@ -97,7 +97,7 @@ def _holders(root: Any, kind: type, found: dict[int, Any]) -> set[int]:
             elif isinstance(child, kind):
                 found[id(child)] = child
                 parents[id(child)] = [parent]
-            elif not _is_leaf(child):
+            elif not _is_leaf(type(child)):  # type: ignore[arg-type]
                 parents[id(child)] = [parent]
                 alive.append(child)
                 stack.append((id(child), _children(child)))

@@ -57,7 +57,6 @@ class Collate:
             set_context(context)
             self._count += 1
         try:
-            numbered = NumberedIndices(context.epoch, context.batch, context.indices)
             try:
                 if self.own.init_error is not None:
                     raise self.own.init_error
@@ -66,18 +65,24 @@ class Collate:
                 data = _submit_rest(self.collate_fn(samples))
                 position = None if context.position is None else context.position()
                 cost = Cost(time.perf_counter() - context.begun, context.nbytes, self._message)
-                if self.own.id is None or not self.packs:
-                    return CollatedBatch(numbered, data, position, cost)
+                packs = self.packs and self.own.id is not None
                 # The training process knows the indices of a chunk.
-                packed = Packed(CollatedBatch(None if in_chunk else numbered, data, position, cost))
+                batch = CollatedBatch(None if packs and in_chunk else _numbered(context), data, position, cost)
+                if not packs:
+                    return batch
+                packed = Packed(batch)
                 self._message = len(packed)
                 return packed
             except BaseException as error:
                 if self.own.is_interrupted_by(error):
                     raise
-                return FailedBatch.from_error(numbered, error, None, self.own)
+                return FailedBatch.from_error(_numbered(context), error, None, self.own)
         finally:
             set_context(None)
+
+
+def _numbered(context: BatchContext) -> NumberedIndices:
+    return NumberedIndices(context.epoch, context.batch, context.indices)
 
 
 def _submit_rest(data: Any) -> Any:

@@ -15,6 +15,7 @@ Labels = Annotated[str, Meta(max_length=1 << 23)]
 
 _INT = re.compile(r"0|-?[1-9][0-9]{0,18}")  # the text that `str` makes of an int
 _END = "\0"  # separates labels
+_UNKNOWN = frozenset((type(None),))  # types of indices that aren't known
 _LONGEST = 4096  # bytes of a label
 _LONGEST_TEXT = 1 << 22  # bytes of all labels: they are optional, and messages have a size limit
 
@@ -52,7 +53,7 @@ def pack_labels(indices: Sequence[Any]) -> str:
 
 
 def _any_known(indices: Sequence[Any]) -> bool:
-    return any(index is not None for index in indices)
+    return not _UNKNOWN.issuperset(map(type, indices))
 
 
 def unpack_labels(text: str, count: int) -> tuple[str, ...]:

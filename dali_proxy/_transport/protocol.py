@@ -123,17 +123,6 @@ class InputBatch(Message, frozen=True):
         table = np.array(rows, np.int64)
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
-    @classmethod
-    def from_columns(
-        cls, dtype: str, rings: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
-    ) -> InputBatch:
-        """Pack the segments, offsets and shapes of samples with the same number of dimensions."""
-        table = np.empty((len(rings), 2 + len(shapes[0])), np.int64)
-        table[:, 0] = rings
-        table[:, 1] = offsets
-        table[:, 2:] = shapes[0] if shapes.count(shapes[0]) == len(shapes) else shapes
-        return cls(dtype, table.shape[1] - 2, table.tobytes())
-
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
         """Return the dtype and the table. `ArenaReader.batch` checks that the rows lie in their segments.
 

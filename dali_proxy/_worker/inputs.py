@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +42,7 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
             unknown to pipelines; or it doesn't match the input's declaration.
     """
     name = spec.name
-    array: npt.NDArray[Any] = value if type(value) is np.ndarray else _as_array(value, name)
+    array: npt.NDArray[Any] = _converter(type(value))(value, name)  # type: ignore[arg-type]  # types are hashable
     if array.dtype not in _TAKEN:
         try:
             to_dali_type(array.dtype)
@@ -60,19 +62,31 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
     return array
 
 
-def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
-    if isinstance(value, Placeholder):
-        raise PlaceholderError(
-            f"the input {name!r} is {value!r}, not data: chain the operators in one pipeline instead"
-        )
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _from_tensor(value, name)
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, bytes | bytearray):
-        return np.frombuffer(value, np.uint8)
-    return _from_object(value, name)
+@lru_cache(maxsize=64)
+def _converter(kind: type) -> Callable[[Any, str], npt.NDArray[Any]]:
+    """Return the function that converts values of a type. Cached: the checks take longer than most conversions."""
+    if issubclass(kind, Placeholder):
+        return _refuse_placeholder
+    torch = sys.modules.get("torch")  # a tensor's type exists only if it is imported
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _from_tensor
+    if issubclass(kind, np.ndarray):
+        return _unchanged
+    if issubclass(kind, bytes | bytearray):
+        return _from_bytes
+    return _from_object
+
+
+def _refuse_placeholder(value: Any, name: str) -> NoReturn:
+    raise PlaceholderError(f"the input {name!r} is {value!r}, not data: chain the operators in one pipeline instead")
+
+
+def _unchanged(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    return array
+
+
+def _from_bytes(value: bytes | bytearray, name: str) -> npt.NDArray[Any]:
+    return np.frombuffer(value, np.uint8)
 
 
 def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -270,22 +271,22 @@ def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
 
 def _input(samples: Sequence[Sample], number: int) -> InputBatch:
     """Return the locations and shapes of one input of the samples."""
-    blocks = [sample.blocks[number] for sample in samples]
-    shapes = [sample.shapes[number] for sample in samples]
-    return InputBatch.from_columns(
-        samples[0].dtypes[number], [block.segment_id for block in blocks], [block.offset for block in blocks], shapes
-    )
+    rows: list[int] = []
+    for sample in samples:
+        block = sample.blocks[number]
+        rows += (block.segment_id, block.offset, *sample.shapes[number])
+    first = samples[0]
+    return InputBatch(first.dtypes[number], len(first.shapes[number]), array("q", rows).tobytes())
 
 
 def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
-    indices = [sample.index for sample in samples]
-    if context is not None and all(index is None for index in indices):
-        try:  # a dataset with __getitems__ returns its samples in the order of the indices
-            if len(context.indices) == len(samples):
-                indices = list(context.indices)
-        except TypeError:
-            pass  # the sampler's batches aren't sequences
-    return pack_labels(indices)
+    packed = pack_labels([sample.index for sample in samples])
+    if packed or context is None:
+        return packed
+    try:  # a dataset with __getitems__ returns its samples in the order of the indices
+        return pack_labels(list(context.indices)) if len(context.indices) == len(samples) else ""
+    except TypeError:
+        return ""  # the sampler's batches aren't sequences
 
 
 def _kinds(sample: Sample) -> str:

@@ -86,6 +86,7 @@ class Runner:
         self._depths: dict[int, Depth] = {}  # by number of the variant
         self._scheduler = Scheduler(self._depth(variant).value)
         self._measured: Measured | None = None
+        self._is_held_now: IsHeld | None = None  # decides about requests while a form is measured
         self._checks_held = False  # whether `_start_held` will be called
         self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
@@ -162,16 +163,13 @@ class Runner:
         """Run queued and later requests with another form of the pipeline; see `Place`."""
         running, self.variant = self.variant, variant
         self._measured = Measured(consumer, variant.number) if measured else None
+        self._is_held_now = None if self._measured is None else partial(self._is_held, self._measured)
         # A form that is new begins with the depth that the search found for the other one. Merged batches need more.
         depth = self._depth(variant, begin=0 if running.executor.merges else self._scheduler.depth)
         self._scheduler.depth = depth.value
         if depth.value > variant.executor.concurrency:
             variant.executor.widen(depth.value)
         self._start_queued()
-
-    @property
-    def _is_held_now(self) -> IsHeld | None:
-        return None if self._measured is None else partial(self._is_held, self._measured)
 
     def _is_held(self, measured: Measured, request: Request, requests: Collection[Request]) -> bool:
         """Return whether requests have to wait while a form of the pipeline is measured, because no loop needs them.
@@ -345,7 +343,7 @@ class Runner:
         if message.through <= consumer.sessions.get(session, message.through):
             return  # the session is closed
         consumer.sessions[session] = message.through
-        for request in self._store.done_in(session):
+        for request in self._store.done_in(session, message.through):
             if self._receiver(request) is consumer:
                 self._deliver(request, consumer)
         if self._measured is not None:
@@ -445,7 +443,7 @@ class Runner:
     def forget_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that has disconnected, and its iterators."""
         if self._measured is not None and self._measured.consumer is consumer:
-            self._measured = None
+            self._measured = self._is_held_now = None
         for worker in self.workers.values():
             worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not consumer}
         for session in consumer.sessions:

@@ -64,9 +64,13 @@ class Store:
         """Remove and return all requests."""
         return self._remove_all(self)
 
-    def done_in(self, session: int) -> list[Request]:
-        """Return the requests of a session that are done, in order."""
-        requests = [each for each in self._by_session.get(session, ()) if each.state is State.DONE]
+    def done_in(self, session: int, through: int) -> list[Request]:
+        """Return the requests of a session up to a batch that are done, in order."""
+        requests = [
+            each
+            for each in self._by_session.get(session, ())
+            if each.state is State.DONE and each.key.iteration <= through
+        ]
         return sorted(requests, key=lambda each: (each.key.iteration, each.key.view, each.worker.client, each.seq))
 
     def is_closed(self, session: int) -> bool:

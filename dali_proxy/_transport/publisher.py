@@ -300,7 +300,7 @@ class ResultPublisher:
         dense = output.is_dense_tensor()
         if dense:
             size, count = int(table.sizes[0]), len(table)
-            offsets, nbytes = np.arange(0, size * count, size) if size else np.zeros(count, np.int64), size * count
+            offsets, nbytes = np.arange(count) * size, size * count
         else:
             ends = np.cumsum(-(-table.sizes // ALIGNMENT) * ALIGNMENT)
             offsets, nbytes = np.concatenate(([0], ends[:-1])), int(ends[-1])
@@ -308,8 +308,10 @@ class ResultPublisher:
         try:
             assert slot.array is not None  # the memory is on the CPU
             gather(output, slot.array, offsets)
-            dense_row = np.array([[0, len(table), *table.shapes[0]]])
-            rows = dense_row if dense else np.column_stack((offsets, table.shapes))
+            if dense:
+                rows = np.array([[0, count, *table.shapes[0].tolist()]])
+            else:
+                rows = np.column_stack((offsets, table.shapes))
             return _describe(output, slot, table.dtype, rows, dense), slot, None
         except BaseException:
             slot.discard()

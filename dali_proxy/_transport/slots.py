@@ -8,6 +8,7 @@ of the loan, so it identifies the loan that is over. With the `RETIRED` bit, the
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -125,19 +126,19 @@ class SlotPool(Generic[M]):
         Raises:
             IPCError: there is no memory, or the pool is closed.
         """
-        most = max(_READ_BYTES, _READ_SLOTS * _rounded(nbytes))
-        deadline = time.monotonic() + _PATIENCE
+        deadline = math.inf
         while True:
             with self._lock:
                 if self._closed:
                     raise IPCError("the pool of result slots is closed")
                 self._sweep()
                 slot, read = self._take_idle(nbytes)
-                if slot is not None or read < most or time.monotonic() > deadline:
+                if slot is not None or read < _most_read(nbytes) or time.monotonic() > deadline:
                     self._allocations += 1
                     self._drop_surplus()
                     number = -1 if slot is not None else self._new_number()
                     break
+            deadline = min(deadline, time.monotonic() + _PATIENCE)
             time.sleep(_GLANCE)
         if slot is None:
             slot = self._make_slot(number, nbytes)
@@ -294,6 +295,8 @@ class SlotPool(Generic[M]):
                     read += min(size, least)
                 else:
                     best = slot
+                    if size <= least:  # none that fits is smaller
+                        break
         if best is not None:
             self._idle.remove(best)
         return best, read
@@ -393,6 +396,11 @@ def _returned(generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8]) -
     return numbers
 
 
+def _most_read(nbytes: int) -> int:
+    """Return the size of the slots that a GPU reads from which on an allocation waits."""
+    return max(_READ_BYTES, _READ_SLOTS * _rounded(nbytes))
+
+
 def _limit(nbytes: int) -> int:
     """Return the size of the largest slot that isn't far too large for a request."""
     return max(_FITS * nbytes, 16 * _PAGE)
@@ -400,5 +408,5 @@ def _limit(nbytes: int) -> int:
 
 def _rounded(nbytes: int) -> int:
     """Round up in steps of an eighth, so that batches of nearly the same size share slots."""
-    step = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
-    return max(-(-nbytes // step) * step, _PAGE)
+    step = 1 << max(nbytes.bit_length() - 4, _PAGE.bit_length() - 1)
+    return -(-nbytes // step) * step or _PAGE

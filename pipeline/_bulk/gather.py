@@ -155,7 +155,7 @@ def copy_ranges(
     Raises:
         ValueError: a range doesn't fit.
     """
-    nbytes = int(sizes.sum())
+    nbytes = int(np.add.reduce(sizes))
     if nbytes > _CHUNK:
         chunks = -(-sizes // _CHUNK)
         index = np.repeat(np.arange(len(chunks)), chunks)

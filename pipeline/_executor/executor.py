@@ -499,7 +499,10 @@ class Executor:
         if run.taken and self._merger is not None:
             run.taken = False
             self._run_next(self._merger)
-        with nullcontext() if run.stream is None or self._device is None else self._device.current():
+        if run.stream is None or self._device is None:
+            self._complete(run, error)
+            return
+        with self._device.current():
             self._complete(run, error)
 
     def _complete(self, run: RunningBatch, error: PipelineError | None) -> None:

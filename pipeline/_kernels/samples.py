@@ -126,13 +126,13 @@ class Samples:
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Number of bytes of each sample's elements, (N,)."""
-        sizes: npt.NDArray[np.int64] = np.prod(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
+        sizes: npt.NDArray[np.int64] = np.multiply.reduce(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
         return sizes
 
     @property
     def nbytes(self) -> int:
         """Number of bytes of all elements."""
-        return int(self.sizes.sum())
+        return int(np.add.reduce(self.sizes))
 
     def take(self, indices: npt.NDArray[np.int64] | slice) -> Samples:
         """Return a selection of the samples."""

@@ -370,10 +370,11 @@ class TensorListCPU(TensorListBase):
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have the same shape, so that the batch can be one tensor."""
+        if self._table is not None:
+            shapes = self._table.shapes
+            return len(shapes) < 2 or bool((shapes == shapes[0]).all())
         if self._dense is not None or not len(self):
             return True
-        if self._table is not None:
-            return bool((self._table.shapes == self._table.shapes[0]).all())
         first = self.samples[0].shape
         return all(sample.shape == first for sample in self.samples)
 

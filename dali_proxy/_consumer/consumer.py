@@ -8,8 +8,9 @@ import math
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -444,6 +445,15 @@ class ConsumerClient:
             return
         self._file(received)
 
+    def _file_all(self, ready: deque[Received]) -> None:
+        """Handle messages: all of them, even if a signal handler raises."""
+        try:
+            while ready:
+                self._file(ready.popleft())
+        finally:
+            if ready:
+                self._file_all(ready)
+
     def _file(self, received: Received) -> None:
         message = received.message
         if isinstance(message, Result):
@@ -551,9 +561,7 @@ class ConsumerClient:
         try:
             with ChannelGuard(self._in_channel):
                 ready = self._channel.receive_ready(rest=rest)
-            with ExitStack() as steps:  # handles all messages, even if a signal handler raises
-                for received in reversed(ready):
-                    steps.callback(self._file, received)
+            self._file_all(deque(ready))
         except ChannelClosedError:
             return  # the server is gone: waiting threads get that error
         except IPCError as error:

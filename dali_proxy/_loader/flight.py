@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from operator import itemgetter
 
 from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.in_flight import InFlight
@@ -18,6 +17,14 @@ _MESSAGE = 3072  # bytes of a worker's message: a pipe accepts 4096 at once
 _NBYTES = 64 << 20  # samples and results of all batches in flight
 _WAITING_NBYTES = 1 << 30  # the same while the loop waits for results on a GPU
 _WAITS, _RESTS = 0.05, 0.005  # part of its time in which a loop that waits does, and one that doesn't any more
+_REASONS = (
+    "more would save nothing",
+    "time of a worker for a batch",
+    "samples",
+    "size of a worker's message",
+    "memory",
+)
+_LISTS = (list, tuple)
 _WEIGHT = 0.2  # of a batch in the moving average of its cost
 
 
@@ -80,16 +87,17 @@ class Flight:
         self._seconds += _WEIGHT * (min(seconds, 2 * self._seconds) - self._seconds)
         self._nbytes += _WEIGHT * (nbytes - self._nbytes)
         self._message = max(self._message, message)
-        samples = len(batch.numbered.indices) if isinstance(batch.numbered.indices, list | tuple) else 1
+        indices = batch.numbered.indices
+        samples = len(indices) if isinstance(indices, _LISTS) else 1
         most = self._waiting_nbytes if self._waits else _NBYTES
-        # No divisor is 0: there is at least one task, and `result` isn't 0.
-        bounds = (
-            (_LARGEST, "more would save nothing"),
-            (_SECONDS / (self._seconds or 1e-9), "time of a worker for a batch"),
-            (_SAMPLES / (samples or 1), "samples"),
-            (_MESSAGE / (self._message or 1.0), "size of a worker's message"),
-            (most / ((self._nbytes + result) * self._tasks), "memory"),
+        bounds = (  # in the order of `_REASONS`; no divisor is 0: there is at least one task, and `result` isn't 0
+            _LARGEST,
+            _SECONDS / (self._seconds or 1e-9),
+            _SAMPLES / (samples or 1),
+            _MESSAGE / (self._message or 1.0),
+            most / ((self._nbytes + result) * self._tasks),
         )
-        bound, self.reason = min(bounds, key=itemgetter(0))
+        bound = min(bounds)
+        self.reason = _REASONS[bounds.index(bound)]
         self.chunk = max(1, min(int(bound), 2 * self.chunk))
         return self.chunk

@@ -288,7 +288,8 @@ class _Round:
                 batch: CollatedBatch | FailedBatch | Pause = self._arrived[worker][number]
                 self._arrived[worker][number] = None
                 if isinstance(batch, CollatedBatch):
-                    return batch._replace(numbered=self._chunks[worker].numbered[number])
+                    _, data, position, cost = batch
+                    return CollatedBatch(self._chunks[worker].numbered[number], data, position, cost)
                 return batch
 
 

@@ -36,4 +36,4 @@ class OutputFunctions:
 
     def tensors(self) -> tuple[Any, ...]:
         """See `DeferredOutputs`."""
-        return tuple(function() for function in self._functions)
+        return tuple([function() for function in self._functions])

@@ -12,9 +12,10 @@ _NBYTES = 128 << 20  # results that have arrived, or may arrive, if they are mor
 
 
 class _Session:
-    __slots__ = ("keys", "nbytes", "on_gpu", "through")
+    __slots__ = ("depth", "keys", "nbytes", "on_gpu", "through")
 
     def __init__(self) -> None:
+        self.depth = AHEAD  # batches beyond the current one that the server may send
         self.through = -1  # the server sends batches up to this number
         self.nbytes = 0  # size of the last result
         self.on_gpu = False  # whether a part of it is on a GPU
@@ -48,8 +49,11 @@ class FetchAhead:
     def note_size(self, session: int, nbytes: int, on_gpu: bool = False) -> None:
         """Record the size of a result, and whether it is on a GPU."""
         known = self._sessions.get(session)
-        if known is not None:
-            known.nbytes, known.on_gpu = nbytes, on_gpu
+        if known is None:
+            return
+        if known.nbytes != nbytes:
+            known.depth = max(AHEAD, min(_MOST, _NBYTES // nbytes)) if nbytes else AHEAD
+        known.nbytes, known.on_gpu = nbytes, on_gpu
 
     def on_gpu(self, session: int) -> bool:
         """Return whether the last result is on a GPU."""
@@ -77,9 +81,7 @@ class FetchAhead:
     def depth(self, session: int) -> int:
         """Return the number of batches beyond the current one that the server may send."""
         known = self._sessions.get(session)
-        if known is None or not known.nbytes:
-            return AHEAD
-        return max(AHEAD, min(_MOST, _NBYTES // known.nbytes))
+        return AHEAD if known is None else known.depth
 
     def unused(self, session: int, batch: int) -> list[Key]:
         """Return the results of earlier batches: the user has dropped their placeholders."""
@@ -97,9 +99,8 @@ class FetchAhead:
         known = self._sessions.get(session)
         if known is None:
             return None
-        depth = self.depth(session)
-        through = batch + depth
-        if through - known.through <= depth // 4:
+        through = batch + known.depth
+        if through - known.through <= known.depth // 4:
             return None
         known.through = through
         return through

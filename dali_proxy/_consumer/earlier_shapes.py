@@ -25,8 +25,8 @@ class EarlierShapes:
     """
 
     def __init__(self) -> None:
-        # Key: position in the batch, and output. Value: sample shape in the last dense batch; None if the first batch
-        # was a list.
+        # Key: position in the batch, and output. Value: shape of the last dense batch; None if the first batch was a
+        # list.
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
         self._warned: set[int] = set()  # outputs
 
@@ -45,13 +45,13 @@ class EarlierShapes:
         key = index, output
         if not isinstance(value, list):
             if self._shapes.get(key, ()) is not None:
-                self._shapes[key] = tuple(value.shape[1:])
+                self._shapes[key] = value.shape
             return
         expected = self._shapes.setdefault(key, None)
         if expected is None:
             self._warn(output, [tuple(sample.shape) for sample in value])
         else:
-            raise _several_shapes(output, [tuple(sample.shape) for sample in value], expected, ticket)
+            raise _several_shapes(output, [tuple(sample.shape) for sample in value], tuple(expected[1:]), ticket)
 
     def _warn(self, output: int, shapes: list[tuple[int, ...]]) -> None:
         if output in self._warned or sum(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True)) < 2:

@@ -77,9 +77,9 @@ class Variant:
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
             dtype, table = packed.unpack()
+            if len(table) != message.batch_size:
+                raise ProtocolError(f"expected {message.batch_size} samples, not {len(table)}")
             batch = request.worker.arena.batch(table, dtype)
-            if len(batch) != message.batch_size:
-                raise ProtocolError(f"expected {message.batch_size} samples, not {len(batch)}")
             if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
                 request.paths = gathered(batch)
             checked = node.index in self._declared

@@ -273,6 +273,8 @@ class SamplerState:
 
         Discard earlier states.
         """
+        if not self._before:
+            return None
         last = last_drawn(batches, self._exact)
         for old in [each for each in self._before if each < last]:
             del self._before[old]

@@ -127,32 +127,32 @@ class ArenaReader:
             and only is not None
             and compiled.lie_in(table, dtype.itemsize, only.array.nbytes, _LARGEST)
         ):
-            segments, homes = [only], np.zeros(len(table), np.int64)
+            segments, homes = [only], None
         else:
             segments, homes = self._homes(table, dtype)
-        if len(segments) == 1:
+        if homes is None:
             starts = offsets + segments[0].address
         else:
             starts = offsets + np.array([segment.address for segment in segments])[homes]
-        pinned = [segment.pinned for segment in segments]
-        known = [memory for memory in pinned if memory is not None]
-        all_pinned = len(known) == len(pinned)
-        blocks = known if all_pinned else [segment.array for segment in segments]
+        pinned = [segment.pinned for segment in segments if segment.pinned is not None]
+        all_pinned = len(pinned) == len(segments)
+        blocks = pinned if all_pinned else [segment.array for segment in segments]
         batch = TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), blocks, homes)
         batch.pinned = all_pinned
         return batch
 
     def _homes(
         self, table: npt.NDArray[np.int64], dtype: np.dtype[Any]
-    ) -> tuple[list[_Segment], npt.NDArray[np.int64]]:
-        """Return the segments of a table, and for each row the position of its segment among them.
+    ) -> tuple[list[_Segment], npt.NDArray[np.int64] | None]:
+        """Return the segments of a table, and for each row the position of its segment among them; None if it is one.
 
         Raises:
             ProtocolError: a row isn't inside of its segment.
         """
         segment_ids, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
+        homes: npt.NDArray[np.int64] | None = None
         if (segment_ids == segment_ids[0]).all():
-            numbers, homes = segment_ids[:1].tolist(), np.zeros(len(segment_ids), np.int64)
+            numbers = segment_ids[:1].tolist()
         else:
             unique, homes = np.unique(segment_ids, return_inverse=True)
             numbers = unique.tolist()
@@ -161,7 +161,7 @@ class ArenaReader:
                 raise ProtocolError(f"segment {segment_id} is not attached")
         segments = [self._segments[segment_id] for segment_id in numbers]
         if len(segments) > 1 or not _all_lie_in(offsets, shapes, dtype.itemsize, segments[0].array.nbytes):
-            room = np.array([segment.array.nbytes for segment in segments])[homes]
+            room = np.array([segment.array.nbytes for segment in segments])[0 if homes is None else homes]
             good = _lie_in(offsets, shapes, dtype.itemsize, room)
             if not good.all():
                 row = table[int(np.flatnonzero(~good)[0])].tolist()

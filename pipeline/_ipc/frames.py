@@ -78,18 +78,19 @@ class FrameParser:
         frames: list[Frame] = []
         start = 0
         try:
-            while len(buffer) - start >= _HEADER.size:
-                length, number, count = _HEADER.unpack_from(buffer, start)
-                if length > MAX_BODY or count > self._max_fds:
-                    raise ProtocolError(f"a frame of {length} bytes and {count} descriptors exceeds the limit")
-                end = start + _HEADER.size + length
-                if len(buffer) < end:
-                    break
-                if count > len(self._fds):
-                    raise ProtocolError(f"{count} descriptors were announced, but {len(self._fds)} arrived")
-                frame_fds = tuple([self._fds.popleft() for _ in range(count)])
-                frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), frame_fds))
-                start = end
+            with memoryview(buffer) as view:
+                while len(view) - start >= _HEADER.size:
+                    length, number, count = _HEADER.unpack_from(view, start)
+                    if length > MAX_BODY or count > self._max_fds:
+                        raise ProtocolError(f"a frame of {length} bytes and {count} descriptors exceeds the limit")
+                    end = start + _HEADER.size + length
+                    if len(view) < end:
+                        break
+                    if count > len(self._fds):
+                        raise ProtocolError(f"{count} descriptors were announced, but {len(self._fds)} arrived")
+                    frame_fds = tuple([self._fds.popleft() for _ in range(count)]) if count else ()
+                    frames.append(Frame(number, bytes(view[start + _HEADER.size : end]), frame_fds))
+                    start = end
             if len(self._fds) > self._expected(start):
                 raise ProtocolError("descriptors arrived that weren't announced by a message")
         except ProtocolError:

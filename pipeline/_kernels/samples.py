@@ -82,8 +82,11 @@ class Samples:
     @classmethod
     def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
         """Describe C-contiguous samples, for which `is_contiguous` needs no check."""
-        samples = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+        strides = contiguous_strides(shapes, dtype.itemsize)
+        samples = cls(pointers, shapes, strides, dtype)
         samples.__dict__["_contiguous"] = True
+        if shapes.shape[1]:
+            samples.__dict__["sizes"] = shapes[:, 0] * strides[:, 0]
         return samples
 
     @classmethod

@@ -188,8 +188,7 @@ class TensorListCPU(TensorListBase):
             [[0, 1], [2, 3, 4, 5]]
         """
         result = cls._bare(table.dtype, table.ndim, check_layout(layout, table.ndim, "TensorListCPU"))
-        result._table, result._blocks = table, blocks
-        result._homes = np.zeros(len(table), np.int64) if homes is None else homes
+        result._table, result._blocks, result._homes = table, blocks, homes
         return result
 
     @classmethod
@@ -498,7 +497,7 @@ class TensorListCPU(TensorListBase):
 
     def _make_samples(self) -> list[Array]:
         table, blocks = self.table(), self._blocks
-        homes = np.asarray(self._homes)
+        homes = np.asarray(self.homes)
         offsets = table.pointers - np.array([block.ctypes.data for block in blocks], np.int64)[homes]
         ndarray, dtype = np.ndarray, table.dtype
         return [

@@ -24,7 +24,7 @@ from dali_proxy._consumer.pending_requests import (
     fresh,
     without_frames,
 )
-from dali_proxy._transport.deferred import DeferredOutputs
+from dali_proxy._transport.deferred import DeferredOutputs, on_gpu
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
@@ -186,7 +186,7 @@ class ConsumerClient:
         """Copy outputs on other GPUs to this process's GPU. torch orders the copies by the current streams."""
         if self._device_id is None:
             return outputs
-        return tuple(_on_gpu(output, self._device_id) for output in outputs)
+        return tuple([on_gpu(output, self._device_id) for output in outputs])
 
     @property
     def ended(self) -> bool:
@@ -590,12 +590,3 @@ class ConsumerClient:
 
     def _flush(self) -> None:
         self._releases.flush(self._channel.post, self._requests.forget_batches, self._requests.forget_session)
-
-
-def _on_gpu(output: Any, device_id: int) -> Any:
-    """Return an output; copy those of its tensors that lie on another GPU."""
-    if isinstance(output, list):
-        return [_on_gpu(sample, device_id) for sample in output]
-    if not output.is_cuda or output.device.index == device_id:
-        return output
-    return output.to(f"cuda:{device_id}", non_blocking=True)

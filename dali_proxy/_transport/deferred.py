@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions"]
+__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions", "on_gpu"]
 
 OutputFunction = Callable[[], "torch.Tensor | list[torch.Tensor]"]
 """Returns a tensor if the output is dense, else the list of its samples."""
@@ -37,3 +37,12 @@ class OutputFunctions:
     def tensors(self) -> tuple[Any, ...]:
         """See `DeferredOutputs`."""
         return tuple([function() for function in self._functions])
+
+
+def on_gpu(output: Any, device_id: int) -> Any:
+    """Return an output, one tensor or a list; copy those of its tensors that lie on another GPU."""
+    if isinstance(output, list):
+        return [on_gpu(sample, device_id) for sample in output]
+    if not output.is_cuda or output.device.index == device_id:
+        return output
+    return output.to(f"cuda:{device_id}", non_blocking=True)

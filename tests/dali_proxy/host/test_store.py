@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from dali_proxy._host.requests import Request
+from dali_proxy._host.requests import Request, State
 from dali_proxy._host.store import Store
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.publisher import StagedResult
 from pipeline._rng import BatchKey
 
 
-def request(client: int, seq: int, session: int = 0, nbytes: int = 0) -> Request:
+def request(client: int, seq: int, session: int = 0, nbytes: int = 0, batch: int = 0) -> Request:
     """Return a request whose outputs have `nbytes`."""
     worker: Any = SimpleNamespace(client=client)
     output: Any = SimpleNamespace(nbytes=nbytes)
-    return Request(worker, None, seq, session, BatchKey(), 1, (), staged=StagedResult([(output, None, None)]))
+    return Request(worker, None, seq, session, BatchKey(0, batch), 1, (), staged=StagedResult([(output, None, None)]))
 
 
 @pytest.fixture
@@ -50,6 +50,16 @@ def test_sessions(store: Store) -> None:
     assert store.is_closed(7)
     assert not store.is_closed(8)
     assert not store.is_closed(0)
+
+
+def test_finished_requests_of_a_session_up_to_a_batch(store: Store) -> None:
+    batches = [request(1, seq, session=7, batch=batch) for seq, batch in enumerate((3, 1, 2, 0))]
+    for each in (*batches, request(2, 0, session=8)):
+        each.state = State.DONE
+        store.add(each)
+    batches[3].state = State.RUNNING
+    assert store.done_in(7, 2) == [batches[1], batches[2]]
+    assert store.done_in(9, 2) == []
 
 
 def test_unclaimed_results_are_bounded_oldest_first(store: Store) -> None:

@@ -185,6 +185,23 @@ def test_new_slot_that_finds_no_memory_is_as_small_as_possible():
     pool.close()
 
 
+def test_smallest_idle_slot_that_fits_is_taken_whatever_was_used_last(pool):
+    sizes = [pages * slots._PAGE for pages in (1, 32, 40, 48)]  # a new slot is as large as an earlier one that fits
+    made = {size: pool.allocate(size) for size in sizes}
+    for order in (sizes, sizes[::-1]):
+        for size in order:
+            made[size].discard()
+        for size in sizes:
+            assert pool.allocate(size - 1) is made[size]
+
+
+@given(st.integers(0, 1 << 40))
+def test_sizes_of_slots_are_rounded_once(nbytes):
+    size = slots._rounded(nbytes)
+    assert slots._rounded(size) == size
+    assert max(nbytes, slots._PAGE) <= size <= nbytes + nbytes // 8 + slots._PAGE
+
+
 def test_trimming_frees_idle_slots_only(pool):
     consumer = Consumer(pool)
     held = consumer.get(filled(pool, 1))

@@ -39,6 +39,14 @@ def test_packed_samples_are_aligned_and_do_not_overlap() -> None:
     assert ends[-1] <= (1 << 20) + nbytes
 
 
+@pytest.mark.parametrize("shapes", [[[3, 5], [0, 7], [7, 0]], [[4, 3, 2], [1, 0, 5]], [[6], [0]], [[], []]], ids=str)
+def test_sizes_of_contiguous_samples_are_those_of_any_samples(shapes: list[list[int]]) -> None:
+    table = np.array(shapes, np.int64)
+    samples = Samples.contiguous(np.arange(len(table)) * 1000, table, np.dtype(np.float32))
+    others = Samples(samples.pointers, samples.shapes, samples.strides, samples.dtype)
+    assert samples.sizes.tolist() == others.sizes.tolist() == [4 * int(np.prod(shape)) for shape in shapes]
+
+
 def test_windows_equal_slices_of_numpy() -> None:
     array = np.arange(60).reshape(5, 4, 3)
     view, window = array[1:4, 2:3], Samples.from_arrays([array]).window([1, 2, 0], [3, 1, 3])

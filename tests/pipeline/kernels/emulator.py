@@ -32,6 +32,7 @@ _PRELUDE = """
 #define __global__
 #define __forceinline__ inline
 #define __shared__ static
+#define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #include <math.h>
 inline float fma(float a, float b, float c) { return fmaf(a, b, c); }  // as in CUDA

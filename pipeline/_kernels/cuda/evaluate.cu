@@ -24,12 +24,14 @@ extern "C" __global__ void evaluate(const Image* __restrict__ images) {
         const uint32 z = image.depth == 1 ? 0 : static_cast<uint32>(tile / tiles);
         const uint32 place = static_cast<uint32>(tile - static_cast<uint64>(z) * tiles);
         const uint32 top = place / tiles_x * 8 * PIXELS + threadIdx.x / 32, x = place % tiles_x * 32 + threadIdx.x % 32;
-        if (x >= image.width) continue;
+        if (x >= image.width || top >= image.height) continue;
         Pixel<Type, channels> pixels[PIXELS];
+        // Pixels below the image are copies of the last row: without branches, the pixels share what depends on x alone,
+        // and all are read before the first is used.
 #pragma unroll
         for (uint32 k = 0; k < PIXELS; ++k) {
             const uint32 y = top + 8 * k;
-            if (y < image.height) pixels[k] = image.value.at(z, y, x);
+            pixels[k] = image.value.at(z, y < image.height ? y : image.height - 1, x);
         }
 #pragma unroll
         for (uint32 k = 0; k < PIXELS; ++k) {

@@ -431,12 +431,14 @@ class PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
 
         Args:
-            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
-                y and x, (N, 6).
+            parameters: width of a tile, a whole number, fraction of it that a corner covers, sine and cosine of the
+                angle, shift along y and x, (N, 6).
         """
         names = ("tile", "ratio", "sine", "cosine")
         fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
-        return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
+        fields["inverse"] = 1 / fields["tile"]
+        kinds = dict.fromkeys(("tile", "inverse", "ratio", "sine", "cosine"), "f8")
+        return self._node("Grid", "", {**kinds, "shift": ("f8", (2,))}, fields)
 
     def extreme(
         self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool

@@ -5,19 +5,26 @@ template <class In> struct Grid {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
     In in;
-    double tile, ratio, sine, cosine, shift[2];  // shift along y, x
+    double tile, inverse, ratio, sine, cosine, shift[2];  // inverse: 1 / tile; shift along y, x
 
     // No product is fused with a sum, so that the result is that of the CPU.
     __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        double across = (fma(x, cosine, 0.0) - shift[1]) / tile - fma(y, sine, 0.0) / tile;
-        double down = (fma(x, sine, 0.0) - shift[0]) / tile + fma(y, cosine, 0.0) / tile;
+        auto pixel = in.at(z, y, x);
+        double across = tiles(fma(x, cosine, 0.0) - shift[1]) - tiles(fma(y, sine, 0.0));
+        double down = tiles(fma(x, sine, 0.0) - shift[0]) + tiles(fma(y, cosine, 0.0));
         across -= floor(across);
         down -= floor(down);
-        if (!(across < ratio && down < ratio)) return in.at(z, y, x);
-        Pixel<Type, channels> pixel;
+        const bool erased = across < ratio && down < ratio;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(0);
+        for (int c = 0; c < channels; ++c) pixel.values[c] = erased ? convert<Type>(0) : pixel.values[c];
         return pixel;
+    }
+
+    // A distance in tiles: the quotient, rounded correctly because the tile is a whole number. A division takes several
+    // times as long.
+    __device__ __forceinline__ double tiles(double distance) const {
+        const double estimate = distance * inverse;
+        return fma(fma(-estimate, tile, distance), inverse, estimate);
     }
 };
 

@@ -36,14 +36,15 @@ template <int LARGEST, int BORDER, class In> struct Extreme {
     int size[2], anchor[2], extent[2];  // height, width
 
     __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        Pixel<Type, channels> found = in.at(z, y, x);  // the anchor lies in the rectangle
+        Pixel<Type, channels> found = in.at(z, y, x);
         for (int i = 0; i < size[0]; ++i) {
             const int row = inside<BORDER>(y + i - anchor[0], extent[0]);
-            if (row < 0) continue;
+#pragma unroll 3  // the usual width
             for (int j = 0; j < size[1]; ++j) {
                 const int column = inside<BORDER>(x + j - anchor[1], extent[1]);
-                if (column < 0) continue;
-                const auto source = in.at(z, row, column);
+                // Row y and column x lie in the rectangle, so they change nothing in place of a position that is ignored.
+                // Without branches, the pixels of a row are read before the first is used.
+                const auto source = in.at(z, row < 0 ? y : row, column < 0 ? x : column);
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
                     if (LARGEST ? source.values[c] > found.values[c] : source.values[c] < found.values[c])

@@ -408,7 +408,7 @@ class PixelExpression:
         border: int,
         fill: npt.ArrayLike = 0.0,
     ) -> PixelExpression:
-        """Return images that show the source at other positions.
+        """Return images that show the source, which isn't empty, at other positions.
 
         Args:
             points: positions in the source.

@@ -95,9 +95,14 @@ template <int KEPT, class In> struct Median {
         Pixel<Type, channels> found;
         if constexpr (KEPT > 0) {
             Pixel<Type, channels> pixels[KEPT];
+            int i = 0, j = 0;
+            // Without branches: behind the rectangle, pixels below it are read, and not used.
 #pragma unroll
-            for (int k = 0; k < KEPT; ++k)
-                if (k < count) pixels[k] = pixel_of(z, y, x, k);
+            for (int k = 0; k < KEPT; ++k) {
+                pixels[k] = pixel_of(z, y, x, i, j);
+                const bool ends = ++j == size[1];
+                i += ends, j = ends ? 0 : j;
+            }
 #pragma unroll
             for (int c = 0; c < channels; ++c) {
                 Key keys[KEPT];
@@ -117,11 +122,13 @@ template <int KEPT, class In> struct Median {
             Key low[channels] = {};
             for (int bit = Order::bits - 1; bit >= 0; --bit) {
                 int below[channels] = {};
-                for (int k = 0; k < count; ++k) {
-                    const auto pixel = pixel_of(z, y, x, k);
+                for (int i = 0; i < size[0]; ++i)
+                    for (int j = 0; j < size[1]; ++j) {
+                        const auto pixel = pixel_of(z, y, x, i, j);
 #pragma unroll
-                    for (int c = 0; c < channels; ++c) below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
-                }
+                        for (int c = 0; c < channels; ++c)
+                            below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
+                    }
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
                     if (below[c] <= middle) low[c] |= Order::one << bit;
@@ -132,9 +139,9 @@ template <int KEPT, class In> struct Median {
         return found;
     }
 
-    __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int k) const {
-        const int row = clamped(y + k / size[1] - size[0] / 2, extent[0]);
-        return in.at(z, row, clamped(x + k % size[1] - size[1] / 2, extent[1]));
+    // The pixel in row i and column j of the rectangle.
+    __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int i, int j) const {
+        return in.at(z, clamped(y + i - size[0] / 2, extent[0]), clamped(x + j - size[1] / 2, extent[1]));
     }
 };
 

@@ -1,19 +1,21 @@
 // Expressions whose pixels depend on the pixels around them, and on their own position.
 
 // 0 in the first corner of each tile of a rotated grid.
-template <class In> struct Grid {
+template <class In> struct Grid : Pointwise<Grid<In>> {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     double tile, ratio, sine, cosine, shift[2];  // shift along y, x
 
     // No product is fused with a sum, so that the result is that of the CPU.
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
         double across = (fma(x, cosine, 0.0) - shift[1]) / tile - fma(y, sine, 0.0) / tile;
         double down = (fma(x, sine, 0.0) - shift[0]) / tile + fma(y, cosine, 0.0) / tile;
         across -= floor(across);
         down -= floor(down);
-        if (!(across < ratio && down < ratio)) return in.at(z, y, x);
+        if (!(across < ratio && down < ratio)) return in.at(slots, z, y, x);
         Pixel<Type, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(0);
@@ -25,18 +27,20 @@ template <class In> struct Grid {
 template <int LARGEST, int BORDER, class In> struct Extreme {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     int size[2], anchor[2], extent[2];  // height, width
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        Pixel<Type, channels> found = in.at(z, y, x);  // the anchor lies in the rectangle
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
+        Pixel<Type, channels> found = in.at(NoSlots(), z, y, x);  // the anchor lies in the rectangle
         for (int i = 0; i < size[0]; ++i) {
             const int row = inside<BORDER>(y + i - anchor[0], extent[0]);
             if (row < 0) continue;
             for (int j = 0; j < size[1]; ++j) {
                 const int column = inside<BORDER>(x + j - anchor[1], extent[1]);
                 if (column < 0) continue;
-                const auto source = in.at(z, row, column);
+                const auto source = in.at(NoSlots(), z, row, column);
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
                     if (LARGEST ? source.values[c] > found.values[c] : source.values[c] < found.values[c])
@@ -79,10 +83,12 @@ template <int KEPT, class In> struct Median {
     using Order = Ordered<Type>;
     using Key = typename Order::Key;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     int size[2], extent[2];  // height, width
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
         const int count = size[0] * size[1], middle = count / 2;
         Pixel<Type, channels> found;
         if constexpr (KEPT > 0) {
@@ -126,7 +132,7 @@ template <int KEPT, class In> struct Median {
 
     __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int k) const {
         const int row = clamped(y + k / size[1] - size[0] / 2, extent[0]);
-        return in.at(z, row, clamped(x + k % size[1] - size[1] / 2, extent[1]));
+        return in.at(NoSlots(), z, row, clamped(x + k % size[1] - size[1] / 2, extent[1]));
     }
 };
 
@@ -136,12 +142,14 @@ enum Debayering { BILINEAR = 0, EDGE_AWARE = 1, GRAY = 2 };
 template <int ALGORITHM, class In> struct Debayer {
     using Type = typename In::Type;
     static constexpr int channels = ALGORITHM == GRAY ? 1 : 3;
+    static constexpr int caches = 0;
     In in;
     int blue[2], extent[2];  // row and column of blue modulo 2; height, width
 
-    __device__ __forceinline__ int value(int z, int y, int x) const { return in.at(z, y, x).values[0]; }
+    __device__ __forceinline__ int value(int z, int y, int x) const { return in.at(NoSlots(), z, y, x).values[0]; }
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
         Pixel<Type, channels> pixel;
         if (extent[0] < 3 || extent[1] < 3) {  // OpenCV computes nothing
             for (int c = 0; c < channels; ++c) pixel.values[c] = 0;
@@ -192,15 +200,17 @@ template <int ALGORITHM, class In> struct Debayer {
 template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     int radius, extent;  // number of weights on each side, and the extent of the axis
     float weights[WIDTH];
 
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
         Number sums[channels] = {};
         for (int k = -radius; k <= radius; ++k) {
             const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
-            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+            const auto source = in.at(slots, AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
             const Number weight = static_cast<Number>(weights[k + radius]);
 #pragma unroll
             for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);

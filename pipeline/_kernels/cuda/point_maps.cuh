@@ -123,12 +123,14 @@ template <int TAPS> __device__ __forceinline__ void tap_weights(float part, floa
 template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     Points points;
     double fill[channels];  // values of the output if TAPS is 1, otherwise of the source
     int extent[2];          // of the source: height, width
 
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared, int frame, int row, int column) const {
         const Point point = points.at(frame, row, column);
         Pixel<T, channels> pixel;
         if constexpr (TAPS == 1) {
@@ -138,7 +140,7 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
 #pragma unroll
                 for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(fill[c]);
             } else {
-                const auto source = in.at(frame, y, x);
+                const auto source = in.at(NoSlots(), frame, y, x);
 #pragma unroll
                 for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
             }
@@ -165,7 +167,7 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
 #pragma unroll
                     for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, static_cast<float>(fill[c]), sums[c]);
                 } else {
-                    const auto source = in.at(frame, y, x);
+                    const auto source = in.at(NoSlots(), frame, y, x);
 #pragma unroll
                     for (int c = 0; c < channels; ++c)
                         sums[c] = fmaf(weight, convert<float>(source.values[c]), sums[c]);

@@ -18,7 +18,7 @@ __all__ = ["evaluation_defines", "plan_evaluation"]
 _TILE_HEIGHT, _TILE_WIDTH = 8, 32
 _PIXELS = 4
 #: Expressions that keep pixels in shared memory.
-_KEEPING = ("Resize<",)
+_KEEPING = ("Resize<", "Cached<")
 #: Expressions whose pixels need so many registers, or loops of such different lengths, that a thread computes one.
 _LARGE = ("Convolve<", "Median<", f"Noise<{Noise.SHOT.value},")
 #: Shared memory of a block that keeps pixels there: six blocks fit on a multiprocessor of 228 KB.

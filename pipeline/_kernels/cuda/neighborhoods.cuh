@@ -200,7 +200,7 @@ template <int ALGORITHM, class In> struct Debayer {
 template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
     using Type = T;
     static constexpr int channels = In::channels;
-    static constexpr int caches = 0;
+    static constexpr int caches = AXIS == 0 ? 0 : In::caches;
     In in;
     int radius, extent;  // number of weights on each side, and the extent of the axis
     float weights[WIDTH];
@@ -208,16 +208,97 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
     template <class Shared>
     __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
         Number sums[channels] = {};
-        for (int k = -radius; k <= radius; ++k) {
-            const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
-            const auto source = in.at(slots, AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
-            const Number weight = static_cast<Number>(weights[k + radius]);
+        for (int k = -radius; k <= radius; ++k) add(k, source_at(slots, z, y, x, k), sums);
+        return rounded_sums(sums);
+    }
+
+    // The first `count` pixels of GROUP ones below each other, along the axis of rows: each pixel of `in` is read once.
+    template <int GROUP, class Shared>
+    __device__ __forceinline__ void column(Shared slots, int z, int y, int count, int x,
+                                           Pixel<T, channels> (&pixels)[GROUP]) const {
+        Number sums[GROUP][channels] = {};
+        for (int k = -radius; k < radius + count; ++k) {
+            const auto source = source_at(slots, z, y, x, k);
 #pragma unroll
-            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+            for (int m = 0; m < GROUP; ++m)
+                if (k - m >= -radius && k - m <= radius) add(k - m, source, sums[m]);
         }
+#pragma unroll
+        for (int m = 0; m < GROUP; ++m) pixels[m] = rounded_sums(sums[m]);
+    }
+
+    template <class Shared>
+    __device__ __forceinline__ auto source_at(Shared slots, int z, int y, int x, int k) const {
+        const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
+        if constexpr (AXIS == 0) return in.at(NoSlots(), from, y, x);
+        else return in.at(slots, z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+    }
+
+    template <class Source> __device__ __forceinline__ void add(int k, const Source& source, Number (&sums)[channels]) const {
+        const Number weight = static_cast<Number>(weights[k + radius]);
+#pragma unroll
+        for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+    }
+
+    __device__ __forceinline__ static Pixel<T, channels> rounded_sums(const Number (&sums)[channels]) {
         Pixel<T, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
         return pixel;
+    }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, Rectangle rectangle) const {
+        // Pixels outside of the image are reflected into the same rectangle.
+        int& begin = AXIS == 1 ? rectangle.top : rectangle.left;
+        int& end = AXIS == 1 ? rectangle.bottom : rectangle.right;
+        begin = max(begin - radius, 0);
+        end = min(end + radius, extent);
+        return prepared(in, slots, z, rectangle);
+    }
+};
+
+// Pixels of a column: those of GROUP rows from y, of which `count` are needed.
+template <int GROUP, class In, class Shared, class P>
+__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x, P (&pixels)[GROUP]) {
+#pragma unroll
+    for (int m = 0; m < GROUP; ++m) pixels[m] = in.at(slots, z, y + min(m, count - 1), x);
+}
+
+template <int GROUP, typename T, typename Number, int WIDTH, class In, class Shared, class P>
+__device__ __forceinline__ void column_of(const Convolve<T, Number, 1, WIDTH, In>& in, Shared slots, int z, int y, int count,
+                                          int x, P (&pixels)[GROUP]) {
+    in.column(slots, z, y, count, x, pixels);
+}
+
+// The pixels of `in`, which a block computes once, into shared memory, for an expression that reads them several times.
+template <class In> struct Cached {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    static constexpr int caches = 1 + In::caches;
+    In in;
+
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        if constexpr (Same<Shared, Slots>::value) return pixels(slots, held(slots)).at(y, x);
+        else return in.at(slots, z, y, x);
+    }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, const Rectangle& rectangle) const {
+        const auto stored = pixels(slots, rectangle);
+        if (sizeof(Rectangle) + stored.bytes(rectangle) > slots.bytes) return TOO_LARGE;
+        const Prepared inner = prepared(in, slots.after(1), z, rectangle);
+        if (inner != FILLED) return inner;
+        if constexpr (In::caches > 0) __syncthreads();
+        if (threadIdx.x == 0) held(slots) = rectangle;
+        stored.fill([&](int y, int count, int x, auto& computed) {
+            column_of(in, slots.after(1), z, y, count, x, computed);
+        });
+        return FILLED;
+    }
+
+    __device__ __forceinline__ static Rectangle& held(Slots slots) { return *reinterpret_cast<Rectangle*>(slots.memory); }
+
+    __device__ __forceinline__ static SharedPixels<Pixel<Type, channels>> pixels(Slots slots, const Rectangle& rectangle) {
+        return {reinterpret_cast<Pixel<Type, channels>*>(slots.memory + sizeof(Rectangle)), rectangle};
     }
 };

@@ -147,7 +147,7 @@ template <typename T, class In> struct Resize {
         held.rows().fill(y);
         columns.fill(x);
         __syncthreads();
-        held.lines().fill([&](const auto& rows, int column, auto& sums) {
+        held.lines().fill([&](int row, int count, int column, auto& sums) {
             const auto span = columns.span(column);
             float weights = 0;
 #pragma unroll
@@ -159,7 +159,7 @@ template <typename T, class In> struct Resize {
                 weights += weight;
 #pragma unroll
                 for (int m = 0; m < SharedPixels<Line>::GROUP; ++m) {
-                    const auto pixel = in.at(NoSlots(), frame, rows[m], source_column);
+                    const auto pixel = in.at(NoSlots(), frame, row + min(m, count - 1), source_column);
 #pragma unroll
                     for (int c = 0; c < channels; ++c)
                         sums[m].values[c] = fmaf(weight, convert<float>(pixel.values[c]), sums[m].values[c]);

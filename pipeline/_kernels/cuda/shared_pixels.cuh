@@ -57,19 +57,19 @@ template <class Pixel> struct SharedPixels {
         return pixels[(y - held.top) * (held.right - held.left) + x - held.left];
     }
 
-    // Stores the pixels that compute(rows, x, pixels) returns for GROUP rows of column x; all threads of the block call it.
+    // Stores the pixels that compute(y, count, x, pixels) returns for `count` rows from y of column x, at most GROUP; all
+    // threads of the block call it.
     template <class Compute> __device__ __forceinline__ void fill(Compute compute) const {
         const int width = held.width(), groups = (held.height() + GROUP - 1) / GROUP;
 #pragma unroll 1
         for (int item = threadIdx.x; item < groups * width; item += blockDim.x) {
-            const int group = item / width, x = held.left + item - group * width;
-            int rows[GROUP];  // the last one repeats
-#pragma unroll
-            for (int m = 0; m < GROUP; ++m) rows[m] = min(held.top + group * GROUP + m, held.bottom - 1);
+            const int group = item / width, x = held.left + item - group * width, y = held.top + group * GROUP;
+            const int count = min(GROUP, held.bottom - y);
             Pixel computed[GROUP];
-            compute(rows, x, computed);
+            compute(y, count, x, computed);
 #pragma unroll
-            for (int m = 0; m < GROUP; ++m) at(rows[m], x) = computed[m];
+            for (int m = 0; m < GROUP; ++m)
+                if (m < count) at(y + m, x) = computed[m];
         }
     }
 };

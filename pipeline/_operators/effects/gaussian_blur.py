@@ -19,7 +19,7 @@ from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.effects.separable import convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -46,6 +46,11 @@ If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `wi
         devices=("cpu", "gpu"),
     )
 )
+
+
+#: Largest radius along all axes but the first for a blur in one launch: a block then filters twice as many columns as it
+#: writes along the first axis.
+_LARGEST_RADIUS = 16
 
 
 def _windows(arguments: Arguments, axes: int) -> GaussianWindows:
@@ -90,10 +95,9 @@ class GaussianBlurCpu(SampleOperator[_State]):
 
 @implements(GAUSSIAN_BLUR, "gpu")
 class GaussianBlurGpu(PixelOperator):
-    """A pass per axis; the last one is part of the expression that the next operators read."""
+    """All axes in one expression; large windows, and channels without a layout, take a launch per axis."""
 
     gathers = True
-    launches = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
@@ -101,14 +105,11 @@ class GaussianBlurGpu(PixelOperator):
             return None  # the channels are filtered, too
         axes = ImageAxes.from_layout(pixels.layout, pixels.ndim)
         windows = self._valid_windows(batch, axes.count)
-        dtypes = self._dtypes(pixels.dtype, axes.count)
-        for number, dtype in enumerate(dtypes):
-            if number:
-                passed = evaluate(pixels, self.kernels, batch.stream)
-                stored = PixelExpression.from_samples(samples_of(passed), passed.layout(), passed)
-                assert stored is not None  # as the input
-                pixels = stored
+        if (windows.radii[:, 1:] > _LARGEST_RADIUS).any():
+            return None
+        for number, dtype in enumerate(self._dtypes(pixels.dtype, axes.count)):
             letter = pixels.layout[axes.outer + number]
+            pixels = pixels.cached() if number else pixels
             pixels = pixels.convolve(letter, windows.weights[:, number], windows.radii[:, number], dtype)
         return pixels
 

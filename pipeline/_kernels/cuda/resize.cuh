@@ -74,42 +74,22 @@ template <typename T, class In> struct Resize {
             return summed(taps, [&](int k) { return rows.weight(row, k); },
                           [&](int source_row) { return lines.at(source_row, column); });
         } else {
-            const Taps columns = taps_of(x, column);
-            // The weights of smooth filters take longer than the sums that they are used for in every row.
-            if (x.filter == CUBIC || x.filter == LANCZOS3 || x.filter == GAUSSIAN) {
-                if (columns.count <= KEPT) {
-                    float kept[KEPT];
-                    for (int k = 0; k < columns.count; ++k) kept[k] = weight_of(x, columns, k);
-                    return computed(frame, row, columns, [&](int k) { return kept[k]; });
+            const Taps rows = taps_of(y, row), columns = taps_of(x, column);
+            const float norm = 1.0f / weight_sum(x, columns);
+            return summed(rows, [&](int k) { return weight_of(y, rows, k); }, [&](int source_row) {
+                Line line = {};
+                for (int k = 0; k < columns.count; ++k) {
+                    const auto source = in.at(NoSlots(), frame, source_row, clamped(columns.first + k, x.extent));
+                    const float weight = weight_of(x, columns, k);
+#pragma unroll
+                    for (int c = 0; c < channels; ++c)
+                        line.values[c] = fmaf(weight, convert<float>(source.values[c]), line.values[c]);
                 }
-            }
-            return computed(frame, row, columns, [&](int k) { return weight_of(x, columns, k); });
+#pragma unroll
+                for (int c = 0; c < channels; ++c) line.values[c] *= norm;
+                return line;
+            });
         }
-    }
-
-    static constexpr int KEPT = 32;
-
-    // The pixel, computed from the source, given the weights of its columns.
-    template <class Weights>
-    __device__ __forceinline__ Pixel<T, channels> computed(int frame, int row, const Taps& columns,
-                                                           Weights column_weight) const {
-        float column_sum = 0;
-        for (int k = 0; k < columns.count; ++k) column_sum += column_weight(k);
-        const float norm = 1.0f / column_sum;
-        const Taps rows = taps_of(y, row);
-        return summed(rows, [&](int k) { return weight_of(y, rows, k); }, [&](int source_row) {
-            Line line = {};
-            for (int k = 0; k < columns.count; ++k) {
-                const auto source = in.at(NoSlots(), frame, source_row, clamped(columns.first + k, x.extent));
-                const float weight = column_weight(k);
-#pragma unroll
-                for (int c = 0; c < channels; ++c)
-                    line.values[c] = fmaf(weight, convert<float>(source.values[c]), line.values[c]);
-            }
-#pragma unroll
-            for (int c = 0; c < channels; ++c) line.values[c] *= norm;
-            return line;
-        });
     }
 
     // The pixel, given the weights of rows of the source, and the sums of the rows at its column.

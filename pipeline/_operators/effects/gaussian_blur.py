@@ -20,7 +20,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operators.effects.separable import convolve_axis, reshaped
+from pipeline._operators.effects.separable import convolve_axes, convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -46,11 +46,6 @@ If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `wi
         devices=("cpu", "gpu"),
     )
 )
-
-
-#: Largest radius along all axes but the first for a blur in one launch: a block then filters twice as many columns as it
-#: writes along the first axis.
-_LARGEST_RADIUS = 16
 
 
 def _windows(arguments: Arguments, axes: int) -> GaussianWindows:
@@ -105,13 +100,9 @@ class GaussianBlurGpu(PixelOperator):
             return None  # the channels are filtered, too
         axes = ImageAxes.from_layout(pixels.layout, pixels.ndim)
         windows = self._valid_windows(batch, axes.count)
-        if (windows.radii[:, 1:] > _LARGEST_RADIUS).any():
-            return None
-        for number, dtype in enumerate(self._dtypes(pixels.dtype, axes.count)):
-            letter = pixels.layout[axes.outer + number]
-            pixels = pixels.cached() if number else pixels
-            pixels = pixels.convolve(letter, windows.weights[:, number], windows.radii[:, number], dtype)
-        return pixels
+        letters = pixels.layout[axes.outer : axes.outer + axes.count]
+        dtypes = self._dtypes(pixels.dtype, axes.count)
+        return convolve_axes(pixels, letters, [windows.of_axis(number) for number in range(axes.count)], dtypes)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         output = self.contiguous(inputs[0], batch.stream)
@@ -119,7 +110,7 @@ class GaussianBlurGpu(PixelOperator):
         axes = ImageAxes.from_layout(output.layout(), output.ndim)
         windows = self._valid_windows(batch, axes.count)
         for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
-            weights, radii = windows.weights[:, number], windows.radii[:, number]
+            weights, radii = windows.of_axis(number)
             pixels, image = convolve_axis(samples_of(output), axes.outer + number, weights, radii, dtype, output)
             output, target = allocate(source.shapes, dtype, output.layout())
             self.kernels.run(pixels.launch(reshaped(target, image)), batch.stream)

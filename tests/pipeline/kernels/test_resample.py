@@ -143,7 +143,7 @@ def test_expression_against_the_reference(runner: Any) -> None:
 def test_rows_in_shared_memory_change_no_bits(
     runner: Any, monkeypatch: pytest.MonkeyPatch, shared: int, antialias: bool
 ) -> None:
-    monkeypatch.setattr(evaluate, "_SHARED_BYTES", shared)
+    monkeypatch.setattr(evaluate, "SHARED_BYTES", shared)
     rng = np.random.default_rng(7)
     count = 2 * len(FILTERS)
     src = [rng.integers(0, 256, (*rng.integers(30, 130, 2), 3)).astype(np.uint8) for _ in range(count)]

@@ -58,7 +58,9 @@ CASES: dict[str, Express] = {
 
 def images(*shape: int) -> list[npt.NDArray[np.uint8]]:
     rng = np.random.default_rng(1)
-    return [rng.integers(0, 256, (*shape, *extents, 3)).astype(np.uint8) for extents in ((70, 50), (9, 90), (1, 1), (33, 7))]
+    return [
+        rng.integers(0, 256, (*shape, *extents, 3)).astype(np.uint8) for extents in ((70, 50), (9, 90), (1, 1), (33, 7))
+    ]
 
 
 def computed(runner: Any, src: Sequence[npt.NDArray[Any]], express: Express) -> list[npt.NDArray[Any]]:
@@ -74,7 +76,7 @@ def computed(runner: Any, src: Sequence[npt.NDArray[Any]], express: Express) -> 
 def test_bits_are_those_without_shared_memory(
     runner: Any, monkeypatch: pytest.MonkeyPatch, express: Express, shape: tuple[int, ...], shared: int
 ) -> None:
-    monkeypatch.setattr(evaluate, "_SHARED_BYTES", shared)
+    monkeypatch.setattr(evaluate, "SHARED_BYTES", shared)
     src = images(*shape)
     found = computed(runner, src, express)
     monkeypatch.setattr(PixelExpression, "cached", lambda pixels: pixels)

@@ -380,6 +380,13 @@ class PixelExpression:
         options = f"{ctype(dtype)}, {number}, {column}, {width}, "
         return self._node("Convolve", options, kinds, fields, dtype=dtype, reads=weights.shape[1])
 
+    def cached(self) -> PixelExpression:
+        """Return the same pixels, which a block computes once: for an operator that reads each of them several times.
+
+        That operator must be a `convolve` along height or width, possibly with others behind it that don't move pixels.
+        """
+        return self._node("Cached", "", {}, {})
+
     def resize(
         self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]
     ) -> PixelExpression:

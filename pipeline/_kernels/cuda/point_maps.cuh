@@ -124,6 +124,7 @@ template <int TAPS> __device__ __forceinline__ void tap_weights(float part, floa
 template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     Points points;
     double fill[channels];  // values of the output if TAPS is 1, otherwise of the source
@@ -133,13 +134,14 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
     // pixels are read before the first is used.
     __device__ __forceinline__ static bool filled(int y, int x) { return BORDER == CONSTANT && (y < 0 || x < 0); }
 
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared, int frame, int row, int column) const {
         const Point point = points.at(frame, row, column);
         Pixel<T, channels> pixel;
         if constexpr (TAPS == 1) {
             const int y = inside<BORDER>(whole_position(point.y), extent[0]);
             const int x = inside<BORDER>(whole_position(point.x), extent[1]);
-            const auto source = in.at(frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
+            const auto source = in.at(NoSlots(), frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
 #pragma unroll
             for (int c = 0; c < channels; ++c) {
                 const T outside = convert<T>(fill[c]);
@@ -166,7 +168,7 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
             for (int down = 0; down < TAPS; ++down) {
                 const int y = inside<BORDER>(first[0] + down, extent[0]);
                 const float weight = weights[0][down] * weights[1][right];
-                const auto source = in.at(frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
+                const auto source = in.at(NoSlots(), frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
 #pragma unroll
                 for (int c = 0; c < channels; ++c) {
                     const float value = filled(y, x) ? outside[c] : convert<float>(source.values[c]);

@@ -37,6 +37,8 @@ _PRELUDE = """
 #include <math.h>
 inline float fma(float a, float b, float c) { return fmaf(a, b, c); }  // as in CUDA
 inline float sqrt(float value) { return sqrtf(value); }
+template <typename T, typename U> inline auto min(T a, U b) -> decltype(a + b) { return b < a ? b : a; }
+template <typename T, typename U> inline auto max(T a, U b) -> decltype(a + b) { return a < b ? b : a; }
 struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
 static void __syncthreads();

@@ -83,6 +83,10 @@ class GaussianWindows:
         weights = np.broadcast_to(self.weights, (*shape, self.weights.shape[-1]))
         return GaussianWindows(weights, np.broadcast_to(self.radii, shape), self.errors)
 
+    def of_axis(self, axis: int) -> tuple[Array, Array]:
+        """Return the weights, (samples, odd length), and the radii, (samples,), along an axis."""
+        return self.weights[:, axis], self.radii[:, axis]
+
     def of_sample(self, sample: int) -> list[Array]:
         """Return the weights for each axis of a sample."""
         middle = self.weights.shape[-1] // 2

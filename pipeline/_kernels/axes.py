@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._kernels.evaluate import LINES, SHARED_BYTES, TILE_WIDTH
 from pipeline._kernels.rows import zeros
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["AXIS", "IS_SMOOTH", "axis_table", "touched", "whole_image"]
+__all__ = ["AXIS", "IS_SMOOTH", "axis_table", "keeps_rows", "touched", "whole_image"]
 
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
@@ -31,6 +32,8 @@ _FILTERS = {
     DALIInterpType.INTERP_TRIANGULAR: (4, 1.0),
     DALIInterpType.INTERP_GAUSSIAN: (5, 1.0),
 }
+#: Sizes of struct Rectangle of shared_pixels.cuh, and Span of resize.cuh.
+_RECTANGLE, _SPAN = 16, 8
 #: By the code of a filter: whether its weights are a curve.
 IS_SMOOTH = np.isin(np.arange(len(_FILTERS)), (2, 3, 5))
 _CODE = np.array([_FILTERS[DALIInterpType(value)][0] for value in range(len(_FILTERS))], np.int32)
@@ -95,3 +98,22 @@ def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDA
     high = np.ceil(ends.max(axis=0) + axis["radius"] + 0.6).astype(np.int64)
     low = np.clip(low, 0, axis["extent"] - 1)
     return low, np.clip(high, low + 1, axis["extent"])
+
+
+def keeps_rows(y: npt.NDArray[Any], x: npt.NDArray[Any], channels: int) -> npt.NDArray[np.bool_]:
+    """Return whether a block keeps rows of the source in shared memory, filtered along x, to resize images.
+
+    It computes the rows under `LINES` rows of the result, at least, as resize.cuh describes.
+
+    Args:
+        y: tables of the rows, (N,).
+        x: tables of the columns, (N,).
+        channels: number of channels.
+    """
+    number, scale = np.dtype(np.float32).itemsize, np.abs(y["scale"])
+    rows = LINES * scale + 2 * y["radius"] + 2
+    nbytes = 2 * _RECTANGLE + rows * TILE_WIDTH * channels * number
+    for axis, positions in ((y, LINES), (x, TILE_WIDTH)):
+        nbytes += positions * (_SPAN + number * (2 * axis["radius"] + 2))
+    kept: npt.NDArray[np.bool_] = (2 * y["radius"] > scale) & (nbytes <= SHARED_BYTES)
+    return kept

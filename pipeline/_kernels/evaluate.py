@@ -13,13 +13,17 @@ from pipeline._kernels.noise import Noise
 from pipeline._kernels.rows import containing
 from pipeline._kernels.samples import Samples
 
-__all__ = ["evaluation_defines", "plan_evaluation"]
+__all__ = ["LINES", "SHARED_BYTES", "TILE_WIDTH", "evaluation_defines", "plan_evaluation"]
 
-_TILE_HEIGHT, _TILE_WIDTH = 8, 32
-_MOST_BLOCKS = 1 << 16
+#: Columns of a block's threads, and rows; evaluate.cu has the same numbers.
+TILE_WIDTH, LINES = 32, 8
 _PIXELS = 4
+#: Expressions that keep pixels in shared memory.
+_KEEPING = ("Resize<", "Cached<")
 #: Expressions whose pixels need so many registers, or loops of such different lengths, that a thread computes one.
-_LARGE = ("Resize<", "Convolve<", "Median<", f"Noise<{Noise.SHOT.value},")
+_LARGE = ("Convolve<", "Median<", f"Noise<{Noise.SHOT.value},")
+#: Shared memory of a block that keeps pixels there: six blocks fit on a multiprocessor of 228 KB.
+SHARED_BYTES = 32 << 10
 
 
 def plan_evaluation(
@@ -43,8 +47,7 @@ def plan_evaluation(
     table["strides"][:, columns] = target.strides
     table["extents"] = extents
     depth, height, width = extents.max(axis=0).tolist()
-    tiles = depth * -(-height // (_TILE_HEIGHT * _pixels(expression))) * -(-width // _TILE_WIDTH)
-    blocks = min(max(1, tiles), _MOST_BLOCKS)
+    blocks = max(1, depth * -(-height // (LINES * _pixels(expression))) * -(-width // TILE_WIDTH))
     defines = evaluation_defines(expression, table.dtype.itemsize)
     return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(rows)))
 
@@ -56,12 +59,15 @@ def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str]
         expression: C++ type of the expression.
         row_bytes: size of a row of the launch's table; the compiler checks it.
     """
-    return ("EXPRESSION", expression), ("ROW_BYTES", str(row_bytes)), ("PIXELS", str(_pixels(expression)))
+    numbers = {"ROW_BYTES": row_bytes, "PIXELS": _pixels(expression), "SHARED_BYTES": SHARED_BYTES}
+    return ("EXPRESSION", expression), *((name, str(number)) for name, number in numbers.items())
 
 
 @cache
 def _pixels(expression: str) -> int:
     """Return the number of pixels that a thread computes at once."""
+    if any(name in expression for name in _KEEPING):
+        return _PIXELS
     return 1 if any(name in expression for name in _LARGE) else _PIXELS
 
 

@@ -380,6 +380,13 @@ class PixelExpression:
         options = f"{ctype(dtype)}, {number}, {column}, {width}, "
         return self._node("Convolve", options, kinds, fields, dtype=dtype, reads=weights.shape[1])
 
+    def cached(self) -> PixelExpression:
+        """Return the same pixels, which a block computes once: for an operator that reads each of them several times.
+
+        That operator must be a `convolve` along height or width, possibly with others behind it that don't move pixels.
+        """
+        return self._node("Cached", "", {}, {})
+
     def resize(
         self, y: npt.NDArray[Any], x: npt.NDArray[Any], size: npt.NDArray[np.int64], dtype: np.dtype[Any]
     ) -> PixelExpression:
@@ -408,7 +415,7 @@ class PixelExpression:
         border: int,
         fill: npt.ArrayLike = 0.0,
     ) -> PixelExpression:
-        """Return images that show the source at other positions.
+        """Return images that show the source, which isn't empty, at other positions.
 
         Args:
             points: positions in the source.
@@ -431,12 +438,14 @@ class PixelExpression:
         """Return the pixels without those in the first corner of each tile of a grid, which become 0.
 
         Args:
-            parameters: width of a tile, fraction of it that a corner covers, sine and cosine of the angle, shift along
-                y and x, (N, 6).
+            parameters: width of a tile, a whole number, fraction of it that a corner covers, sine and cosine of the
+                angle, shift along y and x, (N, 6).
         """
         names = ("tile", "ratio", "sine", "cosine")
         fields = {name: parameters[:, column] for column, name in enumerate(names)} | {"shift": parameters[:, 4:]}
-        return self._node("Grid", "", {**dict.fromkeys(names, "f8"), "shift": ("f8", (2,))}, fields)
+        fields["inverse"] = 1 / fields["tile"]
+        kinds = dict.fromkeys(("tile", "inverse", "ratio", "sine", "cosine"), "f8")
+        return self._node("Grid", "", {**kinds, "shift": ("f8", (2,))}, fields)
 
     def extreme(
         self, sizes: npt.NDArray[Any], anchors: npt.NDArray[Any], border: int, largest: bool

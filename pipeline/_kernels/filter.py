@@ -8,26 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
-from pipeline._cuda.launch import THREADS, Launch, blocks_for, ctype
+from pipeline._cuda.launch import Launch, ctype
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
 __all__ = ["filter_images", "plan_filter_images"]
 
+_TILE = np.array([32, 128])  # rows, and elements of a row; filter.cu has the same numbers
+_MOST_BLOCKS = 1 << 16
+_LONGEST_ROW = (1 << 31) - 1024  # of an image and a window; positions in rows have 32 bits
 _INTEGERS = (
-    *("height", "width", "columns", "channels"),
-    *("rows_of_window", "columns_of_window", "row", "column"),
+    *("height", "width", "rows", "columns", "channels"),
+    *("window_rows", "window_columns", "row", "column"),
 )
-# Elements that the threads of a launch compute at once, at most: positions grow by this before the last loop ends.
-_GROUP = 4  # of a thread; filter.cu has the same number
-_LARGEST_STEP = _GROUP * THREADS << 16
 #: struct Image of filter.cu.
 _IMAGE = np.dtype(
-    [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "i8"),
-     ("fill", "f4")],
+    [("src", "i8"), ("dst", "i8"), ("window", "i8"), *((name, "i4") for name in _INTEGERS), ("fill", "f4")],
     align=True,
-)  # fmt: skip
+)
 
 
 def filter_images(
@@ -54,7 +53,7 @@ def filter_images(
         fills: values outside the image for a constant border: one for all images, or one per image.
 
     Raises:
-        PipelineError: the samples don't match.
+        PipelineError: the samples don't match, an image is too wide, or a window is empty.
         CudaError: the launch failed.
     """
     launch = plan_filter_images(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
@@ -76,18 +75,20 @@ def plan_filter_images(
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
     if not (src.is_contiguous() and dst.is_contiguous() and windows.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
+    if not windows.shapes.all():
+        raise PipelineError("a window has no elements")
+    if ((src.shapes[:, 1] + windows.shapes[:, 1]) * src.shapes[:, 2] > _LONGEST_ROW).any():
+        raise PipelineError(f"an image and its window have more than {_LONGEST_ROW} elements in a row")
     table = zeros(len(src), _IMAGE)
     table["src"], table["dst"], table["window"] = src.pointers, dst.pointers, windows.pointers
-    table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["height"], table["width"], table["channels"] = src.shapes.T
-    table["columns"] = dst.shapes[:, 1]
-    table["rows_of_window"], table["columns_of_window"] = windows.shapes.T
+    table["rows"], table["columns"] = dst.shapes[:, :2].T
+    table["window_rows"], table["window_columns"] = windows.shapes.T
     table["row"], table["column"] = np.asarray(anchors, np.int64).reshape(len(src), 2).T
     table["fill"] = np.asarray(fills, np.float32)
-    most = int(table["count"].max())
+    tiles = -(-np.stack([dst.shapes[:, 0], dst.shapes[:, 1] * dst.shapes[:, 2]], axis=1) // _TILE)
+    most = int(np.prod(tiles, axis=1).max())
     if not most:
         return None
-    largest = max(most, int(np.prod(src.shapes, axis=1, dtype=np.int64).max())) + _LARGEST_STEP
-    index = "int" if largest < 1 << 31 else "int64"
-    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))), ("INDEX", index))
-    return Launch("filter.cu", "filter_images", defines, (table,), (blocks_for(most, _GROUP), len(src)))
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))))
+    return Launch("filter.cu", "filter_images", defines, (table,), (min(most, _MOST_BLOCKS), len(src)))

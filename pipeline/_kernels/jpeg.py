@@ -26,6 +26,8 @@ _CHROMA = (
 )
 _TABLES = np.array([_LUMA.split(), _CHROMA.split()], np.int64)
 
+# Threads of a tile in the first launch, and pixels of a thread in the second; jpeg.cu has the same numbers.
+_TILE_THREADS, _GROUP = 16, 4
 #: struct Image of jpeg.cu.
 _IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("planes", "i8"), ("height", "u4"), ("width", "u4"), ("quant", "u2", (2, 64))],
@@ -83,9 +85,9 @@ class JpegPlan:
         if not self.scratch_bytes:
             return []
         self._table["planes"] = scratch + (np.cumsum(self._tiles) - self._tiles) * 384
-        pixels = self._table["height"].astype(np.int64) * self._table["width"]
-        first = (blocks_for(int(self._tiles.max()) * 6), len(self._table))
-        last = (blocks_for(int(pixels.max())), len(self._table))
+        groups = self._table["height"].astype(np.int64) * (-(-self._table["width"].astype(np.int64) // _GROUP))
+        first = (blocks_for(int(self._tiles.max()) * _TILE_THREADS), len(self._table))
+        last = (blocks_for(int(groups.max())), len(self._table))
         return [
             Launch("jpeg.cu", "jpeg_blocks", (), (self._table,), first),
             Launch("jpeg.cu", "jpeg_pixels", (), (self._table,), last),

@@ -33,7 +33,7 @@ extern "C" __global__ void tile_tables(const Image* __restrict__ images) {
         for (int place = threadIdx.x; place < area; place += blockDim.x) {
             const int row = inside<REFLECT_101>(top + place / image.size[1], image.extent[0]);
             const int column = inside<REFLECT_101>(left + place % image.size[1], image.extent[1]);
-            atomicAdd(&counts[threadIdx.x / 32][image.value.at(0, row, column).values[channel]], 1u);
+            atomicAdd(&counts[threadIdx.x / 32][image.value.at(NoSlots(), 0, row, column).values[channel]], 1u);
         }
         __syncthreads();
         uint32 count = 0;

@@ -9,14 +9,16 @@ __device__ __forceinline__ float cube_of(float root) {
 }
 
 // RGB to CIE L*a*b* in bytes, in the fixed-point numbers of OpenCV.
-template <class In> struct ToLab {
+template <class In> struct ToLab : Pointwise<ToLab<In>> {
     using Type = uint8;
     static constexpr int channels = 3;
+    static constexpr int caches = In::caches;
     In in;
 
-    __device__ __forceinline__ Pixel<uint8, 3> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<uint8, 3> at(Shared slots, int z, int y, int x) const {
         const int weights[3][3] = {{1777, 1541, 778}, {871, 2929, 296}, {73, 448, 3575}};
-        const auto source = in.at(z, y, x);
+        const auto source = in.at(slots, z, y, x);
         int light[3], roots[3];
 #pragma unroll
         for (int c = 0; c < 3; ++c) {
@@ -39,16 +41,18 @@ template <class In> struct ToLab {
     }
 };
 
-template <class In> struct FromLab {
+template <class In> struct FromLab : Pointwise<FromLab<In>> {
     using Type = uint8;
     static constexpr int channels = 3;
+    static constexpr int caches = In::caches;
     In in;
 
-    __device__ __forceinline__ Pixel<uint8, 3> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<uint8, 3> at(Shared slots, int z, int y, int x) const {
         const float weights[3][3] = {{3.2404814f, -1.5371515f, -0.4985363f},
                                      {-0.9692549f, 1.8759900f, 0.0415559f},
                                      {0.0556466f, -0.2040413f, 1.0573111f}};
-        const auto source = in.at(z, y, x);
+        const auto source = in.at(slots, z, y, x);
         const float root = (source.values[0] * (100.0f / 255) + 16) / 116;
         const float light[3] = {0.950456f * cube_of(root + (source.values[1] - 128) / 500.0f), cube_of(root),
                                 1.088754f * cube_of(root - (source.values[2] - 128) / 200.0f)};
@@ -66,16 +70,18 @@ template <class In> struct FromLab {
 
 // Tables of bytes for tiles of the image, interpolated between the centers of the tiles. COUNT: number of channels
 // with tables; the others stay the same.
-template <int COUNT, class In> struct Tiles {
+template <int COUNT, class In> struct Tiles : Pointwise<Tiles<COUNT, In>> {
     using Type = uint8;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     const uint8* tables;  // [tile row][tile column][channel][value]
     int tiles[2];         // rows, columns
     float inverse[2];     // 1 / height and 1 / width of a tile
 
-    __device__ __forceinline__ Pixel<uint8, channels> at(int z, int y, int x) const {
-        auto pixel = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<uint8, channels> at(Shared slots, int z, int y, int x) const {
+        auto pixel = in.at(slots, z, y, x);
         const int place[2] = {y, x};
         int low[2], high[2];
         float part[2];

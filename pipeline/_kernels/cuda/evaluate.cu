@@ -1,7 +1,8 @@
-// Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes tiles of 32
-// columns and 8 * PIXELS rows. A thread computes PIXELS pixels of a column, so that their loads overlap.
+// Evaluates an expression for all pixels of a ragged batch. One sample per blockIdx.y; a block computes a tile of 32
+// columns and 8 * PIXELS rows. A thread computes PIXELS pixels of a column.
 //
-// Macros from the launcher: EXPRESSION (a type of expressions.cuh), ROW_BYTES (size of a row of the table), PIXELS.
+// Macros from the launcher: EXPRESSION (a type of expressions.cuh), ROW_BYTES (size of a row of the table), PIXELS,
+// SHARED_BYTES (shared memory for all pixels that the expression keeps there).
 
 #include "expressions.cuh"
 
@@ -14,31 +15,70 @@ struct Image {
 
 static_assert(sizeof(Image) == ROW_BYTES, "the rows of the table have a different size");
 
-extern "C" __global__ void evaluate(const Image* __restrict__ images) {
+constexpr int WIDTH = 32, LINES = 8, THREADS = WIDTH * LINES;  // of a block
+
+template <class Pixel> __device__ __forceinline__ void store(const Image& image, int z, int y, int x, const Pixel& pixel) {
     using Type = EXPRESSION::Type;
-    constexpr int channels = EXPRESSION::channels;
+    char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
+#pragma unroll
+    for (int c = 0; c < EXPRESSION::channels; ++c)
+        *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixel.values[c];
+}
+
+// Pixels that are computed from memory: the loads of a thread's pixels overlap.
+__device__ __forceinline__ void evaluate_tile(const Image& image, int z, const Rectangle& tile) {
+    const int x = tile.left + threadIdx.x % WIDTH, top = tile.top + threadIdx.x / WIDTH;
+    if (x >= tile.right || top >= tile.bottom) return;
+    Pixel<EXPRESSION::Type, EXPRESSION::channels> pixels[PIXELS];
+    // Pixels below the tile are copies of its last row: without branches, the pixels share what depends on x alone, and
+    // all are read before the first is used.
+#pragma unroll
+    for (int k = 0; k < PIXELS; ++k) pixels[k] = image.value.at(NoSlots(), z, min(top + LINES * k, tile.bottom - 1), x);
+#pragma unroll
+    for (int k = 0; k < PIXELS; ++k)
+        if (top + LINES * k < tile.bottom) store(image, z, top + LINES * k, x, pixels[k]);
+}
+
+template <class Shared>
+__device__ __forceinline__ void evaluate_rows(const Image& image, Shared slots, int z, const Rectangle& tile) {
+    const int x = tile.left + threadIdx.x % WIDTH;
+    if (x >= tile.right) return;
+    for (int y = tile.top + threadIdx.x / WIDTH; y < tile.bottom; y += LINES)
+        store(image, z, y, x, image.value.at(slots, z, y, x));
+}
+
+// Pixels that are computed from others in shared memory, for as many rows at once as fit.
+__device__ __forceinline__ void evaluate_shared(const Image& image, Slots slots, int z, const Rectangle& tile) {
+    Rectangle part = tile;
+    while (part.top < tile.bottom) {
+        Prepared outcome;
+        for (;;) {
+            __syncthreads();  // no thread uses the last part any more
+            outcome = prepared(image.value, slots, z, part);
+            if (outcome != TOO_LARGE || part.height() <= LINES) break;
+            part.bottom = part.top + max(part.height() / 2, LINES);
+        }
+        __syncthreads();
+        if (outcome == FILLED) evaluate_rows(image, slots, z, part);
+        else evaluate_rows(image, NoSlots(), z, part);
+        part = {part.bottom, tile.left, min(part.bottom + part.height(), tile.bottom), tile.right};
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, EXPRESSION::caches > 0 ? 4 : 0) evaluate(const Image* __restrict__ images) {
+    constexpr int caches = EXPRESSION::caches;
     const Image& image = images[blockIdx.y];
-    const uint32 tiles_x = (image.width + 31) / 32, tiles = tiles_x * ((image.height + 8 * PIXELS - 1) / (8 * PIXELS));
-    for (uint64 tile = blockIdx.x; tile < static_cast<uint64>(tiles) * image.depth; tile += gridDim.x) {
-        // An image needs no division of 64 bits, which takes longer than many expressions.
-        const uint32 z = image.depth == 1 ? 0 : static_cast<uint32>(tile / tiles);
-        const uint32 place = static_cast<uint32>(tile - static_cast<uint64>(z) * tiles);
-        const uint32 top = place / tiles_x * 8 * PIXELS + threadIdx.x / 32, x = place % tiles_x * 32 + threadIdx.x % 32;
-        if (x >= image.width) continue;
-        Pixel<Type, channels> pixels[PIXELS];
-#pragma unroll
-        for (uint32 k = 0; k < PIXELS; ++k) {
-            const uint32 y = top + 8 * k;
-            if (y < image.height) pixels[k] = image.value.at(z, y, x);
-        }
-#pragma unroll
-        for (uint32 k = 0; k < PIXELS; ++k) {
-            const uint32 y = top + 8 * k;
-            if (y >= image.height) break;
-            char* target = image.target + z * image.strides[0] + y * image.strides[1] + x * image.strides[2];
-#pragma unroll
-            for (int c = 0; c < channels; ++c)
-                *reinterpret_cast<Type*>(target + c * image.strides[3]) = pixels[k].values[c];
-        }
+    const uint32 rows = LINES * PIXELS, tiles_x = (image.width + WIDTH - 1) / WIDTH;
+    const uint32 tiles = tiles_x * ((image.height + rows - 1) / rows);
+    if (blockIdx.x >= static_cast<uint64>(tiles) * image.depth) return;
+    const uint32 z = blockIdx.x / tiles, place = blockIdx.x - z * tiles;
+    Rectangle tile;
+    tile.top = place / tiles_x * rows, tile.bottom = min(tile.top + rows, image.height);
+    tile.left = place % tiles_x * WIDTH, tile.right = min(tile.left + WIDTH, image.width);
+    if constexpr (caches > 0) {
+        __shared__ __align__(16) char memory[SHARED_BYTES];
+        evaluate_shared(image, {memory, SHARED_BYTES / caches / 16 * 16}, z, tile);
+    } else {
+        evaluate_tile(image, z, tile);
     }
 }

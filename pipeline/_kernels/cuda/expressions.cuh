@@ -2,7 +2,8 @@
 //
 //     Type               element type of its pixels
 //     channels           number of channels
-//     Pixel at(z, y, x)  the pixel of row y and column x of frame (or slice) z
+//     Pixel at(slots, z, y, x)  the pixel of row y and column x of frame (or slice) z
+//     caches             number of nodes whose pixels a block may keep in shared memory: see shared_pixels.cuh
 //
 // `Memory` reads a pixel; every other expression computes its pixel from pixels of the expression `in` inside it. The
 // compiler therefore turns a chain of operators, such as Normalize<float, float, Window<Resize<uint8, Memory<uint8, 3>>>>,
@@ -17,6 +18,7 @@
 #include "philox.cuh"
 #include "rounding.cuh"
 #include "noise.cuh"
+#include "shared_pixels.cuh"
 
 template <typename T, int N> struct Pixel {
     T values[N];
@@ -26,10 +28,12 @@ template <typename T, int N> struct Pixel {
 template <typename T, int N> struct Memory {
     using Type = T;
     static constexpr int channels = N;
+    static constexpr int caches = 0;
     const char* data;
     int64 strides[4];  // frame, row, column, channel
 
-    __device__ __forceinline__ Pixel<T, N> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, N> at(Shared, int z, int y, int x) const {
         const char* address = data + z * strides[0] + y * strides[1] + x * strides[2];
         Pixel<T, N> pixel;
 #pragma unroll
@@ -42,32 +46,47 @@ template <typename T, int N> struct Memory {
 template <class In> struct Window {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     double fill[channels];
     int first[3], step[3], extent[3];
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
         const int depth = first[0] + z * step[0], row = first[1] + y * step[1], column = first[2] + x * step[2];
         const bool inside = depth >= 0 && depth < extent[0] && row >= 0 && row < extent[1] && column >= 0 &&
                             column < extent[2];
-        if (inside) return in.at(depth, row, column);
+        if (inside) return in.at(slots, depth, row, column);
         Pixel<Type, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(fill[c]);
         return pixel;
     }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, const Rectangle& rectangle) const {
+        if (step[1] * step[1] != 1 || step[2] * step[2] != 1) return USELESS;
+        const int depth = first[0] + z * step[0];
+        const int top = first[1] + rectangle.top * step[1], bottom = first[1] + (rectangle.bottom - 1) * step[1];
+        const int left = first[2] + rectangle.left * step[2], right = first[2] + (rectangle.right - 1) * step[2];
+        const Rectangle source = {max(min(top, bottom), 0), max(min(left, right), 0),
+                                  min(max(top, bottom) + 1, extent[1]), min(max(left, right) + 1, extent[2])};
+        const bool is_empty = depth < 0 || depth >= extent[0] || !source.height() || !source.width();
+        return is_empty ? FILLED : prepared(in, slots, depth, source);
+    }
 };
 
 // Fill values inside of regions.
-template <int REGIONS, class In> struct Erase {
+template <int REGIONS, class In> struct Erase : Pointwise<Erase<REGIONS, In>> {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     double fill[channels];
     int begin[REGIONS][4], end[REGIONS][4];  // frame, row, column, channel
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        auto pixel = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        auto pixel = in.at(slots, z, y, x);
 #pragma unroll
         for (int r = 0; r < REGIONS; ++r) {
             const int *low = begin[r], *high = end[r];
@@ -81,13 +100,15 @@ template <int REGIONS, class In> struct Erase {
 };
 
 // Another element type.
-template <typename T, class In> struct Cast {
+template <typename T, class In> struct Cast : Pointwise<Cast<T, In>> {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
 
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
-        const auto source = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
         Pixel<T, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
@@ -96,14 +117,16 @@ template <typename T, class In> struct Cast {
 };
 
 // value * scale + bias for each channel, in the floating-point type Number.
-template <typename T, typename Number, class In> struct Normalize {
+template <typename T, typename Number, class In> struct Normalize : Pointwise<Normalize<T, Number, In>> {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     double scale[channels], bias[channels];
 
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
-        const auto source = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
         Pixel<T, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c)
@@ -114,15 +137,17 @@ template <typename T, typename Number, class In> struct Normalize {
 };
 
 // matrix * pixel + offset, with N channels in the output.
-template <typename T, int N, class In> struct Matrix {
+template <typename T, int N, class In> struct Matrix : Pointwise<Matrix<T, N, In>> {
     using Type = T;
     static constexpr int channels = N;
+    static constexpr int caches = In::caches;
     In in;
     float matrix[N][In::channels];
     float offset[N];
 
-    __device__ __forceinline__ Pixel<T, N> at(int z, int y, int x) const {
-        const auto source = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, N> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
         Pixel<T, N> pixel;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
@@ -156,32 +181,41 @@ OPERATION(Maximum, a > b || a != a ? a : b, a > b ? a : b)
 template <class Operation, typename T, class Other, class In> struct Combine {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches + Other::caches;
     In in;
     Other other;
 
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
-        const auto left = in.at(z, y, x);
-        const auto right = other.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
+        const auto left = in.at(slots, z, y, x);
+        const auto right = other.at(slots.after(In::caches), z, y, x);
         Pixel<T, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c)
             pixel.values[c] = Operation::of(convert<T>(left.values[c]), convert<T>(right.values[c]));
         return pixel;
     }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, const Rectangle& rectangle) const {
+        const Prepared first = prepared(in, slots, z, rectangle);
+        return first == FILLED ? prepared(other, slots.after(In::caches), z, rectangle) : first;
+    }
 };
 
 // Noise of a kind of noise.cuh.
-template <int KIND, typename Number, class In> struct Noise {
+template <int KIND, typename Number, class In> struct Noise : Pointwise<Noise<KIND, Number, In>> {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     int64 steps[4];  // distances of the draws of neighbours along frames, rows, columns and channels
     uint64 seed;
     double first, second;
     Type salt, pepper;
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        auto pixel = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        auto pixel = in.at(slots, z, y, x);
         const int64 draw = z * steps[0] + y * steps[1] + x * steps[2];
 #pragma unroll
         for (int c = 0; c < channels; ++c)
@@ -191,14 +225,16 @@ template <int KIND, typename Number, class In> struct Noise {
 };
 
 // The entry of a table for each byte.
-template <class In> struct Lookup {
+template <class In> struct Lookup : Pointwise<Lookup<In>> {
     using Type = uint8;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     uint8 table[256];
 
-    __device__ __forceinline__ Pixel<uint8, channels> at(int z, int y, int x) const {
-        const auto source = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<uint8, channels> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
         Pixel<uint8, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = table[source.values[c]];
@@ -207,14 +243,16 @@ template <class In> struct Lookup {
 };
 
 // The entry of a channel's table in memory, (channels, 256), for each byte.
-template <class In> struct LookupStored {
+template <class In> struct LookupStored : Pointwise<LookupStored<In>> {
     using Type = uint8;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
     const uint8* tables;
 
-    __device__ __forceinline__ Pixel<uint8, channels> at(int z, int y, int x) const {
-        const auto source = in.at(z, y, x);
+    template <class Shared>
+    __device__ __forceinline__ Pixel<uint8, channels> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
         Pixel<uint8, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = tables[c * 256 + source.values[c]];
@@ -222,56 +260,7 @@ template <class In> struct LookupStored {
     }
 };
 
-// Separable resampling, summed in the order of resample.cu: along x, then along y.
-template <typename T, class In> struct Resize {
-    using Type = T;
-    static constexpr int channels = In::channels;
-    In in;
-    Axis y, x;
-
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
-        const Taps rows = taps_of(y, row), columns = taps_of(x, column);
-        // The weights of smooth filters take longer than the sums that they are used for in every row.
-        if (x.filter == CUBIC || x.filter == LANCZOS3 || x.filter == GAUSSIAN) {
-            if (columns.count <= KEPT) {
-                float kept[KEPT];
-                for (int k = 0; k < columns.count; ++k) kept[k] = weight_of(x, columns, k);
-                return summed(frame, rows, columns, [&](int k) { return kept[k]; });
-            }
-        }
-        return summed(frame, rows, columns, [&](int k) { return weight_of(x, columns, k); });
-    }
-
-    static constexpr int KEPT = 32;
-
-    // The pixel, given the weights of its columns.
-    template <class Weights>
-    __device__ __forceinline__ Pixel<T, channels> summed(int frame, const Taps& rows, const Taps& columns,
-                                                         Weights column_weight) const {
-        float column_sum = 0;
-        for (int k = 0; k < columns.count; ++k) column_sum += column_weight(k);
-        const float row_norm = 1.0f / weight_sum(y, rows), column_norm = 1.0f / column_sum;
-        float sums[channels] = {};
-        for (int r = 0; r < rows.count; ++r) {
-            const int source_row = clamped(rows.first + r, y.extent);
-            float line[channels] = {};
-            for (int k = 0; k < columns.count; ++k) {
-                const auto source = in.at(frame, source_row, clamped(columns.first + k, x.extent));
-                const float weight = column_weight(k);
-#pragma unroll
-                for (int c = 0; c < channels; ++c) line[c] = fmaf(weight, convert<float>(source.values[c]), line[c]);
-            }
-            const float weight = weight_of(y, rows, r);
-#pragma unroll
-            for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, line[c] * column_norm, sums[c]);
-        }
-        Pixel<T, channels> pixel;
-#pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c] * row_norm);
-        return pixel;
-    }
-};
-
+#include "resize.cuh"
 #include "point_maps.cuh"
 #include "neighborhoods.cuh"
 #include "equalize.cuh"

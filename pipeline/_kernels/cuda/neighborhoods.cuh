@@ -1,23 +1,32 @@
 // Expressions whose pixels depend on the pixels around them, and on their own position.
 
 // 0 in the first corner of each tile of a rotated grid.
-template <class In> struct Grid {
+template <class In> struct Grid : Pointwise<Grid<In>> {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = In::caches;
     In in;
-    double tile, ratio, sine, cosine, shift[2];  // shift along y, x
+    double tile, inverse, ratio, sine, cosine, shift[2];  // inverse: 1 / tile; shift along y, x
 
     // No product is fused with a sum, so that the result is that of the CPU.
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        double across = (fma(x, cosine, 0.0) - shift[1]) / tile - fma(y, sine, 0.0) / tile;
-        double down = (fma(x, sine, 0.0) - shift[0]) / tile + fma(y, cosine, 0.0) / tile;
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        auto pixel = in.at(slots, z, y, x);
+        double across = tiles(fma(x, cosine, 0.0) - shift[1]) - tiles(fma(y, sine, 0.0));
+        double down = tiles(fma(x, sine, 0.0) - shift[0]) + tiles(fma(y, cosine, 0.0));
         across -= floor(across);
         down -= floor(down);
-        if (!(across < ratio && down < ratio)) return in.at(z, y, x);
-        Pixel<Type, channels> pixel;
+        const bool erased = across < ratio && down < ratio;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Type>(0);
+        for (int c = 0; c < channels; ++c) pixel.values[c] = erased ? convert<Type>(0) : pixel.values[c];
         return pixel;
+    }
+
+    // A distance in tiles: the quotient, rounded correctly because the tile is a whole number. A division takes several
+    // times as long.
+    __device__ __forceinline__ double tiles(double distance) const {
+        const double estimate = distance * inverse;
+        return fma(fma(-estimate, tile, distance), inverse, estimate);
     }
 };
 
@@ -25,18 +34,21 @@ template <class In> struct Grid {
 template <int LARGEST, int BORDER, class In> struct Extreme {
     using Type = typename In::Type;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     int size[2], anchor[2], extent[2];  // height, width
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
-        Pixel<Type, channels> found = in.at(z, y, x);  // the anchor lies in the rectangle
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
+        Pixel<Type, channels> found = in.at(NoSlots(), z, y, x);
         for (int i = 0; i < size[0]; ++i) {
             const int row = inside<BORDER>(y + i - anchor[0], extent[0]);
-            if (row < 0) continue;
+#pragma unroll 3  // the usual width
             for (int j = 0; j < size[1]; ++j) {
                 const int column = inside<BORDER>(x + j - anchor[1], extent[1]);
-                if (column < 0) continue;
-                const auto source = in.at(z, row, column);
+                // Row y and column x lie in the rectangle, so they change nothing in place of a position that is ignored.
+                // Without branches, the pixels of a row are read before the first is used.
+                const auto source = in.at(NoSlots(), z, row < 0 ? y : row, column < 0 ? x : column);
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
                     if (LARGEST ? source.values[c] > found.values[c] : source.values[c] < found.values[c])
@@ -79,17 +91,24 @@ template <int KEPT, class In> struct Median {
     using Order = Ordered<Type>;
     using Key = typename Order::Key;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     int size[2], extent[2];  // height, width
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
         const int count = size[0] * size[1], middle = count / 2;
         Pixel<Type, channels> found;
         if constexpr (KEPT > 0) {
             Pixel<Type, channels> pixels[KEPT];
+            int i = 0, j = 0;
+            // Without branches: behind the rectangle, pixels below it are read, and not used.
 #pragma unroll
-            for (int k = 0; k < KEPT; ++k)
-                if (k < count) pixels[k] = pixel_of(z, y, x, k);
+            for (int k = 0; k < KEPT; ++k) {
+                pixels[k] = pixel_of(z, y, x, i, j);
+                const bool ends = ++j == size[1];
+                i += ends, j = ends ? 0 : j;
+            }
 #pragma unroll
             for (int c = 0; c < channels; ++c) {
                 Key keys[KEPT];
@@ -109,11 +128,13 @@ template <int KEPT, class In> struct Median {
             Key low[channels] = {};
             for (int bit = Order::bits - 1; bit >= 0; --bit) {
                 int below[channels] = {};
-                for (int k = 0; k < count; ++k) {
-                    const auto pixel = pixel_of(z, y, x, k);
+                for (int i = 0; i < size[0]; ++i)
+                    for (int j = 0; j < size[1]; ++j) {
+                        const auto pixel = pixel_of(z, y, x, i, j);
 #pragma unroll
-                    for (int c = 0; c < channels; ++c) below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
-                }
+                        for (int c = 0; c < channels; ++c)
+                            below[c] += Order::key(pixel.values[c]) < (low[c] | (Order::one << bit));
+                    }
 #pragma unroll
                 for (int c = 0; c < channels; ++c)
                     if (below[c] <= middle) low[c] |= Order::one << bit;
@@ -124,9 +145,9 @@ template <int KEPT, class In> struct Median {
         return found;
     }
 
-    __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int k) const {
-        const int row = clamped(y + k / size[1] - size[0] / 2, extent[0]);
-        return in.at(z, row, clamped(x + k % size[1] - size[1] / 2, extent[1]));
+    // The pixel in row i and column j of the rectangle.
+    __device__ __forceinline__ Pixel<Type, channels> pixel_of(int z, int y, int x, int i, int j) const {
+        return in.at(NoSlots(), z, clamped(y + i - size[0] / 2, extent[0]), clamped(x + j - size[1] / 2, extent[1]));
     }
 };
 
@@ -136,12 +157,14 @@ enum Debayering { BILINEAR = 0, EDGE_AWARE = 1, GRAY = 2 };
 template <int ALGORITHM, class In> struct Debayer {
     using Type = typename In::Type;
     static constexpr int channels = ALGORITHM == GRAY ? 1 : 3;
+    static constexpr int caches = 0;
     In in;
     int blue[2], extent[2];  // row and column of blue modulo 2; height, width
 
-    __device__ __forceinline__ int value(int z, int y, int x) const { return in.at(z, y, x).values[0]; }
+    __device__ __forceinline__ int value(int z, int y, int x) const { return in.at(NoSlots(), z, y, x).values[0]; }
 
-    __device__ __forceinline__ Pixel<Type, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared, int z, int y, int x) const {
         Pixel<Type, channels> pixel;
         if (extent[0] < 3 || extent[1] < 3) {  // OpenCV computes nothing
             for (int c = 0; c < channels; ++c) pixel.values[c] = 0;
@@ -192,22 +215,105 @@ template <int ALGORITHM, class In> struct Debayer {
 template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Convolve {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = AXIS == 0 ? 0 : In::caches;
     In in;
     int radius, extent;  // number of weights on each side, and the extent of the axis
     float weights[WIDTH];
 
-    __device__ __forceinline__ Pixel<T, channels> at(int z, int y, int x) const {
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
         Number sums[channels] = {};
-        for (int k = -radius; k <= radius; ++k) {
-            const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
-            const auto source = in.at(AXIS == 0 ? from : z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
-            const Number weight = static_cast<Number>(weights[k + radius]);
+        for (int k = -radius; k <= radius; ++k) add(k, source_at(slots, z, y, x, k), sums);
+        return rounded_sums(sums);
+    }
+
+    // The first `count` pixels of GROUP ones below each other, along the axis of rows: each pixel of `in` is read once.
+    template <int GROUP, class Shared>
+    __device__ __forceinline__ void column(Shared slots, int z, int y, int count, int x,
+                                           Pixel<T, channels> (&pixels)[GROUP]) const {
+        Number sums[GROUP][channels] = {};
+        for (int k = -radius; k < radius + count; ++k) {
+            const auto source = source_at(slots, z, y, x, k);
 #pragma unroll
-            for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+            for (int m = 0; m < GROUP; ++m)
+                if (k - m >= -radius && k - m <= radius) add(k - m, source, sums[m]);
         }
+#pragma unroll
+        for (int m = 0; m < GROUP; ++m) pixels[m] = rounded_sums(sums[m]);
+    }
+
+    template <class Shared>
+    __device__ __forceinline__ auto source_at(Shared slots, int z, int y, int x, int k) const {
+        const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
+        if constexpr (AXIS == 0) return in.at(NoSlots(), from, y, x);
+        else return in.at(slots, z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+    }
+
+    template <class Source> __device__ __forceinline__ void add(int k, const Source& source, Number (&sums)[channels]) const {
+        const Number weight = static_cast<Number>(weights[k + radius]);
+#pragma unroll
+        for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+    }
+
+    __device__ __forceinline__ static Pixel<T, channels> rounded_sums(const Number (&sums)[channels]) {
         Pixel<T, channels> pixel;
 #pragma unroll
         for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
         return pixel;
+    }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, Rectangle rectangle) const {
+        // Pixels outside of the image are reflected into the same rectangle.
+        int& begin = AXIS == 1 ? rectangle.top : rectangle.left;
+        int& end = AXIS == 1 ? rectangle.bottom : rectangle.right;
+        begin = max(begin - radius, 0);
+        end = min(end + radius, extent);
+        return prepared(in, slots, z, rectangle);
+    }
+};
+
+// Pixels of a column: those of GROUP rows from y, of which `count` are needed.
+template <int GROUP, class In, class Shared, class P>
+__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x, P (&pixels)[GROUP]) {
+#pragma unroll
+    for (int m = 0; m < GROUP; ++m) pixels[m] = in.at(slots, z, y + min(m, count - 1), x);
+}
+
+template <int GROUP, typename T, typename Number, int WIDTH, class In, class Shared, class P>
+__device__ __forceinline__ void column_of(const Convolve<T, Number, 1, WIDTH, In>& in, Shared slots, int z, int y, int count,
+                                          int x, P (&pixels)[GROUP]) {
+    in.column(slots, z, y, count, x, pixels);
+}
+
+// The pixels of `in`, which a block computes once, into shared memory, for an expression that reads them several times.
+template <class In> struct Cached {
+    using Type = typename In::Type;
+    static constexpr int channels = In::channels;
+    static constexpr int caches = 1 + In::caches;
+    In in;
+
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
+        if constexpr (Same<Shared, Slots>::value) return pixels(slots, held(slots)).at(y, x);
+        else return in.at(slots, z, y, x);
+    }
+
+    __device__ __forceinline__ Prepared prepare(Slots slots, int z, const Rectangle& rectangle) const {
+        const auto stored = pixels(slots, rectangle);
+        if (sizeof(Rectangle) + stored.bytes(rectangle) > slots.bytes) return TOO_LARGE;
+        const Prepared inner = prepared(in, slots.after(1), z, rectangle);
+        if (inner != FILLED) return inner;
+        if constexpr (In::caches > 0) __syncthreads();
+        if (threadIdx.x == 0) held(slots) = rectangle;
+        stored.fill([&](int y, int count, int x, auto& computed) {
+            column_of(in, slots.after(1), z, y, count, x, computed);
+        });
+        return FILLED;
+    }
+
+    __device__ __forceinline__ static Rectangle& held(Slots slots) { return *reinterpret_cast<Rectangle*>(slots.memory); }
+
+    __device__ __forceinline__ static SharedPixels<Pixel<Type, channels>> pixels(Slots slots, const Rectangle& rectangle) {
+        return {reinterpret_cast<Pixel<Type, channels>*>(slots.memory + sizeof(Rectangle)), rectangle};
     }
 };

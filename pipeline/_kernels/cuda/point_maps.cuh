@@ -93,7 +93,8 @@ struct Stored {
 
 __device__ __forceinline__ int whole_position(double position) {
     const double low = floor(position);
-    return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : static_cast<int>(low);
+    const int whole = static_cast<int>(low);  // before the comparisons, so that they need no branch
+    return low < -2147483000.0 ? -2147483000 : low > 2147483000.0 ? 2147483000 : whole;
 }
 
 // Weights of TAPS pixels for a position `part` beyond the middle one: linear, or the cubic and Lanczos filters of OpenCV.
@@ -123,24 +124,28 @@ template <int TAPS> __device__ __forceinline__ void tap_weights(float part, floa
 template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp {
     using Type = T;
     static constexpr int channels = In::channels;
+    static constexpr int caches = 0;
     In in;
     Points points;
     double fill[channels];  // values of the output if TAPS is 1, otherwise of the source
-    int extent[2];          // of the source: height, width
+    int extent[2];          // of the source: height, width; not 0
 
-    __device__ __forceinline__ Pixel<T, channels> at(int frame, int row, int column) const {
+    // Whether a position, from `inside`, has the fill value. The first pixel is read in its place: without branches, all
+    // pixels are read before the first is used.
+    __device__ __forceinline__ static bool filled(int y, int x) { return BORDER == CONSTANT && (y < 0 || x < 0); }
+
+    template <class Shared>
+    __device__ __forceinline__ Pixel<T, channels> at(Shared, int frame, int row, int column) const {
         const Point point = points.at(frame, row, column);
         Pixel<T, channels> pixel;
         if constexpr (TAPS == 1) {
             const int y = inside<BORDER>(whole_position(point.y), extent[0]);
             const int x = inside<BORDER>(whole_position(point.x), extent[1]);
-            if (BORDER == CONSTANT && (y < 0 || x < 0)) {
+            const auto source = in.at(NoSlots(), frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
 #pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(fill[c]);
-            } else {
-                const auto source = in.at(frame, y, x);
-#pragma unroll
-                for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(source.values[c]);
+            for (int c = 0; c < channels; ++c) {
+                const T outside = convert<T>(fill[c]);
+                pixel.values[c] = filled(y, x) ? outside : convert<T>(source.values[c]);
             }
             return pixel;
         }
@@ -153,7 +158,9 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
             tap_weights<TAPS>(static_cast<float>(exact[d] - first[d]), weights[d]);
             first[d] -= TAPS / 2 - 1;
         }
-        float sums[channels] = {};
+        float sums[channels] = {}, outside[channels];
+#pragma unroll
+        for (int c = 0; c < channels; ++c) outside[c] = static_cast<float>(fill[c]);
 #pragma unroll
         for (int right = 0; right < TAPS; ++right) {
             const int x = inside<BORDER>(first[1] + right, extent[1]);
@@ -161,14 +168,11 @@ template <typename T, int TAPS, int BORDER, class Points, class In> struct Warp 
             for (int down = 0; down < TAPS; ++down) {
                 const int y = inside<BORDER>(first[0] + down, extent[0]);
                 const float weight = weights[0][down] * weights[1][right];
-                if (BORDER == CONSTANT && (y < 0 || x < 0)) {
+                const auto source = in.at(NoSlots(), frame, y < 0 ? 0 : y, x < 0 ? 0 : x);
 #pragma unroll
-                    for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, static_cast<float>(fill[c]), sums[c]);
-                } else {
-                    const auto source = in.at(frame, y, x);
-#pragma unroll
-                    for (int c = 0; c < channels; ++c)
-                        sums[c] = fmaf(weight, convert<float>(source.values[c]), sums[c]);
+                for (int c = 0; c < channels; ++c) {
+                    const float value = filled(y, x) ? outside[c] : convert<float>(source.values[c]);
+                    sums[c] = fmaf(weight, value, sums[c]);
                 }
             }
         }

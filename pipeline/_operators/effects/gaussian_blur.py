@@ -19,8 +19,8 @@ from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
-from pipeline._operators.effects.separable import convolve_axis, reshaped
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.effects.separable import convolve_axes, convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -90,10 +90,9 @@ class GaussianBlurCpu(SampleOperator[_State]):
 
 @implements(GAUSSIAN_BLUR, "gpu")
 class GaussianBlurGpu(PixelOperator):
-    """A pass per axis; the last one is part of the expression that the next operators read."""
+    """All axes in one expression; large windows, and channels without a layout, take a launch per axis."""
 
     gathers = True
-    launches = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
@@ -101,16 +100,9 @@ class GaussianBlurGpu(PixelOperator):
             return None  # the channels are filtered, too
         axes = ImageAxes.from_layout(pixels.layout, pixels.ndim)
         windows = self._valid_windows(batch, axes.count)
+        letters = pixels.layout[axes.outer : axes.outer + axes.count]
         dtypes = self._dtypes(pixels.dtype, axes.count)
-        for number, dtype in enumerate(dtypes):
-            if number:
-                passed = evaluate(pixels, self.kernels, batch.stream)
-                stored = PixelExpression.from_samples(samples_of(passed), passed.layout(), passed)
-                assert stored is not None  # as the input
-                pixels = stored
-            letter = pixels.layout[axes.outer + number]
-            pixels = pixels.convolve(letter, windows.weights[:, number], windows.radii[:, number], dtype)
-        return pixels
+        return convolve_axes(pixels, letters, [windows.of_axis(number) for number in range(axes.count)], dtypes)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         output = self.contiguous(inputs[0], batch.stream)
@@ -118,7 +110,7 @@ class GaussianBlurGpu(PixelOperator):
         axes = ImageAxes.from_layout(output.layout(), output.ndim)
         windows = self._valid_windows(batch, axes.count)
         for number, dtype in enumerate(self._dtypes(source.dtype, axes.count)):
-            weights, radii = windows.weights[:, number], windows.radii[:, number]
+            weights, radii = windows.of_axis(number)
             pixels, image = convolve_axis(samples_of(output), axes.outer + number, weights, radii, dtype, output)
             output, target = allocate(source.shapes, dtype, output.layout())
             self.kernels.run(pixels.launch(reshaped(target, image)), batch.stream)

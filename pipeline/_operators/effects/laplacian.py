@@ -14,18 +14,21 @@ from pipeline._imaging.laplacian import derivative_window, laplacian, smoothing_
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operators.effects.separable import convolve_axis, reshaped
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.effects.separable import convolve_axes, convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["LAPLACIAN"]
 
 _LARGEST = 31
+#: Number of axes up to which all derivatives are one expression.
+_MOST_AXES = 2
 
 LAPLACIAN = register(
     OperatorSchema(
@@ -145,45 +148,74 @@ class LaplacianCpu(SampleOperator[_State]):
 
 
 @implements(LAPLACIAN, "gpu")
-class LaplacianGpu(GpuOperator):
-    """Stores the results of the first axes of each derivative; the last ones and the sum are one launch."""
+class LaplacianGpu(PixelOperator):
+    """The derivatives of images are one expression; for volumes, the results along all axes but the last are stored."""
 
+    gathers = True
     only_launches = True
+
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+        if not pixels.layout:
+            return None  # the channels are filtered, too
+        axes = ImageAxes.from_layout(pixels.layout, pixels.ndim)
+        if axes.count > _MOST_AXES:
+            return None
+        derivatives, indices = _derivatives(batch.arguments(self.node), axes.count)
+        letters, dtypes = pixels.layout[axes.outer : axes.outer + axes.count], _dtypes(pixels.dtype, axes.count)
+        total: PixelExpression | None = None
+        for number in range(axes.count):
+            windows = [_stacked([own[number][0][axis] for own in derivatives], indices) for axis in range(axes.count)]
+            part = convolve_axes(pixels, letters, windows, dtypes, results=axes.count)
+            if part is None:
+                return None
+            total = _added(total, part, derivatives, indices, number)
+        assert total is not None  # there is at least one axis
+        return total.cast(own_or_float(self.node, pixels.dtype))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
         dtype = own_or_float(self.node, source.dtype)
         derivatives, indices = _derivatives(batch.arguments(self.node), axes.count)
-        float32 = np.dtype(np.float32)
-        between = np.dtype(np.float64) if source.dtype == np.float64 else float32
         total: PixelExpression | None = None
         image = source.shapes
         for number in range(axes.count):
             passed, part = data, None
-            for axis in range(axes.count):
+            for axis, result in enumerate(_dtypes(source.dtype, axes.count)):
                 if part is not None:
                     passed, target = allocate(source.shapes, part.dtype)
                     self.launch(part.launch(reshaped(target, image)), batch)
-                weights, radii = _stacked([own[number][0][axis] for own in derivatives])
-                result = float32 if axis == axes.count - 1 else between
-                samples = samples_of(passed)
-                part, image = convolve_axis(
-                    samples, axes.outer + axis, weights[indices], radii[indices], result, passed
-                )
+                weights, radii = _stacked([own[number][0][axis] for own in derivatives], indices)
+                part, image = convolve_axis(samples_of(passed), axes.outer + axis, weights, radii, result, passed)
             assert part is not None  # there is at least one axis
-            factors = np.array([own[number][1] for own in derivatives])[indices, None]
-            part = part.normalize(factors, 0.0, float32)
-            total = part if total is None else total.combine("Add", part, float32)
+            total = _added(total, part, derivatives, indices, number)
         assert total is not None
         output, target = allocate(source.shapes, dtype, data.layout())
         self.launch(total.cast(dtype).launch(reshaped(target, image)), batch)
         return [output]
 
 
-def _stacked(windows: Sequence[Array]) -> tuple[Array, Array]:
-    """Return weights of the same odd length for all windows, (N, length), and the radii, (N,)."""
+def _dtypes(source: np.dtype[Any], axes: int) -> list[np.dtype[Any]]:
+    """Return the dtype of the result along each axis."""
+    return [np.dtype(np.float64 if source == np.float64 else np.float32)] * (axes - 1) + [np.dtype(np.float32)]
+
+
+def _added(
+    total: PixelExpression | None,
+    part: PixelExpression,
+    derivatives: Sequence[_Derivatives],
+    indices: Sequence[int],
+    number: int,
+) -> PixelExpression:
+    """Return a sum of derivatives with another one, `number`, which is multiplied by its factor."""
+    factors = np.array([own[number][1] for own in derivatives])[indices, None]
+    scaled = part.normalize(factors, 0.0, np.dtype(np.float32))
+    return scaled if total is None else total.combine("Add", scaled, scaled.dtype)
+
+
+def _stacked(windows: Sequence[Array], indices: Sequence[int]) -> tuple[Array, Array]:
+    """Return weights of the same odd length, (N, length), and the radii, (N,), for the windows with these indices."""
     radii = np.array([len(window) // 2 for window in windows])
     most = int(radii.max())
     padded = windows if (radii == most).all() else [np.pad(each, most - len(each) // 2) for each in windows]
-    return np.array(padded), radii
+    return np.array(padded)[indices], radii[indices]

@@ -1,16 +1,53 @@
-"""Filters along single axes of samples on the GPU, whatever their dimensions are."""
+"""Separable filters on the GPU: along the axes of images at once, or along single axes of samples of any dimensions."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pipeline._kernels import Samples
+from pipeline._kernels.evaluate import LINES, SHARED_BYTES, TILE_WIDTH
 from pipeline._kernels.expression import PixelExpression
 from pipeline.tensors.cpu import Array
 
-__all__ = ["convolve_axis", "reshaped"]
+__all__ = ["convolve_axes", "convolve_axis", "reshaped"]
+
+#: Largest radius, along all axes but the first, for a single launch. A block of it writes 32 columns, and filters this
+#: number of columns on both sides along the first axis, too.
+_LARGEST_RADIUS = 16
+#: Largest share of a block's shared memory for the pixels; the rest describes them.
+_LARGEST_SHARE = 0.98
+
+
+def convolve_axes(
+    pixels: PixelExpression,
+    letters: str,
+    windows: Sequence[tuple[Array, Array]],
+    dtypes: Sequence[np.dtype[Any]],
+    results: int = 1,
+) -> PixelExpression | None:
+    """Return images filtered along several axes, one after the other; None if a launch for each axis is faster.
+
+    Args:
+        pixels: the images.
+        letters: the axes.
+        windows: for each axis, the weights and radii as in `PixelExpression.convolve`.
+        dtypes: dtype of the result along each axis.
+        results: number of such results that share the memory of a block.
+    """
+    largest = [int(radii.max()) for _, radii in windows[1:]]
+    extents = {"H": LINES, "W": TILE_WIDTH}  # of the pixels that a block needs at least
+    for letter, radius, dtype in zip(letters[:0:-1], largest[::-1], dtypes[-2::-1], strict=True):
+        extents[letter] = extents.get(letter, 1) + 2 * radius
+        nbytes = math.prod(extents.values()) * pixels.channels * dtype.itemsize
+        if radius > _LARGEST_RADIUS or nbytes * results * len(largest) > _LARGEST_SHARE * SHARED_BYTES:
+            return None
+    for number, (letter, (weights, radii), dtype) in enumerate(zip(letters, windows, dtypes, strict=True)):
+        pixels = (pixels.cached() if number else pixels).convolve(letter, weights, radii, dtype)
+    return pixels
 
 
 def convolve_axis(

@@ -13,7 +13,7 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.axes import IS_SMOOTH, axis_table
+from pipeline._kernels.axes import IS_SMOOTH, axis_table, keeps_rows
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -158,9 +158,9 @@ def check_resize_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np
     return dtype or source
 
 
-#: Largest product of the radii of both filters, in pixels, up to which one pass is faster than two. Weights of filters
-#: that aren't linear cost more, and two passes compute fewer of them.
-_LARGEST_FILTER, _LARGEST_SMOOTH_FILTER = 64, 40
+#: Largest product of the radii of both filters, in pixels, up to which a kernel that reads all pixels under a filter is
+#: faster than two passes. Weights of filters that aren't linear cost more, and two passes compute fewer of them.
+_LARGEST_FILTER, _LARGEST_SMOOTH_FILTER = 64, 16
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,8 @@ class ResizeGpu(PixelOperator):
         table = axis_table(low, high, source, size, lower, upper, filters.antialias, rows=is_row)
         y, x = table[: len(pixels)], table[len(pixels) :]
         is_smooth = IS_SMOOTH[table["filter"]].any()
-        if (y["radius"] * x["radius"]).max() > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER):
+        area = np.where(keeps_rows(y, x, pixels.channels), 0, y["radius"] * x["radius"])
+        if area.max() > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER):
             return None  # two passes read fewer pixels
         if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):
             return None  # nearest pixels must keep their bits; a weighted sum turns -0.0 into 0.0

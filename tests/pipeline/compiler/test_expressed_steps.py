@@ -154,7 +154,7 @@ def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: 
     "define",
     [
         lambda data: (fn.rotate(fn.rotate(data, angle=number(-9, 9)), angle=number(-9, 9)),),
-        lambda data: (fn.gaussian_blur(data, sigma=number(0.5, 2)),),
+        lambda data: (fn.equalize(fn.brightness(data, brightness=number(0.5, 1.5))),),
         lambda data: (fn.permute_batch(data, indices=fn.batch_permutation()),),
     ],
     ids=["two gathers", "launches in between", "mixed samples"],

@@ -62,6 +62,7 @@ OPERATORS: list[Operator] = [
     lambda x, rng: fn.sphere(x, interp_type=types.INTERP_LINEAR),
     lambda x, rng: fn.experimental.dilate(x, mask_size=(2, 3), border_mode="wrap"),
     lambda x, rng: fn.gaussian_blur(x, sigma=between(rng, 0.5, 1.5)),
+    lambda x, rng: fn.laplacian(x, window_size=[3, 5], smoothing_size=int(rng.integers(3)) * 2 + 1, dtype=types.UINT8),
     lambda x, rng: fn.transpose(fn.transpose(x, perm=[2, 0, 1]), perm=[1, 2, 0]),
     lambda x, rng: fn.erase(
         x, anchor=fn.random.uniform(range=(0.0, 20.0), shape=4), shape=[3, 5, 4, 6], fill_value=[9, 1, 5]

@@ -82,7 +82,7 @@ def test_parts_of_the_main_job() -> None:
 @pytest.mark.parametrize(
     "define",
     [
-        lambda x: fn.crop_mirror_normalize(fn.gaussian_blur(x.gpu(), sigma=1.0)),
+        lambda x: fn.crop_mirror_normalize(fn.equalize(x.gpu())),
         lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8)).gpu()).cpu(),
         lambda x: (x.gpu() + 1, x),
     ],

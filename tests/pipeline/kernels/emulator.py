@@ -32,10 +32,13 @@ _PRELUDE = """
 #define __global__
 #define __forceinline__ inline
 #define __shared__ static
+#define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #include <math.h>
 inline float fma(float a, float b, float c) { return fmaf(a, b, c); }  // as in CUDA
 inline float sqrt(float value) { return sqrtf(value); }
+template <typename T, typename U> inline auto min(T a, U b) -> decltype(a + b) { return b < a ? b : a; }
+template <typename T, typename U> inline auto max(T a, U b) -> decltype(a + b) { return a < b ? b : a; }
 struct Position { unsigned x, y, z; };
 static Position blockIdx, threadIdx, blockDim, gridDim;
 static void __syncthreads();

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,17 @@ def cropped_resized_normalized(
     return pixels.window(first, step, window).normalize(scale, bias, dst.dtype).transposed(layout).launch(dst)
 
 
+#: Adds nodes to the expression of images.
+Express = Callable[[PixelExpression], PixelExpression]
+
+
+def expressed(express: Express, images: Samples) -> PixelExpression:
+    """Return the result of `express` for images of (height, width, channels), or for volumes."""
+    pixels = PixelExpression.from_samples(images, "DHWC"[4 - images.ndim :])
+    assert pixels is not None
+    return express(pixels)
+
+
 class HostRunner:
     """Launchers over NumPy arrays; the .cu files run as C++."""
 
@@ -119,6 +130,9 @@ class HostRunner:
 
     def expression(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         emulator.run(cropped_resized_normalized(Samples.from_arrays(src), Samples.from_arrays(dst), **options))
+
+    def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
+        emulator.run(expressed(express, Samples.from_arrays(src)).launch(Samples.from_arrays(dst)))
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_transform_pixels(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
@@ -222,6 +236,12 @@ class GpuRunner:
             context.run(cropped_resized_normalized(source, target, **given), stream)
 
         self._on_device(launcher, src, dst, options)
+
+    def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
+        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
+            context.run(expressed(express, source).launch(target), stream)
+
+        self._on_device(launcher, src, dst, {})
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(transform_pixels, src, dst, options)

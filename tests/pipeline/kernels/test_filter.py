@@ -52,13 +52,52 @@ def test_samples_must_fit() -> None:
         )
 
 
-def test_positions_of_large_images_have_64_bits() -> None:
-    window, anchor = Samples.from_arrays([np.ones((3, 3), np.float32)]), np.zeros((1, 2), np.int64)
-    for rows, index in ((1 << 20, "int"), (1 << 21, "int64")):
-        image = Samples(
-            *(np.array(column, np.int64) for column in ([0], [[rows, 1 << 10, 1]], [[1 << 10, 1, 1]])),
-            np.dtype(np.uint8),
+def test_empty_windows_are_refused() -> None:
+    image = Samples.from_arrays([np.zeros((3, 4, 1))])
+    with pytest.raises(PipelineError, match="no elements"):
+        plan_filter_images(
+            image, image, windows=Samples.from_arrays([np.ones((0, 2), np.float32)]), anchors=np.zeros((1, 2), np.int64)
         )
-        launch = plan_filter_images(image, image, windows=window, anchors=anchor)
-        assert launch is not None
-        assert dict(launch.defines)["INDEX"] == index
+
+
+def test_rows_have_positions_of_32_bits_and_images_may_be_larger() -> None:
+    window, anchor = Samples.from_arrays([np.ones((3, 3), np.float32)]), np.zeros((1, 2), np.int64)
+
+    def image(height: int, width: int) -> Samples:
+        shape, strides = np.array([[height, width, 1]]), np.array([[width, 1, 1]])
+        return Samples(np.zeros(1, np.int64), shape, strides, np.dtype(np.uint8))
+
+    large = image(1 << 21, 1 << 11)
+    assert plan_filter_images(large, large, windows=window, anchors=anchor) is not None
+    long = image(3, 1 << 31)
+    with pytest.raises(PipelineError, match="elements in a row"):
+        plan_filter_images(long, long, windows=window, anchors=anchor)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((50, 300, 1), (40, 3)),
+        ((9, 90, 1), (3, 50)),
+        ((40, 60, 3), (14, 20)),
+        ((35, 7, 90), (4, 3)),
+        ((33, 43, 3), (7, 11)),
+    ],
+)
+def test_windows_that_exceed_the_shared_memory(runner: Any, shape: tuple[int, ...], size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(5)
+    image, window = rng.normal(0, 1, shape).astype(np.float32), rng.normal(0, 1, size).astype(np.float32)
+    made, anchor = [np.zeros_like(image)], (size[0] // 2, size[1] // 2)
+    runner.filter_images([image], made, windows=[window], anchors=np.array([anchor]), border=Border.CLAMP)
+    assert np.allclose(made[0], filter2d(image, window, anchor, np.empty_like(image), Border.CLAMP), atol=1e-4)
+
+
+@pytest.mark.parametrize("border", [Border.REFLECT_101, Border.CONSTANT])
+def test_values_that_are_not_finite_change_only_elements_around_them(runner: Any, border: Border) -> None:
+    image = np.zeros((40, 50, 2), np.float32)
+    image[20, 30, 1], image[5, 6, 0] = np.inf, np.nan
+    made, window = [np.zeros_like(image)], np.ones((3, 5), np.float32)
+    runner.filter_images([image], made, windows=[window], anchors=np.array([[1, 2]]), border=border)
+    expected = np.zeros_like(image)
+    expected[19:22, 28:33, 1], expected[4:7, 4:9, 0] = np.inf, np.nan
+    np.testing.assert_array_equal(made[0], expected)

@@ -12,7 +12,7 @@ from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-SHAPES = ((37, 53), (16, 32), (1, 1), (3, 5), (50, 4), (0, 7), (64, 18))
+SHAPES = ((37, 53), (16, 32), (1, 1), (3, 5), (50, 4), (0, 7), (64, 18), (130, 170))
 
 
 def test_distortion_equals_a_jpeg_file(runner: Any) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from pipeline._imaging import resize
+from pipeline._kernels import evaluate
 from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -135,6 +136,24 @@ def test_expression_against_the_reference(runner: Any) -> None:
     for i, (window, out) in enumerate(zip(windows, dst, strict=True)):
         expected = reference.resize(window, (24, 33)).transpose(2, 0, 1) / 255
         np.testing.assert_allclose(out, expected[..., ::-1] if i % 2 else expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [32 << 10, 8 << 10, 64])  # whole tiles fit, or a few rows of them, or nothing
+@pytest.mark.parametrize("antialias", [True, False])
+def test_rows_in_shared_memory_change_no_bits(
+    runner: Any, monkeypatch: pytest.MonkeyPatch, shared: int, antialias: bool
+) -> None:
+    monkeypatch.setattr(evaluate, "SHARED_BYTES", shared)
+    rng = np.random.default_rng(7)
+    count = 2 * len(FILTERS)
+    src = [rng.integers(0, 256, (*rng.integers(30, 130, 2), 3)).astype(np.uint8) for _ in range(count)]
+    options = {"roi": regions(7, src), "antialias": antialias, "min_filter": FILTERS * 2, "mag_filter": FILTERS * 2}
+    alone, fused = ([np.zeros((41, 35, 3), np.float32) for _ in src] for _ in range(2))
+    runner.resample(src, alone, **options)
+    runner.expression(src, fused, layout="HWC", rounded=False, mirror=[True, False] * len(FILTERS), **options)
+    for sample, (one, other) in enumerate(zip(alone, fused, strict=True)):
+        expected = one if sample % 2 else one[:, ::-1]
+        np.testing.assert_array_equal(other, expected, err_msg=f"sample {sample}")
 
 
 def test_gray_images_as_an_expression(runner: Any) -> None:

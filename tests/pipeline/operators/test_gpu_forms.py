@@ -81,6 +81,16 @@ def test_jitter_takes_pixels_from_nearby() -> None:
     assert np.array_equal(run("jitter", [ramp], layouts=["HWC"], mask=0).samples[0], ramp)
 
 
+@pytest.mark.parametrize("angle", [0.0, 0.7])
+def test_grid_mask_erases_the_pixels_that_the_cpu_erases(angle: float) -> None:
+    image = np.full((150, 70, 1), 255, np.uint8)
+    for tile, ratio in ((3, 0.3), (7, 1 / 7), (10, 0.5), (49, 0.6), (60, 0.25)):
+        options = {"tile": tile, "ratio": ratio, "angle": angle, "shift_x": 2.0, "shift_y": -11.0}
+        expected = run_ours(lambda fn, types, x, options=options: fn.grid_mask(x, **options), [image], layouts=["HWC"])
+        made = run("grid_mask", [image], layouts=["HWC"], **options)
+        np.testing.assert_array_equal(made.samples[0], expected[0].samples[0])
+
+
 def test_channels_beyond_four_are_separate_images() -> None:
     images = [np.concatenate([IMAGE, IMAGE[..., ::-1]], axis=2), IMAGE]
     output = run("experimental.dilate", images, layouts=["HWC"], mask_size=[3, 1])

@@ -1,9 +1,9 @@
 // Images as expressions. An expression is a struct with
 //
-//     Type               element type of its pixels
-//     channels           number of channels
+//     Type                      element type of its pixels
+//     channels                  number of channels
+//     caches                    number of nodes whose pixels a block may keep in shared memory: see shared_pixels.cuh
 //     Pixel at(slots, z, y, x)  the pixel of row y and column x of frame (or slice) z
-//     caches             number of nodes whose pixels a block may keep in shared memory: see shared_pixels.cuh
 //
 // `Memory` reads a pixel; every other expression computes its pixel from pixels of the expression `in` inside it. The
 // compiler therefore turns a chain of operators, such as Normalize<float, float, Window<Resize<uint8, Memory<uint8, 3>>>>,

@@ -210,7 +210,8 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
     template <class Shared>
     __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
         Numbers sums = {};
-        read(AXIS == 0 ? z : AXIS == 1 ? y : x, 1, slots, z, y, x, [&](int k, const Numbers& source) { add(k, source, sums); });
+        const int position = AXIS == 0 ? z : AXIS == 1 ? y : x;
+        read(position, 1, slots, z, y, x, [&](int k, const Numbers& source) { add(k, source, sums); });
         return converted<T>(sums);
     }
 
@@ -228,14 +229,14 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
         for (int m = 0; m < GROUP; ++m) pixels[m] = converted<T>(sums[m]);
     }
 
-    // Calls use(k, pixel) for all pixels under the window of `count` positions of the axis, from -radius before the first.
+    // Calls use(k, pixel) for all pixels under the windows of `count` positions, from k = -radius, before the first one.
     template <class Shared, class Use>
     __device__ __forceinline__ void read(int position, int count, Shared slots, int z, int y, int x, Use use) const {
         const auto pixel_at = [&](int from) {
             if constexpr (AXIS == 0) return converted<Number>(in.at(NoSlots(), from, y, x));
             else return converted<Number>(in.at(slots, z, AXIS == 1 ? from : y, AXIS == 2 ? from : x));
         };
-        // Far from the borders, which take longer. Where slots are missing, which is rare, the size of the code counts more.
+        // Borders take longer. Where slots are missing, which is rare, the size of the code counts more.
         constexpr bool is_hot = In::caches == 0 || Same<Shared, Slots>::value;
         if (is_hot && position >= radius && position + count - 1 + radius < extent) {
             for (int k = -radius; k < radius + count; ++k) use(k, pixel_at(position + k));
@@ -271,7 +272,8 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
 
 // Pixels of a column: those of GROUP rows from y, of which `count` are needed.
 template <int GROUP, class In, class Shared, class P>
-__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x, P (&pixels)[GROUP]) {
+__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x,
+                                          P (&pixels)[GROUP]) {
 #pragma unroll
     for (int m = 0; m < GROUP; ++m) pixels[m] = in.at(slots, z, y + min(m, count - 1), x);
 }

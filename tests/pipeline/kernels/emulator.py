@@ -1,8 +1,8 @@
 """Run the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads emulates the grid.
 
-Each thread runs until it ends or reaches a barrier, where it gives way to the next one. Behind a barrier they run in the
-opposite order, so that a missing barrier changes the results. The arguments are the launches that the launchers plan,
-over NumPy arrays in place of device memory.
+Each thread runs until it ends or reaches a barrier, where it gives way to the next one. Behind a barrier, the threads
+run in the opposite order, so that a missing barrier changes the results. The arguments are the launches that the
+launchers plan, over NumPy arrays in place of device memory.
 """
 
 from __future__ import annotations

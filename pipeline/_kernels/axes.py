@@ -33,7 +33,7 @@ _FILTERS = {
     DALIInterpType.INTERP_GAUSSIAN: (5, 1.0),
 }
 #: Sizes of struct Rectangle of shared_pixels.cuh, and Span of resize.cuh.
-_RECTANGLE, _SPAN = 16, 8
+_RECTANGLE, _SPAN = 16, 12
 #: By the code of a filter: whether its weights are a curve.
 IS_SMOOTH = np.isin(np.arange(len(_FILTERS)), (2, 3, 5))
 _CODE = np.array([_FILTERS[DALIInterpType(value)][0] for value in range(len(_FILTERS))], np.int32)

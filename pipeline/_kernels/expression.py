@@ -92,7 +92,8 @@ class PixelExpression:
         extents = np.ones((len(samples), 4), np.int64)
         extents[:, columns_of(order)] = shapes
         extents = extents[:, :3]
-        kind = f"Memory<{ctype(samples.dtype)}, {channels}>"
+        adjacent = channels > 1 and bool((rows["strides"][:, STRIDES["C"]] == samples.dtype.itemsize).all())
+        kind = f"Memory<{ctype(samples.dtype)}, {channels}{', true' if adjacent else ''}>"
         return cls(kind, rows, extents, channels, samples.dtype, layout, order, owners)
 
     @classmethod

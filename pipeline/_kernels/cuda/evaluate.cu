@@ -65,8 +65,10 @@ __device__ __forceinline__ void evaluate_shared(const Image& image, Slots slots,
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, EXPRESSION::caches > 0 ? 4 : 0) evaluate(const Image* __restrict__ images) {
-    constexpr int caches = EXPRESSION::caches;
+constexpr int caches = EXPRESSION::caches;
+constexpr int RESIDENT = caches > 0 ? 4 : 0;  // blocks for whose registers a multiprocessor has room; 0: any number
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) evaluate(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
     const uint32 rows = LINES * PIXELS, tiles_x = (image.width + WIDTH - 1) / WIDTH;
     const uint32 tiles = tiles_x * ((image.height + rows - 1) / rows);

@@ -1,9 +1,9 @@
 // Images as expressions. An expression is a struct with
 //
-//     Type               element type of its pixels
-//     channels           number of channels
+//     Type                      element type of its pixels
+//     channels                  number of channels
+//     caches                    number of nodes whose pixels a block may keep in shared memory: see shared_pixels.cuh
 //     Pixel at(slots, z, y, x)  the pixel of row y and column x of frame (or slice) z
-//     caches             number of nodes whose pixels a block may keep in shared memory: see shared_pixels.cuh
 //
 // `Memory` reads a pixel; every other expression computes its pixel from pixels of the expression `in` inside it. The
 // compiler therefore turns a chain of operators, such as Normalize<float, float, Window<Resize<uint8, Memory<uint8, 3>>>>,
@@ -24,8 +24,8 @@ template <typename T, int N> struct Pixel {
     T values[N];
 };
 
-// Pixels in memory, with any strides in bytes.
-template <typename T, int N> struct Memory {
+// Pixels in memory, with any strides in bytes. ADJACENT: whether the channels of a pixel lie one after the other.
+template <typename T, int N, bool ADJACENT = false> struct Memory {
     using Type = T;
     static constexpr int channels = N;
     static constexpr int caches = 0;
@@ -37,7 +37,8 @@ template <typename T, int N> struct Memory {
         const char* address = data + z * strides[0] + y * strides[1] + x * strides[2];
         Pixel<T, N> pixel;
 #pragma unroll
-        for (int c = 0; c < N; ++c) pixel.values[c] = load<T>(address + c * strides[3]);
+        for (int c = 0; c < N; ++c)
+            pixel.values[c] = load<T>(address + c * (ADJACENT ? static_cast<int64>(sizeof(T)) : strides[3]));
         return pixel;
     }
 };

@@ -220,45 +220,58 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
     int radius, extent;  // number of weights on each side, and the extent of the axis
     float weights[WIDTH];
 
+    using Numbers = Pixel<Number, channels>;
+
     template <class Shared>
     __device__ __forceinline__ Pixel<T, channels> at(Shared slots, int z, int y, int x) const {
-        Number sums[channels] = {};
-        for (int k = -radius; k <= radius; ++k) add(k, source_at(slots, z, y, x, k), sums);
-        return rounded_sums(sums);
+        Numbers sums = {};
+        const int position = AXIS == 0 ? z : AXIS == 1 ? y : x;
+        read(position, 1, slots, z, y, x, [&](int k, const Numbers& source) { add(k, source, sums); });
+        return converted<T>(sums);
     }
 
-    // The first `count` pixels of GROUP ones below each other, along the axis of rows: each pixel of `in` is read once.
+    // The first `count` of GROUP pixels, one below the other, for the axis of rows: each pixel of `in` is read once.
     template <int GROUP, class Shared>
     __device__ __forceinline__ void column(Shared slots, int z, int y, int count, int x,
                                            Pixel<T, channels> (&pixels)[GROUP]) const {
-        Number sums[GROUP][channels] = {};
-        for (int k = -radius; k < radius + count; ++k) {
-            const auto source = source_at(slots, z, y, x, k);
+        Numbers sums[GROUP] = {};
+        read(y, count, slots, z, y, x, [&](int k, const Numbers& source) {
 #pragma unroll
             for (int m = 0; m < GROUP; ++m)
                 if (k - m >= -radius && k - m <= radius) add(k - m, source, sums[m]);
-        }
+        });
 #pragma unroll
-        for (int m = 0; m < GROUP; ++m) pixels[m] = rounded_sums(sums[m]);
+        for (int m = 0; m < GROUP; ++m) pixels[m] = converted<T>(sums[m]);
     }
 
-    template <class Shared>
-    __device__ __forceinline__ auto source_at(Shared slots, int z, int y, int x, int k) const {
-        const int from = inside<REFLECT_101>((AXIS == 0 ? z : AXIS == 1 ? y : x) + k, extent);
-        if constexpr (AXIS == 0) return in.at(NoSlots(), from, y, x);
-        else return in.at(slots, z, AXIS == 1 ? from : y, AXIS == 2 ? from : x);
+    // Calls use(k, pixel) for all pixels under the windows of `count` positions, from k = -radius, before the first one.
+    template <class Shared, class Use>
+    __device__ __forceinline__ void read(int position, int count, Shared slots, int z, int y, int x, Use use) const {
+        const auto pixel_at = [&](int from) {
+            if constexpr (AXIS == 0) return converted<Number>(in.at(NoSlots(), from, y, x));
+            else return converted<Number>(in.at(slots, z, AXIS == 1 ? from : y, AXIS == 2 ? from : x));
+        };
+        // Borders take longer. Where slots are missing, which is rare, the size of the code counts more.
+        constexpr bool is_hot = In::caches == 0 || Same<Shared, Slots>::value;
+        if (is_hot && position >= radius && position + count - 1 + radius < extent) {
+            for (int k = -radius; k < radius + count; ++k) use(k, pixel_at(position + k));
+        } else {
+#pragma unroll 1
+            for (int k = -radius; k < radius + count; ++k) use(k, pixel_at(inside<REFLECT_101>(position + k, extent)));
+        }
     }
 
-    template <class Source> __device__ __forceinline__ void add(int k, const Source& source, Number (&sums)[channels]) const {
+    __device__ __forceinline__ void add(int k, const Numbers& source, Numbers& sums) const {
         const Number weight = static_cast<Number>(weights[k + radius]);
 #pragma unroll
-        for (int c = 0; c < channels; ++c) sums[c] = fma(weight, convert<Number>(source.values[c]), sums[c]);
+        for (int c = 0; c < channels; ++c) sums.values[c] = fma(weight, source.values[c], sums.values[c]);
     }
 
-    __device__ __forceinline__ static Pixel<T, channels> rounded_sums(const Number (&sums)[channels]) {
-        Pixel<T, channels> pixel;
+    template <typename Out, typename From>
+    __device__ __forceinline__ static Pixel<Out, channels> converted(const Pixel<From, channels>& source) {
+        Pixel<Out, channels> pixel;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c]);
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<Out>(source.values[c]);
         return pixel;
     }
 
@@ -274,7 +287,8 @@ template <typename T, typename Number, int AXIS, int WIDTH, class In> struct Con
 
 // Pixels of a column: those of GROUP rows from y, of which `count` are needed.
 template <int GROUP, class In, class Shared, class P>
-__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x, P (&pixels)[GROUP]) {
+__device__ __forceinline__ void column_of(const In& in, Shared slots, int z, int y, int count, int x,
+                                          P (&pixels)[GROUP]) {
 #pragma unroll
     for (int m = 0; m < GROUP; ++m) pixels[m] = in.at(slots, z, y + min(m, count - 1), x);
 }

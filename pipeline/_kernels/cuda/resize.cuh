@@ -4,6 +4,7 @@
 struct SharedTaps {
     struct Span {
         int first, count;
+        float norm;  // 1 / the sum of the weights
     };
     char* memory;
     int begin, count;  // of the positions
@@ -22,14 +23,25 @@ struct SharedTaps {
         return reinterpret_cast<float*>(memory + count * sizeof(Span))[tap * count + position - begin];
     }
 
-    // Computes the weights; all threads of the block call it.
-    __device__ __forceinline__ void fill(const Axis& axis) const {
+    // Computes the weights. All threads of the block call this, and after a barrier, `fill_norms`.
+    __device__ __forceinline__ void fill_weights(const Axis& axis) const {
 #pragma unroll 1
         for (int item = threadIdx.x; item < most(axis) * count; item += blockDim.x) {
             const int tap = item / count, position = begin + item - tap * count;
             const Taps taps = taps_of(axis, position);
-            if (tap == 0) span(position) = {taps.first, taps.count};
+            if (tap == 0) span(position) = {taps.first, taps.count, 0};
             if (tap < taps.count) weight(position, tap) = weight_of(axis, taps, tap);
+        }
+    }
+
+    __device__ __forceinline__ void fill_norms() const {
+#pragma unroll 1
+        for (int position = begin + threadIdx.x; position < begin + count; position += blockDim.x) {
+            Span& own = span(position);
+            float sum = 0;
+#pragma unroll 1
+            for (int tap = 0; tap < own.count; ++tap) sum += weight(position, tap);
+            own.norm = 1.0f / sum;
         }
     }
 };
@@ -69,14 +81,13 @@ template <typename T, class In> struct Resize {
             const Held& held = *reinterpret_cast<const Held*>(slots.memory);
             const auto lines = held.lines();
             const auto rows = held.rows();
-            const auto span = rows.span(row);
-            Taps taps = {span.first, span.count, 0};
-            return summed(taps, [&](int k) { return rows.weight(row, k); },
+            return summed(rows.span(row), [&](int k) { return rows.weight(row, k); },
                           [&](int source_row) { return lines.at(source_row, column); });
         } else {
             const Taps rows = taps_of(y, row), columns = taps_of(x, column);
             const float norm = 1.0f / weight_sum(x, columns);
-            return summed(rows, [&](int k) { return weight_of(y, rows, k); }, [&](int source_row) {
+            const SharedTaps::Span span = {rows.first, rows.count, 1.0f / weight_sum(y, rows)};
+            return summed(span, [&](int k) { return weight_of(y, rows, k); }, [&](int source_row) {
                 Line line = {};
                 for (int k = 0; k < columns.count; ++k) {
                     const auto source = in.at(NoSlots(), frame, source_row, clamped(columns.first + k, x.extent));
@@ -94,20 +105,19 @@ template <typename T, class In> struct Resize {
 
     // The pixel, given the weights of rows of the source, and the sums of the rows at its column.
     template <class Weights, class Lines>
-    __device__ __forceinline__ Pixel<T, channels> summed(const Taps& rows, Weights weight_of_row, Lines line_of) const {
-        float sums[channels] = {}, weights = 0;
+    __device__ __forceinline__ Pixel<T, channels> summed(const SharedTaps::Span& rows, Weights weight_of_row,
+                                                         Lines line_of) const {
+        float sums[channels] = {};
 #pragma unroll 1
         for (int k = 0; k < rows.count; ++k) {
             const Line line = line_of(clamped(rows.first + k, y.extent));
             const float weight = weight_of_row(k);
-            weights += weight;
 #pragma unroll
             for (int c = 0; c < channels; ++c) sums[c] = fmaf(weight, line.values[c], sums[c]);
         }
-        const float norm = 1.0f / weights;
         Pixel<T, channels> pixel;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c] * norm);
+        for (int c = 0; c < channels; ++c) pixel.values[c] = convert<T>(sums[c] * rows.norm);
         return pixel;
     }
 
@@ -124,9 +134,10 @@ template <typename T, class In> struct Resize {
         if (threadIdx.x == 0) held = {rectangle, source};
         __syncthreads();
         const auto columns = held.columns(y);
-        held.rows().fill(y);
-        columns.fill(x);
+        held.rows().fill_weights(y);
+        columns.fill_weights(x);
         __syncthreads();
+        held.rows().fill_norms();
         held.lines().fill([&](int row, int count, int column, auto& sums) {
             const auto span = columns.span(column);
             float weights = 0;

@@ -334,8 +334,8 @@ class ResizeGpu(PixelOperator):
         table = axis_table(low, high, source, size, lower, upper, filters.antialias, rows=is_row)
         y, x = table[: len(pixels)], table[len(pixels) :]
         is_smooth = IS_SMOOTH[table["filter"]].any()
-        area = np.where(keeps_rows(y, x, pixels.channels), 0, y["radius"] * x["radius"])
-        if area.max() > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER):
+        is_large = y["radius"] * x["radius"] > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER)
+        if is_large.any() and not keeps_rows(y[is_large], x[is_large], pixels.channels).all():
             return None  # two passes read fewer pixels
         if pixels.dtype.kind == "f" and not (y["filter"].any() or x["filter"].any()):
             return None  # nearest pixels must keep their bits; a weighted sum turns -0.0 into 0.0

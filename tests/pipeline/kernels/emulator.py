@@ -1,7 +1,8 @@
 """Run the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads emulates the grid.
 
-Each thread runs until it ends or reaches a barrier, where it gives way to the next one. The arguments are the launches
-that the launchers plan, over NumPy arrays in place of device memory.
+Each thread runs until it ends or reaches a barrier, where it gives way to the next one. Behind a barrier, the threads
+run in the opposite order, so that a missing barrier changes the results. The arguments are the launches that the
+launchers plan, over NumPy arrays in place of device memory.
 """
 
 from __future__ import annotations
@@ -78,13 +79,15 @@ static void run_block(unsigned threads) {
         makecontext(&fibers[number], run_fiber, 0);
         ended[number] = false;
     }
-    for (bool runs = true; runs;) {
+    bool runs = true;
+    for (bool forward = true; runs; forward = !forward) {
         runs = false;
-        for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x)
-            if (!ended[threadIdx.x]) {
-                swapcontext(&block, &fibers[threadIdx.x]);
-                runs = true;
-            }
+        for (unsigned number = 0; number < threads; ++number) {
+            threadIdx.x = forward ? number : threads - 1 - number;
+            if (ended[threadIdx.x]) continue;
+            swapcontext(&block, &fibers[threadIdx.x]);
+            runs = true;
+        }
     }
 }
 #else

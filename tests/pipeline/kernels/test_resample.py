@@ -10,6 +10,7 @@ import pytest
 
 from pipeline._imaging import resize
 from pipeline._kernels import evaluate
+from pipeline._kernels.axes import axis_table, keeps_rows
 from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -154,6 +155,26 @@ def test_rows_in_shared_memory_change_no_bits(
     for sample, (one, other) in enumerate(zip(alone, fused, strict=True)):
         expected = one if sample % 2 else one[:, ::-1]
         np.testing.assert_array_equal(other, expected, err_msg=f"sample {sample}")
+
+
+@pytest.mark.parametrize(
+    ("filter", "antialias", "height", "kept"),
+    [
+        (DALIInterpType.INTERP_LINEAR, True, 300, True),
+        (DALIInterpType.INTERP_LINEAR, True, 1000, False),  # the rows don't fit
+        (DALIInterpType.INTERP_LINEAR, False, 150, True),
+        (DALIInterpType.INTERP_LINEAR, False, 300, False),  # no row is used twice
+        (DALIInterpType.INTERP_NN, True, 50, False),
+    ],
+)
+def test_rows_are_kept_if_they_fit_and_are_used_twice(
+    filter: DALIInterpType, antialias: bool, height: int, kept: bool
+) -> None:
+    begin, end, out = np.zeros(1), np.array([float(height)]), np.array([100])
+    y, x = (
+        axis_table(begin, end, end.astype(int), out, filter, filter, antialias, rows=rows) for rows in (True, False)
+    )
+    assert keeps_rows(y, x, 3).tolist() == [kept]
 
 
 def test_gray_images_as_an_expression(runner: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._compiler.batch_place import BatchPlace
 from pipeline._compiler.plan import BatchStep, Plan
@@ -52,20 +54,9 @@ class _Launches:
             self._sizes.append(max(1, size))
         launches = [pixels.launch(target) for pixels, (target, _) in zip(results, self._targets, strict=True)]
         tables = [launch.tables[0] for launch in launches]
-        places = []
-        #: For each result: offset, step and size of its rows in the packed tables.
-        self._rows = []
-        for number, (table, offset) in enumerate(zip(tables, pack_tables(tables)[0], strict=True)):
-            step, fields = table.dtype.itemsize, table.dtype.fields
-            assert fields is not None
-            begins = offset + np.arange(len(table)) * step
-            places += [
-                np.stack(np.broadcast_arrays(begins + where, index), axis=1)
-                for where, index in ((0, number), (source_offset(table.dtype), len(results) + sources[number]))
-            ]
-            value, where = fields["value"][:2]
-            self._rows.append((offset + where, step, value.itemsize))
-        self._packed = PackedLaunches(tuple(launches), packed_tables(launches), np.concatenate(places))
+        kinds = [(table.dtype, len(table)) for table in tables]
+        places, self._rows = _places(tuple(zip(kinds, pack_tables(tables)[0], strict=True)), tuple(sources))
+        self._packed = PackedLaunches(tuple(launches), packed_tables(launches), places)
 
     def fit(self, results: Sequence[PixelExpression]) -> bool:
         """Return whether expressions differ from those of the launches in nothing but their rows."""
@@ -99,6 +90,31 @@ class _Launches:
         return TensorListGPU.from_table(placed, memory, memory.device_id, pixels.layout)
 
 
+@lru_cache(maxsize=_MOST_KINDS * 16)
+def _places(
+    tables: tuple[tuple[tuple[np.dtype[Any], int], int], ...], sources: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], list[tuple[int, int, int]]]:
+    """Return where the tables of launches have addresses and rows.
+
+    Args:
+        tables: dtype, length and offset of each table in the packed tables.
+        sources: for each launch, the index of the batch that it reads.
+
+    Returns:
+        `PackedLaunches.places`: the addresses are those of the results, then those of the batches. And for each launch:
+        offset, step and size of its rows.
+    """
+    places, rows = [], []
+    for number, ((kind, count), offset) in enumerate(tables):
+        assert kind.fields is not None
+        begins = offset + np.arange(count) * kind.itemsize
+        for where, index in ((0, number), (source_offset(kind), len(tables) + sources[number])):
+            places.append(np.stack([begins + where, np.full(count, index)], axis=1))
+        value, where = kind.fields["value"][:2]
+        rows.append((offset + where, kind.itemsize, value.itemsize))
+    return np.concatenate(places), rows
+
+
 def _alike(one: PixelExpression, other: PixelExpression) -> bool:
     return (
         one.kind == other.kind
@@ -107,7 +123,7 @@ def _alike(one: PixelExpression, other: PixelExpression) -> bool:
         and one.channels == other.channels
         and one.order == other.order
         and one.layout == other.layout
-        and (one.extents is other.extents or np.array_equal(one.extents, other.extents))
+        and (one.extents is other.extents or one.extents.tobytes() == other.extents.tobytes())
     )
 
 

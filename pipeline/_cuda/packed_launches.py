@@ -50,9 +50,6 @@ class PackedLaunches:
     tables: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
 
-    def __post_init__(self) -> None:
-        assert len(np.unique(self.places[:, 0])) == len(self.places)
-
     def unpacked(
         self, addresses: Sequence[int], rows: Sequence[Rows] = (), scalars: Sequence[Scalars | None] = ()
     ) -> list[Launch]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.launch import Launch, ctype
+from pipeline._kernels.aligned_windows import aligned_windows
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.dimensions import COLUMNS, STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
@@ -162,11 +163,10 @@ class PixelExpression:
             values: one value per dimension; those of the channels are dropped.
             missing: value for a depth that the samples don't have.
         """
-        columns = np.full((len(self), 3), missing, np.int64)
-        for axis, letter in enumerate(self.order):
-            if letter != "C":
-                columns[:, COLUMNS[letter]] = values[:, axis]
-        return columns
+        columns = np.empty((len(self), 4), np.int64)
+        columns[:] = missing
+        columns[:, columns_of(self.order)] = values
+        return columns[:, :3]
 
     def broadcast(self, like: PixelExpression) -> PixelExpression | None:
         """Return these elements with the shapes of other pixels, by NumPy's rules.
@@ -227,22 +227,22 @@ class PixelExpression:
         return self if layout == self.layout == self.order else self.replaced(layout=layout, order=layout)
 
     def window(
-        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
+        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64] | int, extents: npt.NDArray[np.int64],
         fill: npt.ArrayLike | None = None,
     ) -> PixelExpression:  # fmt: skip
         """Return windows: position p along an axis shows position ``first + p * step``.
 
         Args:
             first: (N, 3) for depth, height and width.
-            step: (N, 3).
+            step: (N, 3), or one number.
             extents: extents of the windows, (N, 3).
             fill: values outside of the image, converted to its dtype; a number or one per channel. None if all windows
                 lie inside.
         """
         if fill is None and self.in_memory:
             rows = copied(self.rows)
-            strides = rows["strides"][:, :3]
-            rows["data"] += np.einsum("nd,nd->n", first, strides)
+            data, strides = rows["data"], rows["strides"][:, :3]
+            data += np.einsum("nd,nd->n", first, strides)
             strides *= step
             return self.replaced(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
@@ -369,11 +369,7 @@ class PixelExpression:
         column = COLUMNS[letter]
         # The width is rounded up, so that few kernels are compiled.
         width = max(16, 1 << (weights.shape[1] - 1).bit_length())
-        padded = np.zeros((len(self), width), np.float32)
-        middle = weights.shape[1] // 2
-        columns = np.arange(weights.shape[1]) - middle + radii[:, None]
-        inside = (columns >= 0) & (columns <= 2 * radii[:, None])
-        padded[np.nonzero(inside)[0], columns[inside]] = weights[inside]
+        padded = aligned_windows(weights, radii, width)
         fields = {"radius": radii, "extent": self.extents[:, column], "weights": padded}
         kinds = {"radius": ("i4", ()), "extent": ("i4", ()), "weights": ("f4", (width,))}
         number = "double" if self.dtype == np.float64 else "float"

@@ -373,6 +373,7 @@ static PyMethodDef functions[] = {
     {"random_words", random_words_call, METH_VARARGS, random_words_doc},
     {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
+    {"stack_samples", stack_samples_call, METH_O, stack_samples_doc},
     {"place_samples", place_samples_call, METH_VARARGS, place_samples_doc},
     {"lie_inside", lie_inside_call, METH_VARARGS, lie_inside_doc},
     {"locate_slices", locate_slices_call, METH_VARARGS, locate_slices_doc},

@@ -31,6 +31,38 @@ static PyObject *place_samples_call(PyObject *module, PyObject *arguments) {
     return fits ? PyLong_FromLongLong(offset) : NULL;
 }
 
+PyDoc_STRVAR(stack_samples_doc,
+             "stack_samples(samples)\n--\n\n"
+             "Return a bytearray with the elements of arrays of one shape, one array after another; None if their shapes\n"
+             "differ, or if an array isn't contiguous.");
+
+static PyObject *stack_samples_call(PyObject *module, PyObject *given) {
+    PyObject *samples = PySequence_Fast(given, "expected a sequence of arrays"), *stacked = NULL;
+    if (samples == NULL) return NULL;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(samples);
+    Py_ssize_t shape[PyBUF_MAX_NDIM], length = 0, done = 0;
+    int ndim = 0;
+    for (; done < count; done++) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(PySequence_Fast_GET_ITEM(samples, done), &view, PyBUF_C_CONTIGUOUS) < 0) break;
+        if (done == 0) {
+            ndim = view.ndim, length = view.len;
+            memcpy(shape, view.shape, ndim * sizeof(Py_ssize_t));
+            stacked = PyByteArray_FromStringAndSize(NULL, count * length);
+        }
+        const int alike = stacked != NULL && view.ndim == ndim && view.len == length &&
+                          !memcmp(view.shape, shape, ndim * sizeof(Py_ssize_t));
+        if (alike) memcpy(PyByteArray_AS_STRING(stacked) + done * length, view.buf, length);
+        PyBuffer_Release(&view);
+        if (!alike) break;
+    }
+    Py_DECREF(samples);
+    if (done == count && stacked != NULL) return stacked;
+    Py_XDECREF(stacked);
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(lie_inside_doc,
              "lie_inside(starts, extents, shapes)\n--\n\n"
              "Return whether no window exceeds its sample; all are int64 (n, axes).");

@@ -106,7 +106,8 @@ def _normalized(values: Array, radii: Array) -> Array:
         return weights
     values = values * (np.abs(np.arange(values.shape[-1]) - values.shape[-1] // 2) <= radii[..., None])
     # A running sum has the same bits whatever the number of zeros around a window.
-    return (values / values.cumsum(axis=-1)[..., -1:]).astype(np.float32)
+    normalized: Array = (values / values.cumsum(axis=-1)[..., -1:]).astype(np.float32)
+    return normalized
 
 
 def _error(sigma: float, size: int) -> ValueError:

@@ -249,19 +249,18 @@ class PixelExpression:
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
 
-    def erase(self, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], fill: npt.ArrayLike) -> PixelExpression:
+    def erase(self, regions: npt.NDArray[np.int64], fill: npt.ArrayLike) -> PixelExpression:
         """Return the pixels with fill values in regions.
 
         Args:
-            begin: first element of each region along all dimensions, (N, R, ndim).
-            end: element after the last, like `begin`.
+            regions: first element of each region along all dimensions, and the element after the last, (N, R, 2, ndim).
             fill: values, (N, 1 or C), converted to the dtype.
         """
-        count = max(1, 1 << (begin.shape[1] - 1).bit_length())  # few kernels are compiled
-        bounds = np.zeros((2, len(self), count, 4), np.int64)  # regions behind the last are empty
-        bounds[1, :, : begin.shape[1]] = 1  # of dimensions that the samples don't have
-        for target, values in zip(bounds, (begin, end), strict=True):
-            target[:, : begin.shape[1]][..., columns_of(self.order)] = values
+        number = regions.shape[1]
+        count = max(1, 1 << (number - 1).bit_length())  # few kernels are compiled
+        bounds = np.zeros((2, len(self), count, 4), np.int32)  # regions behind the last are empty
+        bounds[1, :, :number] = 1  # of dimensions that the samples don't have
+        bounds[:, :, :number, columns_of(self.order)] = regions.transpose(2, 0, 1, 3)
         shape = ("i4", (count, 4))
         kinds = {"fill": ("f8", (self.channels,)), "begin": shape, "end": shape}
         return self._node("Erase", f"{count}, ", kinds, {"fill": fill, "begin": bounds[0], "end": bounds[1]})
@@ -320,7 +319,7 @@ class PixelExpression:
 
         Args:
             matrix: (K, C) or (N, K, C).
-            offset: a number, (K,) or (N, K).
+            offset: a number, (K,), or (N, 1 or K).
             dtype: element type of the result.
         """
         values = np.asarray(matrix, np.float32)

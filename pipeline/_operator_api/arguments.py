@@ -113,6 +113,13 @@ class Arguments:
             return list(array.reshape(self._batch_size, -1).astype(dtype, copy=False))
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
+    def table(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | Sequence[Array] | None:
+        """Return `vectors` of any length, (batch, length), or `rows` if their lengths differ."""
+        try:
+            return self.vectors(name, dtype=dtype)
+        except ArgumentValueError:
+            return self.rows(name, dtype)
+
     def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
         """Return one array of any shape per sample; None if the argument is not given and has no default."""
         values = self._values.get(name)

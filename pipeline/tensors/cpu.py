@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
 from pipeline.tensors.base import (
@@ -346,6 +347,9 @@ class TensorListCPU(TensorListBase):
         count = len(samples)
         if not count or samples[0].nbytes * count > _SMALL:
             return None
+        stacked = None if compiled is None else compiled.stack_samples(samples)
+        if stacked is not None:
+            return np.ndarray((count, *samples[0].shape), samples[0].dtype, stacked)
         if self._ndim and len(set(map(len if self._ndim == 1 else _SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)

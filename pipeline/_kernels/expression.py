@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -149,12 +148,16 @@ class PixelExpression:
         strides = self.rows["strides"][:, columns_of(self.order)]
         return Samples(self.rows["data"], self.shapes, strides, self.dtype)
 
-    @cached_property
+    @property
     def shapes(self) -> npt.NDArray[np.int64]:
         """Shapes of the samples, (N, ndim)."""
+        known: npt.NDArray[np.int64] | None = self.__dict__.get("_shapes")
+        if known is not None:
+            return known
         shapes = np.empty((len(self), 4), np.int64)
         shapes[:, :3], shapes[:, 3] = self.extents, self.channels
-        return shapes[:, columns_of(self.order)]
+        known = self.__dict__["_shapes"] = shapes[:, columns_of(self.order)]
+        return known
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
         """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
@@ -510,7 +513,7 @@ class PixelExpression:
         """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
         result = object.__new__(PixelExpression)
         result.__dict__.update(self.__dict__)
-        result.__dict__.pop("shapes", None)
+        result.__dict__.pop("_shapes", None)
         result.__dict__.pop("_templates", None)
         result.__dict__.update(changes)
         return result

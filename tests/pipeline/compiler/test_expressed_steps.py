@@ -174,6 +174,12 @@ def test_step_that_needs_more_launches_runs_apart(device: str, issued: list[Any]
     assert not issued
 
 
+@pytest.mark.parametrize("views", [2, 3])
+def test_three_equal_operators_run_as_one(device: str, issued: list[Any], views: int) -> None:
+    run_batches(lambda data: tuple(fn.brightness(data, brightness=number(0.5, 1.5)) for _ in range(views)), images(6))
+    assert bool(issued) == (views == 2)
+
+
 def test_step_whose_results_nothing_reads_runs(device: str) -> None:
     def define(data: Any) -> tuple[Any, ...]:
         fn.flip(data, horizontal=fn.random.coin_flip(), preserve=True)

@@ -149,3 +149,59 @@ def test_aligned_windows_equal_those_of_numpy(in_numpy: Any) -> None:
     made = aligned_windows(weights, radii, 32)
     assert made.tobytes() == in_numpy(lambda: aligned_windows(weights, radii, 32)).tobytes()
     assert (made[:, 0] > 0).all()
+
+
+def test_stacked_samples_have_one_shape_and_are_contiguous() -> None:
+    assert compiled is not None
+    arrays = list(RNG.integers(0, 9, (3, 2, 5)))
+    assert compiled.stack_samples(arrays) == np.stack(arrays).tobytes()
+    assert compiled.stack_samples([np.float32(2), np.float32(3)]) == np.float32([2, 3]).tobytes()
+    for others in ([*arrays, arrays[0].T], [*arrays, arrays[0].reshape(5, 2)], [arrays[0][:, ::2]], [7], []):
+        assert compiled.stack_samples(others) is None
+
+
+def test_compiled_loops_refuse_tables_that_do_not_fit() -> None:
+    assert compiled is not None
+    rows, columns, floats = np.zeros((3, 2), np.int64), np.zeros(3, np.int64), np.zeros((3, 2))
+    weights, four = np.zeros((3, 5), np.float32), np.zeros(4, np.int64)
+    wrong: list[tuple[Any, ...]] = [
+        (compiled.place_samples, rows, 0, 4, 1, four, rows.copy()),
+        (compiled.place_samples, rows, 0, 4, 0, columns, rows.copy()),
+        (compiled.lie_inside, rows, rows, columns),
+        (compiled.locate_slices, rows, 3, (0, 2), floats, floats, (0, 0, 0, 0), rows.copy(), rows.copy()),
+        (compiled.locate_slices, rows, 3, (0,), floats, floats, (0, 0, 0, 0), rows.copy(), rows.copy()),
+        (compiled.locate_slices, rows, 3, (0, 1), floats, floats, (0, 0, 0, 0), columns.copy(), rows.copy()),
+        (
+            compiled.map_axes,
+            floats,
+            floats,
+            rows,
+            rows,
+            columns,
+            four,
+            np.zeros(2, np.int32),
+            floats[0],
+            True,
+            bytearray(240),
+        ),
+        (
+            compiled.map_axes,
+            floats,
+            floats,
+            rows,
+            rows,
+            columns,
+            columns,
+            np.zeros(2, np.int32),
+            floats[0],
+            True,
+            bytearray(8),
+        ),
+        (compiled.measure_gaussians, floats, rows, columns.copy(), floats.copy()),
+        (compiled.normalize_windows, np.zeros((3, 4)), columns, np.zeros((3, 4), np.float32)),
+        (compiled.align_windows, weights, columns + 3, np.zeros((3, 8), np.float32)),
+        (compiled.align_windows, weights, columns, np.zeros((3, 4), np.float32)),
+    ]
+    for function, *arguments in wrong:
+        with pytest.raises(ValueError, match="fit each other"):
+            function(*arguments)

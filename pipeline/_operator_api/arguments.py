@@ -102,6 +102,21 @@ class Arguments:
         row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
         return np.broadcast_to(row, (self._batch_size, len(row)))
 
+    def derived(self, compute: Callable[[Arguments, int], _Result], *names: str) -> _Result:
+        """Return a value that depends on some arguments and the size of the batch; it is computed once for constants.
+
+        Args:
+            compute: function of these arguments and the size of the batch.
+            names: names of the arguments that it reads.
+        """
+        if any(name in self._values for name in names):
+            return compute(self, self._batch_size)
+        known, key = self._node.vectors, (compute, names, self._batch_size)
+        if key not in known:
+            known[key] = compute(self, self._batch_size)
+        result: _Result = known[key]
+        return result
+
     def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
         """Return one vector of any length per sample; None if the argument is not given and has no default."""
         values = self._values.get(name)

@@ -368,8 +368,8 @@ class CropMirrorNormalizeGpu(PixelOperator):
             return None
         starts, extents = pixels.along_extents(crop.starts, 0), pixels.along_extents(crop.extents, 1)
         steps = np.ones_like(starts)
-        steps[crop.mirror, 2] = -1
-        starts[crop.mirror, 2] += extents[crop.mirror, 2] - 1
+        steps[:, 2] -= 2 * crop.mirror
+        starts[:, 2] += (extents[:, 2] - 1) * crop.mirror
         pixels = pixels.named(settings.layout)
         if settings.policy == "pad":
             fill = settings.fill if len(settings.fill) > 1 else settings.fill[0]

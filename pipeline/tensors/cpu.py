@@ -347,7 +347,7 @@ class TensorListCPU(TensorListBase):
         count = len(samples)
         if not count or samples[0].nbytes * count > _SMALL:
             return None
-        stacked = None if compiled is None else compiled.stack_samples(samples)
+        stacked = compiled.stack_samples(samples) if compiled is not None and self._ndim else None
         if stacked is not None:
             array: Array = np.ndarray((count, *samples[0].shape), samples[0].dtype, stacked)
             return array

@@ -14,7 +14,7 @@ from pipeline._operator_api.output_specs import Extents
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["CROP_ARGUMENTS", "CropWindows"]
+__all__ = ["CROP_ARGUMENTS", "POSITION_ARGUMENTS", "CropWindows"]
 
 CROP_ARGUMENTS = (
     Argument(
@@ -51,6 +51,8 @@ CROP_ARGUMENTS = (
 
 _LETTERS = "DHW"
 _POSITIONS = {"D": "crop_pos_z", "H": "crop_pos_y", "W": "crop_pos_x"}
+#: Names of the arguments that only move windows.
+POSITION_ARGUMENTS = tuple(_POSITIONS.values())
 
 
 class CropWindows:

@@ -67,7 +67,10 @@ def windows(data: Any) -> tuple[Any, ...]:
         mean=[9.0, 8.0, 7.0],
         dtype=types.FLOAT,
     )
-    return cut, mirrored
+    position = {"crop_pos_x": number(0, 1), "crop_pos_y": number(0, 1), "mirror": fn.random.coin_flip()}
+    moved = fn.crop_mirror_normalize(fn.flip(data), crop=(3, 2), mean=[9.0], **position)
+    bright = fn.brightness(data, brightness=2.0)
+    return cut, mirrored, moved, fn.crop_mirror_normalize(bright, crop=(3, 2), mean=[9.0], **position)
 
 
 def mirrored(data: Any) -> tuple[Any, ...]:

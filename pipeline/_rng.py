@@ -107,12 +107,15 @@ class RandomNumbers(NamedTuple):
         if _compiled is None:
             return self.generator().integers(0, 1 << 64, shape, np.uint64)
         words = np.empty(shape, np.uint64)
-        _compiled.random_words(self.key, self.counter, words)
+        _compiled.random_words(self.key, self.counter, words, False)
         return words
 
     def uniform(self, shape: int | tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Return the first numbers as multiples of 2^-53 from [0, 1)."""
-        numbers: npt.NDArray[np.float64] = (self.words(shape) >> np.uint64(11)) * 2.0**-53
+        if _compiled is None:
+            return self.generator().random(shape)
+        numbers = np.empty(shape)
+        _compiled.random_words(self.key, self.counter, numbers, True)
         return numbers
 
 

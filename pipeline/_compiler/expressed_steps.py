@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline._compiler.batch_place import BatchPlace
+from pipeline._compiler.equal_operators import equal_operators
 from pipeline._compiler.plan import BatchStep, Plan
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import MAX_SAMPLES
@@ -26,69 +29,57 @@ __all__ = ["ExpressedStep", "expressed_steps"]
 
 # Largest number of kinds of inputs for which launches are prepared.
 _MOST_KINDS = 16
+# Largest number of equal operators that take less time apart, with prepared launches, than as one.
+_MOST_EQUAL = 2
 
 
 class _Launches:
     """The launches that compute expressions of memory whose addresses are 0 until they are issued.
 
     Args:
-        results: the expressions.
-        sources: for each of them, the index of the batch that it reads.
+        expressions: the expressions, in the order of their launches.
+        sources: for each of them, the index of the batch that it reads; ``~index`` of an earlier expression.
     """
 
-    def __init__(self, results: Sequence[PixelExpression], sources: Sequence[int]) -> None:
+    def __init__(self, expressions: Sequence[PixelExpression], sources: Sequence[int]) -> None:
         import cupy
 
         self._array, self._allocate = cupy.ndarray, reclaiming(cupy.cuda.alloc)
-        self._results = results
-        #: For each result: where its samples lie relative to its memory, and its shape if it is dense; and its size.
-        self._targets: list[tuple[Samples, tuple[int, ...] | None]] = []
-        self._sizes: list[int] = []
-        for pixels in results:
-            shapes = pixels.shapes
-            is_dense = bool((shapes == shapes[0]).all())
-            target, size = Samples.packed(0, shapes, pixels.dtype, *((1,) if is_dense else ()))
-            self._targets.append((target, (len(shapes), *shapes[0].tolist()) if is_dense else None))
-            self._sizes.append(max(1, size))
-        launches = [pixels.launch(target) for pixels, (target, _) in zip(results, self._targets, strict=True)]
+        self._expressions, self._sources = expressions, sources
+        #: For each expression: where its samples lie relative to its memory, its size, and its shape if it is dense.
+        self._targets = list(map(_target, expressions))
+        launches = [pixels.launch(target) for pixels, (target, *_) in zip(expressions, self._targets, strict=True)]
         tables = [launch.tables[0] for launch in launches]
-        places = []
-        #: For each result: offset, step and size of its rows in the packed tables.
-        self._rows = []
-        for number, (table, offset) in enumerate(zip(tables, pack_tables(tables)[0], strict=True)):
-            step, fields = table.dtype.itemsize, table.dtype.fields
-            assert fields is not None
-            begins = offset + np.arange(len(table)) * step
-            places += [
-                np.stack(np.broadcast_arrays(begins + where, index), axis=1)
-                for where, index in ((0, number), (source_offset(table.dtype), len(results) + sources[number]))
-            ]
-            value, where = fields["value"][:2]
-            self._rows.append((offset + where, step, value.itemsize))
-        self._packed = PackedLaunches(tuple(launches), packed_tables(launches), np.concatenate(places))
+        kinds = [(table.dtype, len(table)) for table in tables]
+        places, self._rows = _places(tuple(zip(kinds, pack_tables(tables)[0], strict=True)), tuple(sources))
+        self._packed = PackedLaunches(tuple(launches), packed_tables(launches), places)
 
-    def fit(self, results: Sequence[PixelExpression]) -> bool:
+    def fit(self, expressions: Sequence[PixelExpression], sources: Sequence[int]) -> bool:
         """Return whether expressions differ from those of the launches in nothing but their rows."""
-        return all(map(_alike, self._results, results))
+        return self._sources == sources and all(map(_alike, self._expressions, expressions))
 
     def run(
-        self, kernels: KernelContext, stream: Any, results: Sequence[PixelExpression], addresses: Sequence[int]
+        self,
+        kernels: KernelContext,
+        stream: Any,
+        expressions: Sequence[PixelExpression],
+        addresses: Sequence[int],
+        first: int = 0,
     ) -> list[TensorListGPU]:
-        """Compute expressions that `fit`.
+        """Compute expressions that `fit`, and return those from the first result on.
 
         Args:
             kernels: context of the launches.
             stream: the stream.
-            results: the expressions.
+            expressions: the expressions.
             addresses: addresses of the batches that they read.
+            first: index of the first result; only other expressions read those before it.
         """
-        memory = [self._allocate(size) for size in self._sizes]
-        rows = [Rows(*where, pixels.rows) for where, pixels in zip(self._rows, results, strict=True)]
+        memory = [self._allocate(size) for _, size, _ in self._targets]
+        rows = [Rows(*where, pixels.rows) for where, pixels in zip(self._rows, expressions, strict=True)]
         kernels.repeat(self._packed, (*[each.ptr for each in memory], *addresses), stream, rows)
-        return [
-            self._output(pixels, target, shape, block)
-            for pixels, (target, shape), block in zip(self._results, self._targets, memory, strict=True)
-        ]
+        outputs = list(zip(self._expressions, self._targets, memory, strict=True))[first:]
+        return [self._output(pixels, target, shape, block) for pixels, (target, _, shape), block in outputs]
 
     def _output(
         self, pixels: PixelExpression, target: Samples, shape: tuple[int, ...] | None, memory: Any
@@ -99,6 +90,40 @@ class _Launches:
         return TensorListGPU.from_table(placed, memory, memory.device_id, pixels.layout)
 
 
+def _target(pixels: PixelExpression) -> tuple[Samples, int, tuple[int, ...] | None]:
+    """Return where the samples of a result lie relative to its memory, its size, and its shape if it is dense."""
+    shapes = pixels.shapes
+    is_dense = bool((shapes == shapes[0]).all())
+    target, size = Samples.packed(0, shapes, pixels.dtype, *((1,) if is_dense else ()))
+    return target, max(1, size), (len(shapes), *shapes[0].tolist()) if is_dense else None
+
+
+@lru_cache(maxsize=_MOST_KINDS * 16)
+def _places(
+    tables: tuple[tuple[tuple[np.dtype[Any], int], int], ...], sources: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], list[tuple[int, int, int]]]:
+    """Return where the tables of launches have addresses and rows.
+
+    Args:
+        tables: dtype, length and offset of each table in the packed tables.
+        sources: as for `_Launches`.
+
+    Returns:
+        `PackedLaunches.places`: the addresses are those of the results, then those of the batches. And for each launch:
+        offset, step and size of its rows.
+    """
+    places, rows = [], []
+    for number, ((kind, count), offset) in enumerate(tables):
+        assert kind.fields is not None
+        begins = offset + np.arange(count) * kind.itemsize
+        source = sources[number] if sources[number] >= 0 else ~sources[number] - len(tables)
+        for where, index in ((0, number), (source_offset(kind), len(tables) + source)):
+            places.append(np.stack([begins + where, np.full(count, index)], axis=1))
+        value, where = kind.fields["value"][:2]
+        rows.append((offset + where, kind.itemsize, value.itemsize))
+    return np.concatenate(places), rows
+
+
 def _alike(one: PixelExpression, other: PixelExpression) -> bool:
     return (
         one.kind == other.kind
@@ -107,7 +132,7 @@ def _alike(one: PixelExpression, other: PixelExpression) -> bool:
         and one.channels == other.channels
         and one.order == other.order
         and one.layout == other.layout
-        and (one.extents is other.extents or np.array_equal(one.extents, other.extents))
+        and (one.extents is other.extents or one.extents.tobytes() == other.extents.tobytes())
     )
 
 
@@ -117,12 +142,64 @@ class _Kind:
     Attributes:
         known: expressions that are the same for all these batches, by edge: the inputs, whose addresses are relative
             to the begin of their memory, and outputs of operators with constant arguments.
+        stored: pixels that the last batch stored in between, in memory.
         launches: the launches of the last batch, or None.
     """
 
     def __init__(self, sources: dict[Edge, PixelExpression]) -> None:
         self.known = sources
+        self.stored: Sequence[PixelExpression] = ()
         self.launches: _Launches | None = None
+
+
+class _Expressions:
+    """The expressions of a batch, in the order of their launches: pixels that are stored in between, then the results.
+
+    Args:
+        known: pixels that an earlier batch stored.
+
+    Attributes:
+        pixels: the expressions.
+        sources: see `_Launches`.
+        stored: the stored pixels in memory, at the address 0.
+        source: what the next expression reads.
+    """
+
+    def __init__(self, known: Sequence[PixelExpression]) -> None:
+        self._known = known
+        self.pixels: list[PixelExpression] = []
+        self.sources: list[int] = []
+        self.stored: list[PixelExpression] = []
+        self.source = 0
+
+    def add(self, pixels: PixelExpression, source: int) -> None:
+        """Add a result, or pixels that are stored."""
+        self.pixels.append(pixels)
+        self.sources.append(source)
+
+    def store(self, pixels: PixelExpression) -> PixelExpression:
+        """Add pixels that are stored, and return them in memory."""
+        number = len(self.stored)
+        self.add(pixels, self.source)
+        self.source = ~number
+        known = self._known[number] if number < len(self._known) else None
+        if known is None or not _share_memory(known, pixels):
+            known = PixelExpression.from_samples(_target(pixels)[0], pixels.layout)
+            assert known is not None  # as the pixels
+            known.keep_templates()
+        self.stored.append(known)
+        return known
+
+
+def _share_memory(stored: PixelExpression, pixels: PixelExpression) -> bool:
+    """Return whether pixels are stored like others."""
+    return (
+        stored.dtype == pixels.dtype
+        and stored.channels == pixels.channels
+        and stored.order == pixels.order
+        and stored.layout == pixels.layout
+        and stored.extents.tobytes() == pixels.extents.tobytes()
+    )
 
 
 class ExpressedStep:
@@ -151,8 +228,10 @@ class ExpressedStep:
         self._nodes = [(node, Edge(node.index), operators[node.index]) for node in step.nodes]
         self._inputs = sorted({node.inputs[0] for node in step.nodes if node.inputs[0].node not in own})
         self._results = [edge for edge in results if edge.node in own]
-        #: For each result: the index of the input that it is computed from.
-        self._sources = [self._inputs.index(_origin(edge, step, own)) for edge in self._results]
+        #: By edge: the index of the input that it is computed from.
+        self._sources = {edge: number for number, edge in enumerate(self._inputs)}
+        for node in step.nodes:
+            self._sources[Edge(node.index)] = self._sources[node.inputs[0]]
         self._shared = {edge for edge, count in readers.items() if edge.node in own and count > 1}
         self._kernels = kernels
         #: By kind of the inputs; None if the operators must run.
@@ -166,7 +245,8 @@ class ExpressedStep:
         return all(
             isinstance(operators[node.index], PixelOperator)
             and operators[node.index].repeatable
-            and not (operators[node.index].launches or operators[node.index].mixes_samples or node.branch)
+            and (operators[node.index].stores or not operators[node.index].launches)
+            and not (operators[node.index].mixes_samples or node.branch)
             and len(node.inputs) == 1
             for node in step.nodes
         )
@@ -192,16 +272,17 @@ class ExpressedStep:
             kind = self._known[key] = self._described(batch, found)
         else:
             self._recurs = True
-        results = None if kind is None else self._express(batch, kind)
-        if kind is None or results is None:
+        expressions = None if kind is None else self._express(batch, kind)
+        if kind is None or expressions is None:
             self._known[key] = None
             return False
         last = next(node for node, edge, _ in reversed(self._nodes) if edge in self._results)
         with error_context(last, batch):
-            launches = kind.launches
-            if launches is None or not launches.fit(results):
-                launches = kind.launches = _Launches(results, self._sources)
-            outputs = launches.run(self._kernels, batch.stream, results, [place.address for place in found])
+            launches, pixels = kind.launches, expressions.pixels
+            if launches is None or not launches.fit(pixels, expressions.sources):
+                launches = kind.launches = _Launches(pixels, expressions.sources)
+            addresses = [place.address for place in found]
+            outputs = launches.run(self._kernels, batch.stream, pixels, addresses, len(expressions.stored))
         for edge, output in zip(self._results, outputs, strict=True):
             batch.keep(edge, output)
         return True
@@ -221,35 +302,38 @@ class ExpressedStep:
             sources[edge] = pixels.keep_templates()
         return _Kind(sources)
 
-    def _express(self, batch: Batch, kind: _Kind) -> list[PixelExpression] | None:
+    def _express(self, batch: Batch, kind: _Kind) -> _Expressions | None:
         """Return the results as expressions; None if the operators must run one by one."""
-        found = dict(kind.known)
+        found, sources, expressions = dict(kind.known), dict(self._sources), _Expressions(kind.stored)
         for node, edge, operator in self._nodes:
             if edge in found:
                 continue
-            pixels = found[node.inputs[0]]
-            if (operator.gathers and pixels.reads > 1) or not (operator.elementwise or pixels.is_image):
+            pixels, expressions.source = found[node.inputs[0]], sources[node.inputs[0]]
+            if not (operator.elementwise or pixels.is_image):
                 return None
             batch.outputs.compute(node.argument_inputs.values())  # with the error context of their operators
-            with error_context(node, batch):
-                result = operator.express(batch, pixels)
+            before = len(expressions.stored)
+            if operator.gathers and pixels.reads > 1:
+                pixels = expressions.store(pixels)
+            batch.store = expressions.store
+            try:
+                with error_context(node, batch):
+                    result = operator.express(batch, pixels)
+            finally:
+                batch.store = None
             # An input that is passed on isn't copied, and memory that an operator holds isn't an input.
             if result is None or result.owners or (result is pixels and result.in_memory):
                 return None
             if result.reads > 1 and edge in self._shared:
                 return None  # it is computed once for all readers
-            found[edge] = result
-            if not (node.argument_inputs or node.schema.random) and node.inputs[0] in kind.known:
+            found[edge], sources[edge] = result, expressions.source
+            is_constant = len(expressions.stored) == before and not (node.argument_inputs or node.schema.random)
+            if is_constant and node.inputs[0] in kind.known:
                 kind.known[edge] = result.keep_templates()
-        return [found[edge] for edge in self._results]
-
-
-def _origin(edge: Edge, step: BatchStep, own: set[int]) -> Edge:
-    """Return the input of a step that one of its outputs is computed from."""
-    sources = {node.index: node.inputs[0] for node in step.nodes}
-    while edge.node in own:
-        edge = sources[edge.node]
-    return edge
+        kind.stored = expressions.stored
+        for edge in self._results:
+            expressions.add(found[edge], sources[edge])
+        return expressions
 
 
 def expressed_steps(
@@ -270,6 +354,7 @@ def expressed_steps(
         for phase in plan.phases
         for step in phase.steps
         if isinstance(step, BatchStep) and phase.device == "gpu" and ExpressedStep.fits(step, operators)
+        if all(len(group) <= _MOST_EQUAL for group in equal_operators([step], operators).values())
         # A step without results, such as an operator with `preserve` that nothing reads, has no launches.
         if step.results
     }

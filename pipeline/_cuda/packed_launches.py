@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,9 +48,7 @@ class PackedLaunches:
     launches: tuple[Launch, ...]
     tables: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        assert len(np.unique(self.places[:, 0])) == len(self.places)
+    _items: dict[int, list[Any]] = field(default_factory=dict, init=False)
 
     def unpacked(
         self, addresses: Sequence[int], rows: Sequence[Rows] = (), scalars: Sequence[Scalars | None] = ()
@@ -100,11 +97,7 @@ class PackedLaunches:
             item if own is None else (*item[:-1], pack_scalars(own)) for item, own in zip(items, scalars, strict=True)
         ]
 
-    @cached_property
-    def _items(self) -> dict[int, list[Any]]:
-        return {}
-
-    @cached_property
+    @property
     def _offsets(self) -> list[tuple[int, ...]]:
         """The offset of each table of each launch in the packed tables."""
         rest = iter(pack_tables([table for launch in self.launches for table in launch.tables])[0])

@@ -99,7 +99,7 @@ class GraphNode:
 
     @cached_property
     def vectors(self) -> dict[Hashable, Any]:
-        """The constant arguments that `Arguments.vectors` has converted."""
+        """What `Arguments` has computed from constant arguments."""
         return {}
 
     @property

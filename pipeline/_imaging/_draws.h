@@ -123,12 +123,14 @@ static PyObject *draw_numbers_call(PyObject *module, PyObject *arguments) {
 }
 
 PyDoc_STRVAR(random_words_doc,
-             "random_words(key, counter, out)\n--\n\n"
-             "Write the words of a generator: uint64. key: uint64 (2,); counter: uint64 (4,).");
+             "random_words(key, counter, out, uniform)\n--\n\n"
+             "Write the words of a generator: uint64, or as float64 multiples of 2^-53 from [0, 1). key: uint64 (2,);\n"
+             "counter: uint64 (4,).");
 
 static PyObject *random_words_call(PyObject *module, PyObject *arguments) {
     Py_buffer key, start, out;
-    if (!PyArg_ParseTuple(arguments, "y*y*w*", &key, &start, &out)) return NULL;
+    int uniform;
+    if (!PyArg_ParseTuple(arguments, "y*y*w*p", &key, &start, &out, &uniform)) return NULL;
     const Py_ssize_t count = out.len / (Py_ssize_t)sizeof(uint64_t);
     const int fits = key.len == 2 * (Py_ssize_t)sizeof(uint64_t) && start.len == 4 * (Py_ssize_t)sizeof(uint64_t);
     if (fits) {
@@ -138,6 +140,10 @@ static PyObject *random_words_call(PyObject *module, PyObject *arguments) {
         for (Py_ssize_t i = 0; i < count; i += 4) {
             counter[0]++;
             philox(counter, key.buf, words);
+            for (int k = 0; uniform && k < 4; k++) {
+                const double number = (double)(words[k] >> 11) * (1.0 / 9007199254740992.0);
+                memcpy(words + k, &number, sizeof(number));
+            }
             memcpy((uint64_t *)out.buf + i, words, (size_t)(count - i < 4 ? count - i : 4) * sizeof(uint64_t));
         }
         if (state != NULL) PyEval_RestoreThread(state);

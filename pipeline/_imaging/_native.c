@@ -338,7 +338,9 @@ release_values:
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
+#include "_slices.h"
 #include "_sums.h"
+#include "_tables.h"
 #include "_warps.h"
 #include "_windows.h"
 
@@ -371,6 +373,14 @@ static PyMethodDef functions[] = {
     {"random_words", random_words_call, METH_VARARGS, random_words_doc},
     {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
+    {"stack_samples", stack_samples_call, METH_O, stack_samples_doc},
+    {"place_samples", place_samples_call, METH_VARARGS, place_samples_doc},
+    {"lie_inside", lie_inside_call, METH_VARARGS, lie_inside_doc},
+    {"locate_slices", locate_slices_call, METH_VARARGS, locate_slices_doc},
+    {"map_axes", map_axes_call, METH_VARARGS, map_axes_doc},
+    {"measure_gaussians", measure_gaussians_call, METH_VARARGS, measure_gaussians_doc},
+    {"normalize_windows", normalize_windows_call, METH_VARARGS, normalize_windows_doc},
+    {"align_windows", align_windows_call, METH_VARARGS, align_windows_doc},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

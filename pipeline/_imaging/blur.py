@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._imaging.convert import convert
+from pipeline._imaging.native import compiled
 
 __all__ = ["GaussianWindows", "blur", "gaussian_window"]
 
@@ -61,27 +62,18 @@ class GaussianWindows:
     @classmethod
     def from_arguments(cls, sigmas: Array, sizes: Array) -> GaussianWindows:
         """Return the windows of many samples; arguments as in `gaussian_window`, (samples, axes)."""
-        sigma, size = sigmas.astype(np.float64), sizes.astype(np.int64)
-        valid = np.isfinite(sigma) & (sigma >= 0) & ((size == 0) & (sigma > 0) | (size > 0) & (size % 2 == 1))
-        radii = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
-        radii = np.where(valid, radii, 0)
-        deviation = np.where(sigma > 0, sigma, (radii - 1) * 0.3 + 0.8)
+        sigma, size = np.ascontiguousarray(sigmas, np.float64), np.ascontiguousarray(sizes, np.int64)
+        radii, deviation, errors = _measured(sigma, size)
         largest = int(radii.max(initial=0))
         offsets = np.arange(-largest, largest + 1)
         with np.errstate(invalid="ignore", over="ignore"):
-            weights = np.exp(-0.5 * (offsets / deviation[..., None]) ** 2)
-        weights *= np.abs(offsets) <= radii[..., None]
-        # A running sum has the same bits whatever the number of zeros around a window.
-        weights /= weights.cumsum(axis=-1)[..., -1:]
-        wrong = () if valid.all() else reversed(np.argwhere(~valid))
-        errors = {int(sample): _error(float(sigma[sample, axis]), int(size[sample, axis])) for sample, axis in wrong}
-        return cls(weights.astype(np.float32), radii, errors)
+            values = np.exp(-0.5 * (offsets / deviation[..., None]) ** 2)
+        return cls(_normalized(values, radii), radii, errors)
 
     def repeated(self, axes: int) -> GaussianWindows:
         """Return the windows of one axis for several axes."""
-        shape = (*self.radii.shape[:1], axes)
-        weights = np.broadcast_to(self.weights, (*shape, self.weights.shape[-1]))
-        return GaussianWindows(weights, np.broadcast_to(self.radii, shape), self.errors)
+        weights, radii = (np.repeat(each, axes, axis=1) for each in (self.weights, self.radii))
+        return GaussianWindows(weights, radii, self.errors)
 
     def of_axis(self, axis: int) -> tuple[Array, Array]:
         """Return the weights, (samples, odd length), and the radii, (samples,), along an axis."""
@@ -92,6 +84,33 @@ class GaussianWindows:
         middle = self.weights.shape[-1] // 2
         rows = zip(self.weights[sample], self.radii[sample].tolist(), strict=True)
         return [row[middle - radius : middle + radius + 1] for row, radius in rows]
+
+
+def _measured(sigma: Array, size: Array) -> tuple[Array, Array, dict[int, ValueError]]:
+    """Return the radii and the standard deviations of windows, and the errors of samples with invalid arguments."""
+    if compiled is not None:
+        measured = np.empty(size.shape, np.int64), np.empty(size.shape)
+        if compiled.measure_gaussians(sigma, size, *measured) >= 0:
+            return *measured, {}
+    valid = np.isfinite(sigma) & (sigma >= 0) & ((size == 0) & (sigma > 0) | (size > 0) & (size % 2 == 1))
+    radii = np.where(size > 0, (size - 1) // 2, np.ceil(3 * np.where(valid, sigma, 0)).astype(np.int64))
+    radii = np.where(valid, radii, 0)
+    deviation = np.where(sigma > 0, sigma, (radii - 1) * 0.3 + 0.8)
+    wrong = () if valid.all() else reversed(np.argwhere(~valid))
+    errors = {int(sample): _error(float(sigma[sample, axis]), int(size[sample, axis])) for sample, axis in wrong}
+    return radii, deviation, errors
+
+
+def _normalized(values: Array, radii: Array) -> Array:
+    """Return the middle of the rows of values, with a sum of 1 and zeros around it."""
+    if compiled is not None:
+        weights = np.empty(values.shape, np.float32)
+        compiled.normalize_windows(values, radii, weights)
+        return weights
+    values = values * (np.abs(np.arange(values.shape[-1]) - values.shape[-1] // 2) <= radii[..., None])
+    # A running sum has the same bits whatever the number of zeros around a window.
+    normalized: Array = (values / values.cumsum(axis=-1)[..., -1:]).astype(np.float32)
+    return normalized
 
 
 def _error(sigma: float, size: int) -> ValueError:

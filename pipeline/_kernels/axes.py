@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._kernels.evaluate import LINES, SHARED_BYTES, TILE_WIDTH
-from pipeline._kernels.rows import zeros
+from pipeline._kernels.rows import as_bytes, zeros
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["AXIS", "IS_SMOOTH", "axis_table", "keeps_rows", "touched", "whole_image"]
+__all__ = ["AXIS", "IS_SMOOTH", "axis_tables", "keeps_rows", "touched", "whole_image"]
 
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
@@ -47,48 +48,61 @@ def whole_image(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return regions
 
 
-def axis_table(
-    begin: npt.NDArray[np.float64],
-    end: npt.NDArray[np.float64],
-    extent: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
+def axis_tables(
+    low: npt.NDArray[np.float64],
+    high: npt.NDArray[np.float64],
+    extents: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
     min_filter: npt.ArrayLike,
     mag_filter: npt.ArrayLike,
     antialias: bool,
-    *,
-    rows: bool | npt.NDArray[np.bool_],
 ) -> npt.NDArray[Any]:
-    """Return the table of one axis of a batch: outputs 0 to `out` cover the source from `begin` to `end`.
+    """Return the tables of the axes of a batch, (axes, N): the outputs of each axis cover the source from low to high.
+
+    Positions of nearest pixels are accumulated along all axes but the last one, the axis of columns.
 
     Args:
-        begin: (N,) in source pixels; a value greater than `end` flips the axis.
-        end: (N,) in source pixels.
-        extent: (N,) pixels of the source.
-        out: (N,) pixels of the resized image.
+        low: (N, axes) in source pixels; a value greater than that of `high` flips the axis.
+        high: (N, axes) in source pixels.
+        extents: (N, axes) pixels of the source.
+        sizes: (N, axes) pixels of the resized image.
         min_filter: `DALIInterpType` for samples that shrink; one for all, or (N,).
         mag_filter: `DALIInterpType` for samples that grow or keep their size; one for all, or (N,).
         antialias: whether to widen filters by the scale where the image shrinks.
-        rows: whether this is the axis of rows or slices; one for all, or (N,). There, positions of nearest
-            pixels are accumulated.
 
     Raises:
         PipelineError: for an unknown filter, an empty source or output.
     """
-    if (extent <= 0).any() or (out <= 0).any():
-        index = int(np.argmax((extent <= 0) | (out <= 0)))
-        raise PipelineError(f"sample {index}: can't resize {extent[index]} pixels to {out[index]}")
-    table = zeros(len(out), AXIS)
-    scale = (end - begin) / out
+    count, axes = sizes.shape
+    smaller, larger = _per_sample(min_filter, count), _per_sample(mag_filter, count)
+    rows = zeros(axes * count, AXIS)
+    table = rows.reshape(axes, count)
+    if compiled is not None:
+        given = [np.ascontiguousarray(each) for each in (low, high, extents, sizes)]
+        if compiled.map_axes(*given, smaller, larger, _CODE, _RADIUS, antialias, as_bytes(rows)):
+            return table
+    if (extents <= 0).any() or (sizes <= 0).any():
+        index, axis = np.argwhere((extents <= 0) | (sizes <= 0))[0].tolist()
+        raise PipelineError(f"sample {index}: can't resize {extents[index, axis]} pixels to {sizes[index, axis]}")
+    scale = (high - low) / sizes
     shrinks = np.abs(scale) > 1
-    chosen = np.where(shrinks, np.asarray(min_filter, np.int64), np.asarray(mag_filter, np.int64))
+    chosen = np.where(shrinks, smaller[:, None], larger[:, None])
     if ((chosen < 0) | (chosen >= len(_CODE))).any():
         raise PipelineError(f"unknown interpolation in {np.unique(chosen).tolist()}")
     width = np.where(shrinks & antialias, np.abs(scale), 1.0)
-    table["origin"], table["scale"], table["extent"] = begin, scale, extent
-    table["filter"] = _CODE[chosen]
-    table["radius"], table["shrink"] = _RADIUS[chosen] * width, 1 / width
-    table["base"], table["adds"] = np.minimum(np.maximum(np.floor(np.minimum(begin, end)), 0), extent), rows
+    base = np.minimum(np.maximum(np.floor(np.minimum(low, high)), 0), extents)
+    columns = table.T
+    columns["origin"], columns["scale"], columns["extent"] = low, scale, extents
+    columns["filter"], columns["radius"], columns["shrink"] = _CODE[chosen], _RADIUS[chosen] * width, 1 / width
+    columns["base"], columns["adds"] = base, np.arange(axes) < axes - 1
     return table
+
+
+def _per_sample(values: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+    """Return one number for each sample."""
+    numbers = np.empty(count, np.int64)
+    numbers[:] = values
+    return numbers
 
 
 def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

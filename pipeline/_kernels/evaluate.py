@@ -52,6 +52,7 @@ def plan_evaluation(
     return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(rows)))
 
 
+@cache
 def evaluation_defines(expression: str, row_bytes: int) -> tuple[tuple[str, str], ...]:
     """Return the macros of evaluate.cu.
 

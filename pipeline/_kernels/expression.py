@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._cuda.launch import Launch, ctype
+from pipeline._kernels.aligned_windows import aligned_windows
 from pipeline._kernels.axes import AXIS
 from pipeline._kernels.dimensions import COLUMNS, STRIDES, UNNAMED, axes_of, columns_of
 from pipeline._kernels.evaluate import plan_evaluation
@@ -149,12 +149,16 @@ class PixelExpression:
         strides = self.rows["strides"][:, columns_of(self.order)]
         return Samples(self.rows["data"], self.shapes, strides, self.dtype)
 
-    @cached_property
+    @property
     def shapes(self) -> npt.NDArray[np.int64]:
         """Shapes of the samples, (N, ndim)."""
+        known: npt.NDArray[np.int64] | None = self.__dict__.get("_shapes")
+        if known is not None:
+            return known
         shapes = np.empty((len(self), 4), np.int64)
         shapes[:, :3], shapes[:, 3] = self.extents, self.channels
-        return shapes[:, columns_of(self.order)]
+        known = self.__dict__["_shapes"] = shapes[:, columns_of(self.order)]
+        return known
 
     def along_extents(self, values: npt.NDArray[Any], missing: int) -> npt.NDArray[np.int64]:
         """Return values for each dimension of the samples, (N, ndim), as values for depth, height and width, (N, 3).
@@ -163,11 +167,10 @@ class PixelExpression:
             values: one value per dimension; those of the channels are dropped.
             missing: value for a depth that the samples don't have.
         """
-        columns = np.full((len(self), 3), missing, np.int64)
-        for axis, letter in enumerate(self.order):
-            if letter != "C":
-                columns[:, COLUMNS[letter]] = values[:, axis]
-        return columns
+        columns = np.empty((len(self), 4), np.int64)
+        columns[:] = missing
+        columns[:, columns_of(self.order)] = values
+        return columns[:, :3]
 
     def broadcast(self, like: PixelExpression) -> PixelExpression | None:
         """Return these elements with the shapes of other pixels, by NumPy's rules.
@@ -228,41 +231,40 @@ class PixelExpression:
         return self if layout == self.layout == self.order else self.replaced(layout=layout, order=layout)
 
     def window(
-        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64], extents: npt.NDArray[np.int64],
+        self, first: npt.NDArray[np.int64], step: npt.NDArray[np.int64] | int, extents: npt.NDArray[np.int64],
         fill: npt.ArrayLike | None = None,
     ) -> PixelExpression:  # fmt: skip
         """Return windows: position p along an axis shows position ``first + p * step``.
 
         Args:
             first: (N, 3) for depth, height and width.
-            step: (N, 3).
+            step: (N, 3), or one number.
             extents: extents of the windows, (N, 3).
             fill: values outside of the image, converted to its dtype; a number or one per channel. None if all windows
                 lie inside.
         """
         if fill is None and self.in_memory:
             rows = copied(self.rows)
-            strides = rows["strides"][:, :3]
-            rows["data"] += np.einsum("nd,nd->n", first, strides)
+            data, strides = rows["data"], rows["strides"][:, :3]
+            data += np.einsum("nd,nd->n", first, strides)
             strides *= step
             return self.replaced(rows=rows, extents=extents)
         fields = {"fill": 0.0 if fill is None else fill, "first": first, "step": step}
         kinds = {"fill": ("f8", (self.channels,)), "first": ("i4", (3,)), "step": ("i4", (3,)), "extent": ("i4", (3,))}
         return self._node("Window", "", kinds, {**fields, "extent": self.extents}, extents=extents)
 
-    def erase(self, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], fill: npt.ArrayLike) -> PixelExpression:
+    def erase(self, regions: npt.NDArray[np.int64], fill: npt.ArrayLike) -> PixelExpression:
         """Return the pixels with fill values in regions.
 
         Args:
-            begin: first element of each region along all dimensions, (N, R, ndim).
-            end: element after the last, like `begin`.
+            regions: first element of each region along all dimensions, and the element after the last, (N, R, 2, ndim).
             fill: values, (N, 1 or C), converted to the dtype.
         """
-        count = max(1, 1 << (begin.shape[1] - 1).bit_length())  # few kernels are compiled
-        bounds = np.zeros((2, len(self), count, 4), np.int64)  # regions behind the last are empty
-        bounds[1, :, : begin.shape[1]] = 1  # of dimensions that the samples don't have
-        for target, values in zip(bounds, (begin, end), strict=True):
-            target[:, : begin.shape[1]][..., columns_of(self.order)] = values
+        number = regions.shape[1]
+        count = max(1, 1 << (number - 1).bit_length())  # few kernels are compiled
+        bounds = np.zeros((2, len(self), count, 4), np.int32)  # regions behind the last are empty
+        bounds[1, :, :number] = 1  # of dimensions that the samples don't have
+        bounds[:, :, :number, columns_of(self.order)] = regions.transpose(2, 0, 1, 3)
         shape = ("i4", (count, 4))
         kinds = {"fill": ("f8", (self.channels,)), "begin": shape, "end": shape}
         return self._node("Erase", f"{count}, ", kinds, {"fill": fill, "begin": bounds[0], "end": bounds[1]})
@@ -321,7 +323,7 @@ class PixelExpression:
 
         Args:
             matrix: (K, C) or (N, K, C).
-            offset: a number, (K,) or (N, K).
+            offset: a number, (K,), or (N, 1 or K).
             dtype: element type of the result.
         """
         values = np.asarray(matrix, np.float32)
@@ -370,11 +372,7 @@ class PixelExpression:
         column = COLUMNS[letter]
         # The width is rounded up, so that few kernels are compiled.
         width = max(16, 1 << (weights.shape[1] - 1).bit_length())
-        padded = np.zeros((len(self), width), np.float32)
-        middle = weights.shape[1] // 2
-        columns = np.arange(weights.shape[1]) - middle + radii[:, None]
-        inside = (columns >= 0) & (columns <= 2 * radii[:, None])
-        padded[np.nonzero(inside)[0], columns[inside]] = weights[inside]
+        padded = aligned_windows(weights, radii, width)
         fields = {"radius": radii, "extent": self.extents[:, column], "weights": padded}
         kinds = {"radius": ("i4", ()), "extent": ("i4", ()), "weights": ("f4", (width,))}
         number = "double" if self.dtype == np.float64 else "float"
@@ -525,7 +523,7 @@ class PixelExpression:
         """Return a copy with other attributes; `dataclasses.replace` takes several times as long."""
         result = object.__new__(PixelExpression)
         result.__dict__.update(self.__dict__)
-        result.__dict__.pop("shapes", None)
+        result.__dict__.pop("_shapes", None)
         result.__dict__.pop("_templates", None)
         result.__dict__.update(changes)
         return result

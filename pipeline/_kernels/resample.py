@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch, blocks_for, ctype
-from pipeline._kernels.axes import AXIS, axis_table, touched, whole_image
+from pipeline._kernels.axes import AXIS, axis_tables, touched, whole_image
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -95,13 +95,9 @@ class ResamplePlan:
             raise PipelineError("the samples of the output are not contiguous")
         regions = whole_image(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)
         self._src, self._dst = src, dst
-        self._y, self._x = (
-            axis_table(
-                regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], dst.shapes[:, axis],
-                min_filter, mag_filter, antialias, rows=axis == 0,
-            )
-            for axis in (0, 1)
-        )  # fmt: skip
+        self._y, self._x = axis_tables(
+            regions[:, :2], regions[:, 2:], src.shapes[:, :2], dst.shapes[:, :2], min_filter, mag_filter, antialias
+        )
         self._nearest = not (self._y["filter"].any() or self._x["filter"].any())
         self._low, high = touched(self._y, dst.shapes[:, 0])
         self._rows = high - self._low

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._native import find_compiled
 from pipeline.errors import PipelineError
 
@@ -114,6 +115,12 @@ class Samples:
             The samples, and the number of bytes from `pointer` to their end.
         """
         kind = np.dtype(dtype)
+        if compiled is not None:
+            shapes = np.ascontiguousarray(shapes, np.int64)
+            samples = cls(np.empty(len(shapes), np.int64), shapes, np.empty(shapes.shape, np.int64), kind)
+            samples.__dict__["_contiguous"] = True
+            columns = samples.pointers, samples.strides
+            return samples, compiled.place_samples(shapes, pointer, kind.itemsize, alignment, *columns)
         sizes = np.prod(shapes, axis=1, dtype=np.int64) * kind.itemsize
         room = -(-sizes // alignment) * alignment
         offsets = np.concatenate(([0], np.cumsum(room)))

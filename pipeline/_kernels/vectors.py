@@ -7,7 +7,6 @@ import numpy as np
 from pipeline._cuda.launch import ctype
 from pipeline._kernels.expression import LARGEST_CHANNELS, MEMORY, PixelExpression
 from pipeline._kernels.rows import zeros
-from pipeline._kernels.samples import Samples
 
 __all__ = ["as_vectors"]
 
@@ -21,13 +20,13 @@ def as_vectors(pixels: PixelExpression) -> PixelExpression | None:
     Returns:
         The vectors, as elements again; None if their length differs or is too large, or if they aren't in memory.
     """
+    return pixels.kept(as_vectors, lambda: _vectors(pixels))
+
+
+def _vectors(pixels: PixelExpression) -> PixelExpression | None:
     samples = pixels.stored
     if samples is None or not 0 < samples.ndim <= len(_ORDER) or not len(samples):
         return None
-    return pixels.kept(as_vectors, lambda: _vectors(samples, pixels))
-
-
-def _vectors(samples: Samples, pixels: PixelExpression) -> PixelExpression | None:
     channels = int(samples.shapes[0, -1])
     if not 1 <= channels <= LARGEST_CHANNELS or (samples.shapes[:, -1] != channels).any():
         return None

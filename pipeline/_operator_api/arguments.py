@@ -86,7 +86,9 @@ class Arguments:
             if length is None or rows.shape[1] == length:
                 return rows
             if rows.shape[1] == 1:
-                return np.broadcast_to(rows, (self._batch_size, length))
+                repeated = np.empty((self._batch_size, length), dtype)  # `np.broadcast_to` takes five times as long
+                repeated[:] = rows
+                return repeated
         vectors = [self._fit(name, np.asarray(sample, dtype=dtype).ravel(), length) for sample in values.samples]
         if len({len(vector) for vector in vectors}) > 1:
             raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")
@@ -100,6 +102,21 @@ class Arguments:
         row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
         return np.broadcast_to(row, (self._batch_size, len(row)))
 
+    def derived(self, compute: Callable[[Arguments, int], _Result], *names: str) -> _Result:
+        """Return a value that depends on some arguments and the size of the batch; it is computed once for constants.
+
+        Args:
+            compute: function of these arguments and the size of the batch.
+            names: names of the arguments that it reads.
+        """
+        if any(name in self._values for name in names):
+            return compute(self, self._batch_size)
+        known, key = self._node.vectors, (compute, names, self._batch_size)
+        if key not in known:
+            known[key] = compute(self, self._batch_size)
+        result: _Result = known[key]
+        return result
+
     def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
         """Return one vector of any length per sample; None if the argument is not given and has no default."""
         values = self._values.get(name)
@@ -112,6 +129,13 @@ class Arguments:
         if array is not None:
             return list(array.reshape(self._batch_size, -1).astype(dtype, copy=False))
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
+
+    def table(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | Sequence[Array] | None:
+        """Return `vectors` of any length, (batch, length), or `rows` if their lengths differ."""
+        try:
+            return self.vectors(name, dtype=dtype)
+        except ArgumentValueError:
+            return self.rows(name, dtype)
 
     def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
         """Return one array of any shape per sample; None if the argument is not given and has no default."""

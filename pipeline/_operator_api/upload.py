@@ -15,6 +15,9 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["upload", "upload_array"]
 
+# Arrays of at most so many bytes are copied on the calling thread.
+_SMALL = 1 << 16
+
 
 def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     """Copy a batch to the GPU, asynchronously on the batch's stream.
@@ -22,6 +25,8 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     Memory that is registered with CUDA is copied directly, with one copy per contiguous range. Other memory is first
     gathered in pinned memory, on idle threads of the CPU stage, and then sent in one copy.
     """
+    if data.dense is not None and data.dense.nbytes <= _SMALL and not data.pinned:
+        return TensorListGPU.from_dense(upload_array(batch, data.dense), data.layout())
     # Samples may be contiguous although the batch isn't: one number that is broadcast to all samples.
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
@@ -37,9 +42,11 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
 
 
 def upload_array(batch: Batch, array: Array) -> Any:
-    """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
-    data = TensorListCPU(np.ascontiguousarray(array))
-    return _as_array(array, _send(batch, MemoryRanges.from_array(np.asarray(data.dense)), data))
+    """Copy one small array to the GPU through pinned memory, asynchronously on the batch's stream."""
+    memory, host = _staging(batch, array.nbytes)
+    np.ndarray(array.shape, array.dtype, host)[...] = array
+    _copy(memory.ptr, host.ctypes.data, array.nbytes, batch.stream)
+    return _as_array(array, memory)
 
 
 def _as_array(like: Array, memory: Any) -> Any:
@@ -56,24 +63,35 @@ def _contiguous(data: TensorListCPU) -> TensorListCPU:
 
 def _send(batch: Batch, ranges: MemoryRanges, data: TensorListCPU) -> Any:
     """Copy a batch to new device memory; return a pointer that owns it."""
-    import cupy
-
-    # One of few possible sizes, so that CuPy's pools can reuse memory of earlier batches.
-    size = buffer_size(max(1, ranges.nbytes))
-    memory = cupy.cuda.alloc(size)
     if data.pinned:
+        import cupy
+
+        memory = cupy.cuda.alloc(_room(ranges.nbytes))
         batch.keep_alive.append(data)
         for offset, start, nbytes in zip(
             ranges.offsets.tolist(), ranges.starts.tolist(), ranges.sizes.tolist(), strict=True
         ):
             _copy(memory.ptr + offset, start, nbytes, batch.stream)
         return memory
-    pinned = cupy.cuda.alloc_pinned_memory(size)
-    batch.keep_alive.append(pinned)
-    host = np.frombuffer(pinned, np.uint8, size)
+    memory, host = _staging(batch, ranges.nbytes)
     ranges.copy_to(host, batch.pool)
     _copy(memory.ptr, host.ctypes.data, ranges.nbytes, batch.stream)
     return memory
+
+
+def _staging(batch: Batch, nbytes: int) -> tuple[Any, Array]:
+    """Return new device memory, and bytes of pinned host memory that live until the batch is done."""
+    import cupy
+
+    size = _room(nbytes)
+    pinned = cupy.cuda.alloc_pinned_memory(size)
+    batch.keep_alive.append(pinned)
+    return cupy.cuda.alloc(size), np.frombuffer(pinned, np.uint8, size)
+
+
+def _room(nbytes: int) -> int:
+    """Return one of few possible sizes, so that CuPy's pools can reuse memory of earlier batches."""
+    return buffer_size(max(1, nbytes))
 
 
 def _copy(target: int, source: int, nbytes: int, stream: Any) -> None:

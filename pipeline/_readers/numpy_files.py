@@ -109,6 +109,9 @@ class _Region(Arguments):
     def per_sample(self, name: str) -> bool:
         return name in _ROI and super().per_sample(_ROI[name])
 
+    def constant(self, name: str) -> Any:
+        return super().constant("roi_axes" if name == "axes" else name)
+
     def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
         return super().vectors(_ROI[name], length, dtype)
 

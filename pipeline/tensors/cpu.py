@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
 from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
 from pipeline.tensors.base import (
@@ -345,6 +346,10 @@ class TensorListCPU(TensorListBase):
         count = len(samples)
         if not count or samples[0].nbytes * count > _SMALL:
             return None
+        stacked = compiled.stack_samples(samples) if compiled is not None and self._ndim else None
+        if stacked is not None:
+            array: Array = np.ndarray((count, *samples[0].shape), samples[0].dtype, stacked)
+            return array
         if self._ndim and len(set(map(len if self._ndim == 1 else _SHAPE, samples))) > 1:
             return None
         joined = _joined(samples)

@@ -45,8 +45,9 @@ class GetProperty(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         if self.node.argument("key") == "layout":
-            texts: Sequence[str] = [data.layout()] * batch.size
+            texts = [os.fsencode(data.layout())] * batch.size
         else:
-            texts = batch.reads.sources(self.node.inputs[0]) or [""] * batch.size
-        letters = TensorListCPU([np.frombuffer(os.fsencode(text), np.uint8) for text in texts])
-        return [upload(batch, letters) if self.node.device == "gpu" else letters]
+            texts = [os.fsencode(text) for text in batch.reads.sources(self.node.inputs[0]) or [""] * batch.size]
+        letters = np.frombuffer(b"".join(texts), np.uint8)
+        properties = TensorListCPU.from_rows(letters, np.array([len(text) for text in texts]))
+        return [upload(batch, properties) if self.node.device == "gpu" else properties]

@@ -58,9 +58,12 @@ BATCH_PERMUTATION = register(
 
 def _indices(node: GraphNode, batch: Batch) -> Array:
     arguments = batch.arguments(node)
-    rows = arguments.rows("indices", np.int64)
+    rows = arguments.table("indices", np.int64)
     assert rows is not None
-    indices = np.concatenate(rows) if arguments.per_sample("indices") else rows[0]
+    if not arguments.per_sample("indices"):
+        indices = rows[0]
+    else:
+        indices = rows.reshape(-1) if isinstance(rows, np.ndarray) else np.concatenate(rows)
     if len(indices) != batch.size:
         raise ArgumentValueError(
             f"The number of sample indices {len(indices)} does not match the current batch size, which is {batch.size}"

@@ -41,9 +41,8 @@ class Shapes(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)
-        known = data.shape()
         shapes = np.empty((batch.size, data.ndim), dtype)
-        shapes[:] = known[0] if len(set(known)) == 1 else known
+        shapes[:] = data.shape() if data.dense is None else data.dense.shape[1:]
         if self.node.device == "gpu":
-            return [TensorListGPU(upload_array(batch, shapes))]
+            return [TensorListGPU.from_dense(upload_array(batch, shapes))]
         return [TensorListCPU(shapes)]

@@ -10,6 +10,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
 from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
 
 __all__ = ["COORD_FLIP"]
 
@@ -50,13 +51,9 @@ class _PointFlips(LinearMaps):
         self._layout = layout = node.argument("layout") or _AXES
         if len(set(layout)) < len(layout) or set(layout) - set(_AXES):
             raise ArgumentValueError(f"argument 'layout' must name x, y and z at most once each, not {layout!r}")
-        flips = np.empty((batch.size, len(layout)), np.bool_)
-        centers = np.empty(flips.shape)
-        for column, axis in enumerate(layout):
-            flips[:, column] = self._scalars(f"flip_{axis}")
-            centers[:, column] = self._scalars(f"center_{axis}")
-        self._matrices = np.where(flips, _MIRRORED, _KEPT)[:, None] * _DIAGONALS[: len(layout), : len(layout)]
-        self._offsets = np.where(flips, 2 * centers, 0).astype(np.float32)
+        #: Matrices and offsets of all samples, by the number of coordinates.
+        self._maps: dict[int, tuple[Array, Array]] = {}
+        self._size = batch.size
 
     def for_samples(self, samples: slice, shape: tuple[int, ...]) -> LinearMap:
         count = shape[-1] if shape else 0
@@ -65,7 +62,19 @@ class _PointFlips(LinearMaps):
                 f"points in rows of at most {len(self._layout)} coordinates are required, but the sample has shape "
                 f"{shape}"
             )
-        return LinearMap(self._matrices[samples, :count, :count], self._offsets[samples, :count])
+        if count not in self._maps:
+            self._maps[count] = self._flips(self._layout[:count])
+        matrices, offsets = self._maps[count]
+        return LinearMap(matrices[samples], offsets[samples])
+
+    def _flips(self, axes: str) -> tuple[Array, Array]:
+        """Return matrices and offsets of points with some coordinates."""
+        signs, offsets = np.empty((self._size, len(axes)), np.float32), np.zeros((self._size, len(axes)))
+        for column, axis in enumerate(axes):
+            flips = self._scalars(f"flip_{axis}") != 0
+            signs[:, column] = np.where(flips, _MIRRORED, _KEPT)
+            np.multiply(2, self._scalars(f"center_{axis}"), out=offsets[:, column], where=flips)
+        return signs[:, None] * _DIAGONALS[: len(axes), : len(axes)], offsets.astype(np.float32)
 
 
 @implements(COORD_FLIP, "cpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,16 +46,9 @@ class _Transforms(LinearMaps):
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
         self._size = batch.size
-        self._rows = {name: self._values(name) for name in ("M", "T", "MT")}
+        self._rows = {name: self.arguments.table(name, np.float32) for name in ("M", "T", "MT")}
         if self._rows["MT"] is not None and (self._rows["M"] is not None or self._rows["T"] is not None):
             raise ArgumentValueError("argument 'MT' can't be given together with 'M' or 'T'")
-
-    def _values(self, name: str) -> Array | Sequence[Array] | None:
-        """Return the values of all samples, as one array unless their numbers differ."""
-        try:
-            return self.arguments.vectors(name, dtype=np.float32)
-        except ArgumentValueError:
-            return self.arguments.rows(name, np.float32)
 
     def dtype(self, source: np.dtype[Any]) -> np.dtype[Any]:
         check_samples(source, _DTYPES)

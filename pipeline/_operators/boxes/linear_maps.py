@@ -203,7 +203,8 @@ class LinearMapsGpu(PixelOperator):
         try:
             maps = self.maps(batch, self.node)
             dtype = maps.dtype(points.dtype)
-            linear = maps.for_samples(slice(None), maps.points(tuple(points.shapes.max(axis=0).tolist())))
+            largest = points.kept("largest", lambda: tuple(points.shapes.max(axis=0).tolist()))
+            linear = maps.for_samples(slice(None), maps.points(largest))
         except PipelineError:
             return None  # `run` reports the error
         if linear is None or linear.matrix.shape[-1] != points.channels:

@@ -75,21 +75,19 @@ COLOR_TWIST = _declare(
 def _maps(arguments: Arguments, size: int) -> tuple[Array, Array]:
     """Return matrices (batch, 3, 3), and shifts (batch,) in units of the centre of the contrast."""
 
-    def values(name: str, default: float) -> Array:
+    def values(name: str, default: float) -> Any:
         scalars = arguments.scalars(name)
-        return np.full(size, default) if scalars is None else scalars
+        return default if scalars is None else scalars
 
-    angle = np.deg2rad(values("hue", 0.0))
-    saturation = values("saturation", 1.0)
-    brightness = values("value", 1.0) * values("brightness", 1.0)
-    contrast = values("contrast", 1.0)
-    rotation = np.zeros((size, 3, 3))
+    angle, saturation = np.deg2rad(values("hue", 0.0)), values("saturation", 1.0)
+    brightness, contrast = values("value", 1.0) * values("brightness", 1.0), values("contrast", 1.0)
+    rotation, (gains, shifts) = np.zeros((size, 3, 3)), np.empty((2, size))
     rotation[:, 0, 0] = 1
     rotation[:, 1, 1] = rotation[:, 2, 2] = saturation * np.cos(angle)
     rotation[:, 1, 2] = saturation * np.sin(angle)
     rotation[:, 2, 1] = -rotation[:, 1, 2]
-    matrices = _YIQ_TO_RGB @ rotation @ _RGB_TO_YIQ * (brightness * contrast)[:, None, None]
-    return matrices, brightness * (1 - contrast)
+    gains[:], shifts[:] = brightness * contrast, brightness * (1 - contrast)
+    return _YIQ_TO_RGB @ rotation @ _RGB_TO_YIQ * gains[:, None, None], shifts
 
 
 def _center(dtype: np.dtype[Any]) -> float:
@@ -130,7 +128,7 @@ class ColorTwistCpu(SampleOperator[_State]):
         _check_channels(data.shape[-1])
         if out is None:
             out = np.empty(data.shape, state.dtype or data.dtype)
-        offset = np.full(3, state.shifts[sample] * _center(data.dtype))
+        offset = np.repeat(state.shifts[sample] * _center(data.dtype), 3)
         return transform_channels(data, state.matrices[sample], offset, out)
 
 
@@ -151,8 +149,7 @@ class ColorTwistGpu(PixelOperator):
         requested = self.node.argument("dtype")
         dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
         matrices, shifts = _maps(batch.arguments(self.node), batch.size)
-        offsets = np.repeat((shifts * _center(pixels.dtype))[:, None], 3, axis=1)
-        return pixels.named(layout).matrix(matrices, offsets, dtype)
+        return pixels.named(layout).matrix(matrices, shifts[:, None] * _center(pixels.dtype), dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

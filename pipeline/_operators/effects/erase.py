@@ -68,17 +68,17 @@ class _Regions:
     Attributes:
         arguments: arguments of the batch.
         layout: layout of the samples.
-        anchor: starts of the regions of each sample, possibly empty.
-        shape: extents of the regions of each sample.
-        fill: fill values of each sample.
+        anchor: starts of the regions of each sample, possibly empty; one array unless their numbers differ.
+        shape: extents of the regions of each sample, likewise.
+        fill: fill values of each sample, likewise.
         normalized: whether anchor and shape are fractions.
     """
 
     arguments: Arguments
     layout: str
-    anchor: Sequence[Array]
-    shape: Sequence[Array]
-    fill: Sequence[Array]
+    anchor: Array | Sequence[Array]
+    shape: Array | Sequence[Array]
+    fill: Array | Sequence[Array]
     normalized: tuple[bool, bool]
 
     @classmethod
@@ -92,7 +92,7 @@ class _Regions:
         if arguments.given("normalized") and any(arguments.given(name) for name in specific):
             raise ArgumentValueError(f"argument 'normalized' can't be used together with {' or '.join(specific)}")
         both = arguments.constant("normalized")
-        anchor, shape, fill = (arguments.rows(name, np.float32) for name in ("anchor", "shape", "fill_value"))
+        anchor, shape, fill = (arguments.table(name, np.float32) for name in ("anchor", "shape", "fill_value"))
         assert anchor is not None
         assert shape is not None
         assert fill is not None
@@ -102,7 +102,7 @@ class _Regions:
     @property
     def is_uniform(self) -> bool:
         """Whether all samples have the same number of regions and of fill values, so that `locate` accepts them all."""
-        return all(len({len(row) for row in rows}) == 1 for rows in (self.anchor, self.shape, self.fill))
+        return all(isinstance(rows, np.ndarray) for rows in (self.anchor, self.shape, self.fill))
 
     def locate(self, samples: slice, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return start and end of the regions of samples, limited to the samples, (N, R, 2, ndim).
@@ -116,7 +116,7 @@ class _Regions:
         """
         count, ndim = extents.shape
         axes = _axes(self.arguments, self.layout, ndim)
-        anchor, shape = np.array(self.anchor[samples]), np.array(self.shape[samples])
+        anchor, shape = np.asarray(self.anchor[samples]), np.asarray(self.shape[samples])
         if not anchor.shape[1]:
             anchor = np.zeros_like(shape)
         if anchor.shape != shape.shape or (shape.shape[1] and (not axes or shape.shape[1] % len(axes))):
@@ -124,18 +124,19 @@ class _Regions:
                 f"'anchor' has {anchor.shape[1]} values and 'shape' {shape.shape[1]}, but both need one for each of "
                 f"the axes {axes}, once for every region"
             )
-        regions = np.empty((count, shape.shape[1] // max(1, len(axes)), 2, ndim), np.int64)
-        regions[:, :, 0], regions[:, :, 1] = 0, extents[:, None]
+        regions = np.zeros((count, shape.shape[1] // max(1, len(axes)), 2, ndim), np.int64)
+        regions[:, :, 1] = extents[:, None]
         if regions.size and axes:
             limits = extents[:, None, axes].astype(np.float32)
             begin, size = anchor.reshape(count, -1, len(axes)), shape.reshape(count, -1, len(axes))
-            begin = begin * limits if self.normalized[0] else begin
+            bounds = np.empty((count, regions.shape[1], 2, len(axes)), np.float32)
+            bounds[:, :, 0] = begin * limits if self.normalized[0] else begin
             size = size * limits if self.normalized[1] else size
             if self.arguments.constant("centered_anchor"):
-                begin = begin - size / np.float32(2)
+                bounds[:, :, 0] -= size / np.float32(2)
+            np.add(bounds[:, :, 0], size, out=bounds[:, :, 1])
             # np.clip would take three times as long
-            regions[:, :, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
-            regions[:, :, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
+            regions[..., axes] = np.minimum(np.maximum(np.floor(bounds, out=bounds), 0), limits[:, :, None])
         return regions
 
     def colour(self, sample: int, extents: Sequence[int]) -> Array:
@@ -195,8 +196,8 @@ class EraseGpu(PixelOperator):
         shapes = pixels.shapes
         regions = state.locate(slice(None), shapes)
         state.colour(0, shapes[0].tolist())  # checks the number of values, which is the same for all samples
-        fill = fill_in_units(np.array(state.fill, np.float64), pixels.dtype)
-        return pixels.erase(regions[:, :, 0], regions[:, :, 1], fill) if regions.shape[1] <= _MOST_REGIONS else None
+        fill = fill_in_units(np.asarray(state.fill, np.float64), pixels.dtype)
+        return pixels.erase(regions, fill) if regions.shape[1] <= _MOST_REGIONS else None
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -14,7 +14,7 @@ from pipeline._operator_api.output_specs import Extents
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["CROP_ARGUMENTS", "CropWindows"]
+__all__ = ["CROP_ARGUMENTS", "POSITION_ARGUMENTS", "CropWindows"]
 
 CROP_ARGUMENTS = (
     Argument(
@@ -51,6 +51,8 @@ CROP_ARGUMENTS = (
 
 _LETTERS = "DHW"
 _POSITIONS = {"D": "crop_pos_z", "H": "crop_pos_y", "W": "crop_pos_x"}
+#: Names of the arguments that only move windows.
+POSITION_ARGUMENTS = tuple(_POSITIONS.values())
 
 
 class CropWindows:
@@ -67,12 +69,9 @@ class CropWindows:
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str) -> None:
         self._axes = [(layout.index(letter), column) for column, letter in enumerate(_LETTERS) if letter in layout]
-        sizes = _sizes(arguments, batch_size)
-        #: By sample and letter of `_LETTERS`; 0 means the whole axis.
-        self._sizes: npt.NDArray[np.int64] = np.maximum(np.trunc(sizes), 0).astype(np.int64)
-        self._positions = _positions(arguments, batch_size)
-        #: Whether every window is its whole sample.
-        self.whole = not sizes.any()
+        #: By sample and letter of `_LETTERS`, and whether every window is its whole sample.
+        self._sizes, self.whole = arguments.derived(_sizes, "crop", "crop_d", "crop_h", "crop_w")
+        self._positions = arguments.derived(_positions, *_POSITIONS.values())
         self._truncate = arguments.constant("rounding") == "truncate"
 
     @cached_property
@@ -95,12 +94,13 @@ class CropWindows:
     def locate_all(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return start and extents of all windows of samples with the shapes (N, ndim), each (N, ndim)."""
         starts, extents = np.zeros_like(shapes), shapes.copy()
-        for axis, column in self._axes:
-            sizes, positions = self._sizes[:, column], self._positions[:, column]
-            first = (positions * (shapes[:, axis] - sizes)).astype(np.float32).astype(np.float64)  # as in `locate`
-            rounded = first if self._truncate else first + np.copysign(0.5, first)
-            starts[:, axis] = np.where(sizes, np.trunc(rounded), 0)
-            extents[:, axis] = np.where(sizes, sizes, shapes[:, axis])
+        axes, columns = (slice(ends[0], ends[-1] + 1) for ends in zip(*self._axes, strict=True))  # adjacent in layouts
+        sizes, positions, whole = self._sizes[:, columns], self._positions[:, columns], shapes[:, axes]
+        first = (positions * (whole - sizes)).astype(np.float32).astype(np.float64)  # as in `locate`
+        rounded = first if self._truncate else first + np.copysign(0.5, first)
+        is_cut = sizes != 0
+        starts[:, axes] = np.trunc(rounded) * is_cut
+        np.copyto(extents[:, axes], sizes, where=is_cut)
         return starts, extents
 
     def extents(self, known: Extents | None) -> Extents | None:
@@ -115,7 +115,8 @@ class CropWindows:
         return tuple(result)
 
 
-def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
+def _sizes(arguments: Arguments, batch_size: int) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return the sizes of windows by letter, (N, 3), and whether all are whole samples; 0 means the whole axis."""
     sizes = np.zeros((batch_size, 3))
     by_axis = [name for name in ("crop_d", "crop_h", "crop_w") if arguments.given(name)]
     if arguments.given("crop"):
@@ -144,19 +145,20 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
     if not np.isfinite(sizes).all():
         sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
         raise ArgumentValueError(f"the size of the window isn't finite for sample {sample}: {sizes[sample].tolist()}")
-    return sizes
+    return np.maximum(np.trunc(sizes), 0).astype(np.int64), not sizes.any()
 
 
 def _positions(arguments: Arguments, batch_size: int) -> npt.NDArray[np.float64]:
     positions = np.empty((batch_size, 3), np.float32)
     for column, letter in enumerate(_LETTERS):
-        name = _POSITIONS[letter]
-        values = arguments.scalars(name, np.float32)
+        values = arguments.scalars(_POSITIONS[letter], np.float32)
         positions[:, column] = 0.5 if values is None else values
-        wrong = ~((positions[:, column] >= 0) & (positions[:, column] <= 1))
-        if wrong.any():
-            sample = int(np.argmax(wrong))
-            raise ArgumentValueError(
-                f"argument {name!r} must be between 0 and 1, not {positions[sample, column]:g} for sample {sample}"
-            )
+    inside = (positions >= 0) & (positions <= 1)
+    if not inside.all():
+        column = int(np.argmin(inside.all(axis=0)))
+        sample = int(np.argmin(inside[:, column]))
+        raise ArgumentValueError(
+            f"argument {_POSITIONS[_LETTERS[column]]!r} must be between 0 and 1, not {positions[sample, column]:g} for "
+            f"sample {sample}"
+        )
     return positions.astype(np.float64)

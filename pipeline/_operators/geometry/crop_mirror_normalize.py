@@ -26,7 +26,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
+from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, POSITION_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.normalization_arguments import (
     NORMALIZATION_ARGUMENTS,
     for_channels,
@@ -315,7 +315,13 @@ class CropMirrorNormalizeGpu(PixelOperator):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._cache = _ArgumentCache(node)
+        #: Whether nothing but mirroring differs from sample to sample, or nothing but that and the windows' positions.
         self._only_mirrors = node.argument_inputs.keys() <= {"mirror"}
+        self._only_moves = (
+            not self._only_mirrors
+            and node.argument_inputs.keys() <= {"mirror", *POSITION_ARGUMENTS}
+            and canonical_policy(node.argument("out_of_bounds_policy")) == "error"
+        )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -346,16 +352,32 @@ class CropMirrorNormalizeGpu(PixelOperator):
         return [output]
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        if not (self._only_mirrors and pixels.recurs):
+        moves = self._only_moves and pixels.in_memory
+        if not ((moves or self._only_mirrors) and pixels.recurs):
             return self._mirrored(pixels, self.resolve(batch, pixels.layout, pixels.shapes))
+        choices = pixels.kept(self, lambda: self._choices(batch, pixels, moves))
+        if choices is None:
+            return None
         mirror = batch.arguments(self.node).scalars("mirror")
         assert mirror is not None
-        choices = pixels.kept(self, lambda: self._choices(batch, pixels))
-        return None if choices is None else choices.choose((mirror != 0).view(np.uint8))
+        chosen = choices.choose((mirror != 0).view(np.uint8))
+        if not moves:
+            return chosen
+        stored, settings = pixels.stored, self._settings(batch, pixels.layout, pixels.ndim)
+        assert stored is not None
+        starts, _ = self._windows(settings, self._cache.windows.get(batch, settings.layout), stored.shapes)
+        return chosen.moved(np.einsum("nd,nd->n", starts, stored.strides))
 
-    def _choices(self, batch: Batch, pixels: PixelExpression) -> PixelChoices | None:
-        """Return the result without mirroring and the mirrored one; None if expressions don't support them."""
+    def _choices(self, batch: Batch, pixels: PixelExpression, moves: bool) -> PixelChoices | None:
+        """Return the result without mirroring and the mirrored one; None if expressions don't support them.
+
+        Args:
+            batch: the batch.
+            pixels: the input.
+            moves: whether windows of any position begin with the first pixel.
+        """
         crop = self.resolve(batch, pixels.layout, pixels.shapes)
+        crop = replace(crop, starts=np.zeros_like(crop.starts)) if moves else crop
         options = [
             self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)
         ]
@@ -368,8 +390,8 @@ class CropMirrorNormalizeGpu(PixelOperator):
             return None
         starts, extents = pixels.along_extents(crop.starts, 0), pixels.along_extents(crop.extents, 1)
         steps = np.ones_like(starts)
-        steps[crop.mirror, 2] = -1
-        starts[crop.mirror, 2] += extents[crop.mirror, 2] - 1
+        steps[:, 2] -= 2 * crop.mirror
+        starts[:, 2] += (extents[:, 2] - 1) * crop.mirror
         pixels = pixels.named(settings.layout)
         if settings.policy == "pad":
             fill = settings.fill if len(settings.fill) > 1 else settings.fill[0]
@@ -386,7 +408,7 @@ class CropMirrorNormalizeGpu(PixelOperator):
             OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
         """
         arguments = batch.arguments(self.node)
-        settings = self._cache.settings.get(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
+        settings = self._settings(batch, layout, shapes.shape[1])
         starts, extents = self._windows(settings, self._cache.windows.get(batch, settings.layout), shapes)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
@@ -396,6 +418,9 @@ class CropMirrorNormalizeGpu(PixelOperator):
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
         scale, bias = (_table(values, channels, padded, constant) for values in (gains, offsets))
         return CropNormalization(settings, starts, extents, mirror != 0, scale, bias)
+
+    def _settings(self, batch: Batch, layout: str, ndim: int) -> _Settings:
+        return self._cache.settings.get(batch, choose_layout(layout, ndim, CROP_LAYOUTS))
 
     def _windows(self, settings: _Settings, windows: CropWindows, shapes: npt.NDArray[np.int64]) -> tuple[Array, Array]:
         """Return starts and extents of all windows, each (N, ndim)."""

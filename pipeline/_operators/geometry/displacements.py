@@ -214,7 +214,7 @@ class _DisplacementGpu(PixelOperator):
         layout = choose_layout(pixels.layout, pixels.ndim, ("HWC",))
         taps = 1 if _takes_nearest(self.node) else 2
         points = self.points(batch, _moved(self.node, batch), pixels.extents[:, 1:])
-        fill = _fill(self.node, pixels.dtype)
+        fill = pixels.kept((_fill, self.node.index), lambda: _fill(self.node, pixels.dtype))
         size = pixels.extents[:, 1:]
         return pixels.named(layout).warp(points, size, pixels.dtype, taps=taps, border=Border.CONSTANT, fill=fill)
 

@@ -169,7 +169,7 @@ class PadGpu(PixelOperator):
         if axis >= 0 and (padding.shapes[:, axis] != shapes[:, axis]).any():
             return None
         first, extents = np.zeros((len(pixels), 3), np.int64), pixels.along_extents(padding.shapes, 1)
-        return pixels.window(first, np.ones_like(first), extents, fill_in_units(padding.fill, pixels.dtype)[:, None])
+        return pixels.window(first, 1, extents, fill_in_units(padding.fill, pixels.dtype)[:, None])
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -92,8 +92,9 @@ class RandomWindowGeometry:
         if not extents.all():
             return solve_each(self.solve, extents)
         windows = self._windows.choose_all(extents[:, 0], extents[:, 1])
-        low = windows[:, :2].astype(np.float64)
-        return ResizedBatch(np.broadcast_to(np.array(self._size), low.shape), low, low + windows[:, 2:])
+        low, size = windows[:, :2].astype(np.float64), np.empty((len(windows), 2), np.int64)
+        size[:] = self._size
+        return ResizedBatch(size, low, low + windows[:, 2:])
 
 
 @implements(RANDOM_RESIZED_CROP, "cpu")

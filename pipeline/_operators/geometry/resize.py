@@ -13,7 +13,7 @@ from pipeline import _imaging as imaging
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels.axes import IS_SMOOTH, axis_table, keeps_rows
+from pipeline._kernels.axes import IS_SMOOTH, axis_tables, keeps_rows
 from pipeline._kernels.expression import EXACT_IN_FLOAT, PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -327,12 +327,9 @@ class ResizeGpu(PixelOperator):
         """Return resized images; None if separate launches are faster."""
         layout = choose_layout(pixels.layout, pixels.ndim, RESIZE_LAYOUTS)
         dtype, extents = self.dtype_of(pixels.dtype), pixels.extents[:, 1:]
-        # Both axes at once: the rows of all samples, then their columns.
-        low, high, source, size = (each.T.ravel() for each in (solved.low, solved.high, extents, solved.size))
-        lower, upper = np.concatenate([filters.lower] * 2), np.concatenate([filters.upper] * 2)
-        is_row = np.arange(len(size)) < len(pixels)
-        table = axis_table(low, high, source, size, lower, upper, filters.antialias, rows=is_row)
-        y, x = table[: len(pixels)], table[len(pixels) :]
+        options = (filters.lower, filters.upper, filters.antialias)
+        table = axis_tables(solved.low, solved.high, extents, solved.size, *options)
+        y, x = table
         is_smooth = IS_SMOOTH[table["filter"]].any()
         is_large = y["radius"] * x["radius"] > (_LARGEST_SMOOTH_FILTER if is_smooth else _LARGEST_FILTER)
         if is_large.any() and not keeps_rows(y[is_large], x[is_large], pixels.channels).all():

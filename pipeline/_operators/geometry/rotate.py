@@ -120,7 +120,8 @@ class _Rotations(Warps):
         self, spatial: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], matrices: Array | None
     ) -> Array | None:
         centers, targets = spatial[:, ::-1, None] / 2, sizes[:, ::-1, None] / 2
-        rotation: Array = np.concatenate([self._linear, centers - self._linear @ targets], axis=2)
+        rotation = np.empty((len(spatial), self.ndim, self.ndim + 1))
+        rotation[..., :-1], rotation[..., -1:] = self._linear, centers - self._linear @ targets
         return rotation
 
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
+from pipeline._operators.geometry.slice_bounds import SliceBounds
 from pipeline._operators.geometry.windows import round_half_away
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -63,19 +66,6 @@ class _Bound:
             return value
         return value * extent if exact else float(np.float32(value * extent))
 
-    def values(self, extents: Array) -> Array:
-        """Return `value` before any rounding for all samples and axes, (N, axes), of these extents.
-
-        Raises:
-            ValueError: The samples have different numbers of values.
-        """
-        values = np.asarray(self.rows, np.float64)
-        return values * extents if self.relative else np.broadcast_to(values, extents.shape)
-
-    def rounded(self, values: Array) -> Array:
-        """Return the result of `values` in the precision of DALI's bounds."""
-        return values.astype(np.float32).astype(np.float64) if self.relative else values
-
 
 class Positional(NamedTuple):
     """Anchor and shape inputs of one sample, by axis, and whether anchor and shape are fractions."""
@@ -90,17 +80,6 @@ def positional(anchor: Array, shape: Array, normalized: tuple[bool, bool]) -> Po
     floats = anchor.dtype.kind == "f", shape.dtype.kind == "f"
     fractions = floats[0] and normalized[0], floats[1] and normalized[1]
     return Positional(anchor.ravel().tolist(), shape.ravel().tolist(), fractions)
-
-
-def _rounded(values: Array) -> Array:
-    """Round to the nearest integers, halves away from zero.
-
-    Raises:
-        ValueError: A value isn't a number of 62 bits.
-    """
-    if not np.abs(values).max(initial=0.0) < 1 << 62:  # also for NaN
-        raise ValueError("the bound is too large")
-    return (values + np.copysign(0.5, values)).astype(np.int64)  # which drops the fraction
 
 
 class SliceWindows:
@@ -172,44 +151,20 @@ class SliceWindows:
         Returns:
             The windows; None if `locate` must locate, or refuse, the samples one by one.
         """
-        axes = self._axes[0]
         if shapes.shape[1] != self.ndim or not self._same_axes:
             return None
-        sizes = shapes[:, axes].astype(np.float64)
-        try:
-            if inputs:
-                rows = [bound.small_array() for bound in inputs]
-                low, shape = (
-                    row.reshape(sizes.shape) * (sizes if is_relative and row.dtype.kind == "f" else 1.0)
-                    for row, is_relative in zip(rows, normalized, strict=True)
-                    if row is not None
-                )
-                high = low + shape
-            else:
-                low, high = self._bounds(sizes)
-            first, last = _rounded(np.array((low, high)))
-        except ValueError:
-            return None
-        lengths = last - first
-        if lengths.min(initial=0) < 0:
-            return None
-        starts, extents = np.zeros(shapes.shape, np.int64), shapes.copy()
-        starts[:, axes], extents[:, axes] = first, lengths
-        return starts, extents
+        axes = self._axes[0]
+        bounds = self._bounds if not inputs else _input_bounds(inputs, normalized, (len(shapes), len(axes)))
+        return None if bounds is None else bounds.locate(shapes, axes)
 
-    def _bounds(self, sizes: Array) -> tuple[Array, Array]:
-        """Return `_from_arguments` for all samples and axes of these extents."""
-        begin: Array = np.zeros(sizes.shape) if self._begin.rows is None else self._begin.values(sizes)
-        low = self._begin.rounded(begin)
-        if self._end.rows is None:
-            return low, sizes
-        end = self._end.values(sizes)
-        high = self._end.rounded(end)
-        if not self._end.from_start:
-            return low, high
-        if not (self._begin.relative and self._end.relative):
-            return low, low + high
-        return low, np.where(high >= 0, np.maximum(low, begin + end), low + high)
+    @cached_property
+    def _bounds(self) -> SliceBounds | None:
+        """The bounds of all samples; None if their numbers of values differ."""
+        begin, end = (_NONE if bound.rows is None else bound.rows for bound in (self._begin, self._end))
+        if not (isinstance(begin, np.ndarray) and isinstance(end, np.ndarray)):
+            return None
+        relative = (self._begin.relative, self._end.relative)
+        return SliceBounds(begin, end, relative, self._end.from_start, exact=False)
 
     def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
         """Return the known extents of the windows: those of axes that aren't sliced."""
@@ -229,20 +184,18 @@ class SliceWindows:
             return low, max(low, end + self._end.value(sample, position, size, exact=True))
         return low, low + high
 
-    def _find_axes(self, arguments: Arguments, batch_size: int) -> list[list[int]]:
-        rows = arguments.rows("axes", np.int64)
-        if rows is None:
-            names = arguments.constant("axis_names")
-            axes = list(axes_by_name(names, self.layout)) if names else list(range(self.ndim))
-            return [self._check_axes(axes)] * batch_size
-        if arguments.given("axis_names"):
+    def _find_axes(self, arguments: Arguments, batch_size: int) -> list[tuple[int, ...]]:
+        varying = arguments.per_sample("axes")
+        axes = None if varying else arguments.constant("axes")
+        if (varying or axes is not None) and arguments.given("axis_names"):
             raise ArgumentValueError('"axes" and "axis_names" are mutually exclusive')
-        if arguments.per_sample("axes"):
-            return [self._check_axes(row.tolist()) for row in rows]
-        return [self._check_axes(rows[0].tolist() or list(range(self.ndim)))] * batch_size
-
-    def _check_axes(self, axes: Sequence[int]) -> list[int]:
-        return list(check_axes(axes, self.ndim))
+        if varying:
+            rows = arguments.rows("axes", np.int64)
+            assert rows is not None
+            return [check_axes(row.tolist(), self.ndim) for row in rows]
+        if axes is None and (names := arguments.constant("axis_names")):
+            axes = axes_by_name(names, self.layout)
+        return [check_axes(axes or range(self.ndim), self.ndim)] * batch_size
 
     def _check_lengths(self, batch_size: int) -> None:
         for bound in (self._begin, self._end):
@@ -270,12 +223,23 @@ def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
     if not passed:
         return _Bound(names[0], None)
     (name,) = passed
-    dtype = np.float32 if name.startswith("rel_") else np.int64
-    try:
-        rows: Array | Sequence[Array] | None = arguments.vectors(name, dtype=dtype)
-    except ArgumentValueError:  # their lengths differ, as do the axes
-        rows = arguments.rows(name, dtype)
+    rows = arguments.table(name, np.float32 if name.startswith("rel_") else np.int64)
     return _Bound(name, rows, name.startswith("rel_"), name.endswith("shape"))
+
+
+#: Bounds that aren't given.
+_NONE = np.empty(0)
+
+
+def _input_bounds(
+    inputs: Sequence[TensorListCPU], normalized: tuple[bool, bool], shape: tuple[int, int]
+) -> SliceBounds | None:
+    """Return anchors and shapes as the bounds of (samples, axes) slices; None if their numbers of values differ."""
+    anchor, extent = (values.small_array() for values in inputs)
+    if anchor is None or extent is None or not anchor.size == extent.size == math.prod(shape):
+        return None
+    relative = anchor.dtype.kind == "f" and normalized[0], extent.dtype.kind == "f" and normalized[1]
+    return SliceBounds(anchor.reshape(shape), extent.reshape(shape), relative, from_start=True, exact=True)
 
 
 def _from_inputs(bounds: Positional, position: int, size: int) -> tuple[float, float]:

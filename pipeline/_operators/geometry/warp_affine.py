@@ -53,7 +53,7 @@ class _AffineWarps(Warps):
 
     def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
         super().__init__(arguments, layout, batch_size)
-        self._rows = arguments.rows("matrix", np.float32)
+        self._rows = arguments.table("matrix", np.float32)
         self._inverse = arguments.constant("inverse_map")
 
     @property
@@ -71,7 +71,7 @@ class _AffineWarps(Warps):
             return None
         rows = self._rows if matrices is None else matrices
         try:
-            given = np.array(rows).reshape(shape).astype(np.float64)
+            given = np.asarray(rows, np.float64).reshape(shape)
             return given if self._inverse else affine.invert(given)
         except (ValueError, np.linalg.LinAlgError):  # which is an error of samples
             return None

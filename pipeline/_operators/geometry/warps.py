@@ -68,21 +68,20 @@ class Warps(ABC):
         if interp not in (DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_NN):
             raise ArgumentValueError(f"argument 'interp_type' must be INTERP_LINEAR or INTERP_NN, not {interp!r}")
         self.nearest = interp == DALIInterpType.INTERP_NN
-        rows = arguments.rows("size") or []
         if arguments.per_sample("size"):
-            self._sizes = [self._size(row) for row in rows]
+            self._sizes = [self._size(row.tolist()) for row in arguments.rows("size") or []]
         else:
-            self._sizes = [self._size(row) for row in rows[:1]] * batch_size
+            self._sizes = [self._size(arguments.constant("size"))] * batch_size
 
-    def _size(self, row: Array) -> tuple[int, ...]:
+    def _size(self, row: Sequence[float]) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
             raise ArgumentValueError(
                 "argument 'size' must specify the same number of dimensions as the input (excluding channels): "
                 f"{self.ndim}, but it has {len(row)} values"
             )
-        if not (row > 0).all():
-            raise ArgumentValueError(f"argument 'size' must be positive, not {row.tolist()}")
-        return tuple(max(1, round_half_away(extent)) for extent in row.tolist())
+        if not all(extent > 0 for extent in row):
+            raise ArgumentValueError(f"argument 'size' must be positive, not {list(row)}")
+        return tuple(max(1, round_half_away(extent)) for extent in row)
 
     def size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
         """Return the extents of a sample's output."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline._cuda.context import KernelContext
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import convert, extract
+from pipeline._imaging.native import compiled
 from pipeline._kernels import Samples, strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
@@ -279,6 +280,9 @@ def cut_batch(
     return output
 
 
+_LARGEST = np.iinfo(np.int32).max
+
+
 def cut_pixels(
     pixels: PixelExpression,
     starts: npt.NDArray[np.int64],
@@ -300,13 +304,11 @@ def cut_pixels(
     all_channels = channels < 0 or not (starts[:, channels].any() or (extents[:, channels] != pixels.channels).any())
     if policy in _BORDERS or not all_channels or dtype not in (None, pixels.dtype):
         return None
-    largest = np.iinfo(np.int32).max
-    if policy == "pad" and ((starts < -largest) | (starts > largest - extents)).any():
+    if policy == "pad" and ((starts < -_LARGEST) | (starts > _LARGEST - extents)).any():
         return None  # expressions have coordinates of 32 bits
     starts, extents = placed(starts, extents, pixels.shapes, policy)
     values = None if policy != "pad" else fill if len(fill) > 1 else fill[0]
-    first = pixels.along_extents(starts, 0)
-    return pixels.window(first, np.ones_like(first), pixels.along_extents(extents, 1), values)
+    return pixels.window(pixels.along_extents(starts, 0), 1, pixels.along_extents(extents, 1), values)
 
 
 def placed(
@@ -318,8 +320,8 @@ def placed(
         OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
     """
     if policy == "error":
-        outside = (starts < 0) | (starts + extents > shapes)
-        if outside.any():
+        if not _lie_inside(starts, extents, shapes):
+            outside = (starts < 0) | (starts + extents > shapes)
             fail(
                 [
                     (each, out_of_bounds_error(starts[each].tolist(), extents[each].tolist(), shapes[each].tolist()))
@@ -331,6 +333,14 @@ def placed(
         starts = np.clip(starts, 0, shapes)
         extents = np.maximum(ends - starts, 0)
     return starts, extents
+
+
+def _lie_inside(starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]) -> bool:
+    """Return whether no window exceeds its sample."""
+    if compiled is None:
+        return not ((starts < 0) | (starts + extents > shapes)).any()
+    inside: bool = compiled.lie_inside(*[np.ascontiguousarray(each) for each in (starts, extents, shapes)])
+    return inside
 
 
 def _repeated(

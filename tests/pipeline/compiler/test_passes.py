@@ -11,6 +11,7 @@ import pytest
 from pipeline import Pipeline, fn
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
+from pipeline._cuda.packed_launches import PackedLaunches
 from pipeline._executor import executor, steps
 from pipeline._graph.selecting import select
 from pipeline._operators.arrays import copy_to_device
@@ -53,6 +54,13 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         run(context, launch, stream)
 
     monkeypatch.setattr(KernelContext, "run", record)
+    repeat = KernelContext.repeat
+
+    def record_all(context: KernelContext, packed: PackedLaunches, *arguments: Any) -> None:
+        names.extend(launch.kernel for launch in packed.launches)
+        repeat(context, packed, *arguments)
+
+    monkeypatch.setattr(KernelContext, "repeat", record_all)
     return names
 
 

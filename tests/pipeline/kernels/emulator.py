@@ -96,12 +96,16 @@ static void run_block(unsigned threads) {
     for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) run_thread();
 }
 #endif
+#include <pthread.h>
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;  // of the threads of Python: the variables are global
 extern "C" void emulate(void** given, unsigned grid_x, unsigned grid_y, unsigned threads) {
+    pthread_mutex_lock(&turn);
     arguments = given;
     gridDim = {grid_x, grid_y, 1};
     blockDim = {threads, 1, 1};
     for (blockIdx.y = 0; blockIdx.y < grid_y; ++blockIdx.y)
         for (blockIdx.x = 0; blockIdx.x < grid_x; ++blockIdx.x) run_block(threads);
+    pthread_mutex_unlock(&turn);
 }
 """
 

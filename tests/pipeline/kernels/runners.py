@@ -27,7 +27,7 @@ from pipeline._kernels import (
     strided_copy,
     transform_pixels,
 )
-from pipeline._kernels.axes import axis_table, whole_image
+from pipeline._kernels.axes import axis_tables, whole_image
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
@@ -75,13 +75,7 @@ def cropped_resized_normalized(
     out = dst.shapes[:, axes]
     resized = out if size is None else np.broadcast_to(np.asarray(size, np.int64), (count, 2))
     regions = whole_image(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
-    y, x = (
-        axis_table(
-            regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], resized[:, axis],
-            min_filter, mag_filter, antialias, rows=axis == 0,
-        )
-        for axis in (0, 1)
-    )  # fmt: skip
+    y, x = axis_tables(regions[:, :2], regions[:, 2:], src.shapes[:, :2], resized, min_filter, mag_filter, antialias)
     pixels = pixels.resize(y, x, resized, np.dtype(np.uint8 if rounded else np.float32))
     first, step = np.zeros((count, 3), np.int64), np.ones((count, 3), np.int64)
     first[:, 1:] = np.broadcast_to(np.asarray(crop, np.int64), (count, 2))

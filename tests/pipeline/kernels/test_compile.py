@@ -227,7 +227,7 @@ def test_elementwise_expressions_and_blurs_compile(dtype: str) -> None:
         combined = combined.combine(operation, pixels, kind)
     for noise in Noise:
         combined = combined.noise(noise.value, np.zeros(1, np.uint64), (0.1, 0.2), (1, 0), shared=noise.value == 1)
-    combined = combined.erase(np.zeros((1, 1, 3), np.int64), np.ones((1, 1, 3), np.int64), 7.0)
+    combined = combined.erase(np.zeros((1, 1, 2, 3), np.int64), 7.0)
     window = np.ones((1, 3), np.float32), np.ones(1, np.int64), kind
     blurred = combined.convolve("H", *window).cached().convolve("W", *window)
     check(blurred.launch(batch(kind, 4, 4, 3)), "sm_90")

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline._imaging import resize
 from pipeline._kernels import evaluate
-from pipeline._kernels.axes import axis_table, keeps_rows
+from pipeline._kernels.axes import axis_tables, keeps_rows
 from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -170,10 +170,8 @@ def test_rows_in_shared_memory_change_no_bits(
 def test_rows_are_kept_if_they_fit_and_are_used_twice(
     filter: DALIInterpType, antialias: bool, height: int, kept: bool
 ) -> None:
-    begin, end, out = np.zeros(1), np.array([float(height)]), np.array([100])
-    y, x = (
-        axis_table(begin, end, end.astype(int), out, filter, filter, antialias, rows=rows) for rows in (True, False)
-    )
+    begin, end, out = np.zeros((1, 2)), np.full((1, 2), float(height)), np.full((1, 2), 100)
+    y, x = axis_tables(begin, end, end.astype(int), out, filter, filter, antialias)
     assert keeps_rows(y, x, 3).tolist() == [kept]
 
 

@@ -125,15 +125,7 @@ def _places(
 
 
 def _alike(one: PixelExpression, other: PixelExpression) -> bool:
-    return (
-        one.kind == other.kind
-        and one.rows.dtype is other.rows.dtype
-        and one.dtype == other.dtype
-        and one.channels == other.channels
-        and one.order == other.order
-        and one.layout == other.layout
-        and (one.extents is other.extents or one.extents.tobytes() == other.extents.tobytes())
-    )
+    return one.kind == other.kind and one.rows.dtype is other.rows.dtype and _share_memory(one, other)
 
 
 class _Kind:
@@ -198,7 +190,7 @@ def _share_memory(stored: PixelExpression, pixels: PixelExpression) -> bool:
         and stored.channels == pixels.channels
         and stored.order == pixels.order
         and stored.layout == pixels.layout
-        and stored.extents.tobytes() == pixels.extents.tobytes()
+        and (stored.extents is pixels.extents or stored.extents.tobytes() == pixels.extents.tobytes())
     )
 
 
@@ -245,8 +237,7 @@ class ExpressedStep:
         return all(
             isinstance(operators[node.index], PixelOperator)
             and operators[node.index].repeatable
-            and (operators[node.index].stores or not operators[node.index].launches)
-            and not (operators[node.index].mixes_samples or node.branch)
+            and not (operators[node.index].launches or operators[node.index].mixes_samples or node.branch)
             and len(node.inputs) == 1
             for node in step.nodes
         )
@@ -315,12 +306,8 @@ class ExpressedStep:
             before = len(expressions.stored)
             if operator.gathers and pixels.reads > 1:
                 pixels = expressions.store(pixels)
-            batch.store = expressions.store
-            try:
-                with error_context(node, batch):
-                    result = operator.express(batch, pixels)
-            finally:
-                batch.store = None
+            with error_context(node, batch):
+                result = operator.express(batch, pixels)
             # An input that is passed on isn't copied, and memory that an operator holds isn't an input.
             if result is None or result.owners or (result is pixels and result.in_memory):
                 return None

@@ -77,8 +77,6 @@ class Batch:
         self.memory: MemoryStatistics | None = None
         #: Costs of each operator of the current step, or None.
         self.costs: Costs | None = None
-        #: Takes pixels that operators store in between, and returns them in memory; None to compute them at once.
-        self.store: Callable[[PixelExpression], PixelExpression] | None = None
         #: Objects that must live until the batch's GPU work is done, such as host memory that is copied to the GPU.
         self.keep_alive: list[Any] = []
         #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.

@@ -36,8 +36,6 @@ class PixelOperator(GpuOperator):
     gathers: ClassVar[bool] = False
     #: Whether `express` launches kernels for results in between. It then needs a GPU.
     launches: ClassVar[bool] = False
-    #: Whether these launches are those of `stored` only.
-    stores: ClassVar[bool] = False
     #: Whether it treats all elements alike, so that its inputs needn't be images.
     elementwise: ClassVar[bool] = False
     #: Whether a sample of the output depends on other samples of the batch.
@@ -65,15 +63,6 @@ class PixelOperator(GpuOperator):
         Raises:
             PipelineError: the arguments or the input are invalid.
         """
-
-    def stored(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
-        """Return pixels in memory, so that many of them can be read for each pixel of the output."""
-        if batch.store is not None:
-            return batch.store(pixels)
-        passed = evaluate(pixels, self.kernels, batch.stream)
-        stored = PixelExpression.from_samples(samples_of(passed), passed.layout(), passed)
-        assert stored is not None  # as the pixels
-        return stored
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu_time import gpu_milliseconds
 from benchmarks.machine import describe_machine, describe_versions
 
 #: Extent of the images, and of the crops.
@@ -146,16 +147,6 @@ def contenders(steps: tuple[str, ...], batch: int) -> Iterator[tuple[str, Work]]
         yield name, work
 
 
-def on_gpu(work: Work) -> float:
-    """Return the milliseconds of all kernels and copies of one batch."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(_PROFILED):
-            work()
-        torch.cuda.synchronize()
-    total = sum(float(event.device_time_total) for event in profile.events())
-    return total / _PROFILED / 1e3
-
-
 def elapsed(work: Work, seconds: float) -> float:
     """Return the milliseconds of one batch."""
     count, begin = 0, time.perf_counter()
@@ -186,7 +177,7 @@ def main() -> int:
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in entries}
         for _ in range(options.rounds):
             for name, work in entries.items():
-                times[name].append((on_gpu(work), elapsed(work, options.seconds)))
+                times[name].append((gpu_milliseconds(work, _PROFILED), elapsed(work, options.seconds)))
         for name, rounds in times.items():
             kernels, wall = (statistics.median(column) for column in zip(*rounds, strict=True))
             print(f"| {title} | {name} | {kernels:.3f} | {wall:.3f} |", flush=True)

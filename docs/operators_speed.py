@@ -31,7 +31,8 @@ The ratios say how many times as fast as NVIDIA DALI each operator is: 2 takes h
 
 On the CPU, times and ratios are processor times of all threads, because other programs ran on that machine, which
 changes the elapsed time. *By the clock* is the ratio of elapsed times. On the GPU, times are elapsed times of many
-batches.
+batches; *kernels* is how long kernels and copies of a batch take there, ours / DALI's, traced by CUDA in a run of its own.
+Where they take much less than the batch, the host limits it.
 
 Each pipeline has a single operator. Its input is a batch of 64 in the memory of its device, so no time is spent on
 reading or copying the input. The times are those of a whole batch, and include the pipeline's work for each batch. If
@@ -40,8 +41,8 @@ no data has to move (`slice`, `reshape`, `permute_batch` and others), our output
 `benchmarks/operators/cases.py` has every call. Both libraries run it in turn, with a thread for each core. A ratio is
 the median of {rounds} rounds, followed by the smallest and the largest. Bold ratios are explained below the table.
 
-| operator | case | CPU, ms | DALI, ms | ratio | by the clock | GPU, ms | DALI, ms | ratio |
-| --- | --- | ---: | ---: | --- | --- | ---: | ---: | --- |
+| operator | case | CPU, ms | DALI, ms | ratio | by the clock | GPU, ms | DALI, ms | ratio | kernels, ms |
+| --- | --- | ---: | ---: | --- | --- | ---: | ---: | --- | --- |
 """
 
 
@@ -54,6 +55,7 @@ def page() -> str:
         cells += _cells(named["cpu"].get((operator, variant)), "cpu_milliseconds", "cpu_ratio", SLOW["cpu"])
         cells += _cells(named["cpu"].get((operator, variant)), "milliseconds", "speed", 0.0)[-1:]
         cells += _cells(named["gpu"].get((operator, variant)), "milliseconds", "speed", SLOW["gpu"])
+        cells.append(_kernels(named["gpu"].get((operator, variant))))
         rows.append("| " + " | ".join(cells) + " |")
     documents = [document for device in ("cpu", "gpu") for document in results(device)]
     head = HEAD.format(
@@ -101,6 +103,12 @@ def _cells(one: dict[str, Any] | None, times: str, ratio: str, least: float) -> 
     low, high = one[f"{ratio}_range"]
     said = f"{_short(one[ratio])} ({_short(low)} to {_short(high)})"
     return [*cells, f"**{said}**" if one[ratio] < least else said]
+
+
+def _kernels(one: dict[str, Any] | None) -> str:
+    """Return how long the GPU works for a batch, ours and DALI's."""
+    traced = (one or {}).get("gpu_milliseconds", {})
+    return " / ".join(f"{traced[side]:.2f}" for side in ("dali-proxy", "nvidia-dali") if side in traced)
 
 
 def _median(times: list[float] | None) -> str:

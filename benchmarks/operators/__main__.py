@@ -13,7 +13,7 @@ from benchmarks.machine import core_count, short_name
 from benchmarks.operators.cases import CASES, Case
 from benchmarks.operators.data import write_files
 from benchmarks.operators.report import as_json, line
-from benchmarks.operators.session import measure_all
+from benchmarks.operators.session import measure_all, trace_all
 from benchmarks.report import save
 from benchmarks.session import RESULTS, device_id
 from pipeline._declaration.registry import lookup
@@ -30,6 +30,8 @@ def main() -> int:
         for result in measure_all(chosen(options), folder, options, on_gpu):
             print(line(result), flush=True)
             results.append(result)
+        if on_gpu:
+            trace_all(results, folder, options)
     document = as_json(results, options)
     if options.only:
         earlier = options.output / f"{document['date']}-{short_name(device_id(options))}-operators.json"

@@ -41,14 +41,20 @@ class Child:
         Raises:
             SideError: it failed, or didn't answer in time.
         """
-        answer = self._ask(case, PATIENCE)
+        answer = self._ask("open", case, patience=PATIENCE)
         assert isinstance(answer, list)
         return answer
 
     def measure(self, seconds: float) -> Timing:
         """Take batches for a given time. Raise as `open` does."""
-        answer = self._ask(seconds, seconds + PATIENCE)
+        answer = self._ask("measure", seconds, patience=seconds + PATIENCE)
         assert isinstance(answer, Timing)
+        return answer
+
+    def trace(self) -> float:
+        """Return the milliseconds that the GPU works for one batch. Raise as `open` does."""
+        answer = self._ask("trace", patience=PATIENCE)
+        assert isinstance(answer, float)
         return answer
 
     def close(self) -> None:
@@ -73,9 +79,9 @@ class Child:
         self._process.start()
         other.close()
 
-    def _ask(self, question: Case | float, patience: float) -> object:
+    def _ask(self, method: str, *arguments: Case | float, patience: float) -> object:
         try:
-            self._connection.send(question)
+            self._connection.send((method, arguments))
             if not self._connection.poll(patience):
                 raise SideError(f"no answer in {patience:.0f} s")
             answer = self._connection.recv()
@@ -100,14 +106,14 @@ def _serve(name: str, folder: Path, threads: int, on_gpu: bool, connection: Conn
     side: Side | None = None
     while True:
         try:
-            question = connection.recv()
+            method, arguments = connection.recv()
         except EOFError:  # the parent needs no more
             break
         answer: object
         try:
             if side is None:
                 side = Side(name, folder, threads, on_gpu)
-            answer = side.open(question) if isinstance(question, Case) else side.measure(question)
+            answer = getattr(side, method)(*arguments)
         except Exception as error:  # noqa: BLE001 - every exception of a library is reported to the parent
             lines = str(error).strip().splitlines()
             answer = f"{type(error).__name__}: {lines[0] if lines else traceback.format_exc(limit=-1)}"

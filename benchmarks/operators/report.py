@@ -53,6 +53,8 @@ def _as_json(result: Result) -> dict[str, Any]:
         if ratios:
             entry[name] = round(statistics.median(ratios), 3)
             entry[f"{name}_range"] = [round(min(ratios), 3), round(max(ratios), 3)]
+    if result.on_gpu:
+        entry["gpu_milliseconds"] = {side: round(time, 4) for side, time in result.on_gpu.items()}
     if result.failures:
         entry["failures"] = result.failures
     return entry

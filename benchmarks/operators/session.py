@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,12 +28,14 @@ class Result:
         case: measured case.
         rounds: the timings of each side, one per round; empty for a side that failed or was missing.
         failures: reasons of failure, by side.
+        on_gpu: milliseconds that the GPU works for one batch, by side.
         load: load average of the machine when the measurement began: threads that ran or waited for a core.
     """
 
     case: Case
     rounds: dict[str, list[Timing]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    on_gpu: dict[str, float] = field(default_factory=dict)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
@@ -67,17 +69,31 @@ def measure_all(cases: Sequence[Case], folder: Path, options: argparse.Namespace
         on_gpu: whether operators run on GPU 0.
     """
     begin = time.monotonic()
-    with ExitStack() as stack:
-        children = [
-            stack.enter_context(Child(name, folder, options.threads, on_gpu))
-            for name in SIDES
-            if name == OURS or has_dali()
-        ]
+    with _children(folder, options, on_gpu) as children:
         for case in cases:
             if time.monotonic() - begin > options.limit:
                 yield Result(case, failures={child.name: "the time was over" for child in children})
             else:
                 yield _measure(case, children, options)
+
+
+def trace_all(results: Sequence[Result], folder: Path, options: argparse.Namespace) -> None:
+    """Add to each result how long the GPU works for a batch, in new processes, because tracing slows the host down."""
+    with _children(folder, options, on_gpu=True) as children:
+        for result in results:
+            for child in children:
+                if child.name in result.rounds:
+                    with suppress(SideError):
+                        child.open(result.case)
+                        result.on_gpu[child.name] = child.trace()
+
+
+@contextmanager
+def _children(folder: Path, options: argparse.Namespace, on_gpu: bool) -> Iterator[list[Child]]:
+    """Start a process for each library that is installed."""
+    names = [name for name in SIDES if name == OURS or has_dali()]
+    with ExitStack() as stack:
+        yield [stack.enter_context(Child(name, folder, options.threads, on_gpu)) for name in names]
 
 
 def _measure(case: Case, children: Sequence[Child], options: argparse.Namespace) -> Result:

@@ -18,6 +18,8 @@ from benchmarks.operators.data import BATCH, LAYOUTS, Array, make
 SIDES = {"dali-proxy": "pipeline", "nvidia-dali": "nvidia.dali"}
 #: Batches in flight at once, on the GPU.
 DEPTH = 2
+#: Batches to trace.
+_TRACED = 20
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,15 @@ class Side:
             batches += 1
         self._synchronize()
         return Timing(batches, time.perf_counter() - begin, time.process_time() - used)
+
+    def trace(self) -> float:
+        """Return the milliseconds that the GPU works for one batch. Tracing slows the host down from here on."""
+        from benchmarks.gpu_time import gpu_milliseconds
+
+        for _ in range(DEPTH + 1):
+            self._pipeline.run()
+        self._synchronize()
+        return gpu_milliseconds(self._pipeline.run, _TRACED)
 
     def close(self) -> None:
         """Close the pipeline, if there is one."""

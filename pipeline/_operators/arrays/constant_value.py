@@ -57,8 +57,9 @@ class ConstantValueGpu(BatchOperator):
         with cupy.cuda.Device(setup.device_id):
             self._value = cupy.asarray(node.argument("value") if value is None else value)
             cupy.cuda.get_current_stream().synchronize()  # once, when the pipeline is built
+        only = Samples.from_arrays([self._value])
+        self._repeated = ArgumentCache(node, lambda batch: only.take(np.zeros(batch.size, np.int64)))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        table = Samples.from_arrays([self._value]).take(np.zeros(batch.size, np.int64))
         layout = self.node.argument("layout") or ""
-        return [TensorListGPU.from_table(table, self._value, int(self._value.device.id), layout)]
+        return [TensorListGPU.from_table(self._repeated.get(batch), self._value, int(self._value.device.id), layout)]

@@ -79,7 +79,7 @@ _HOST = (
     "images, and in a pipeline the decoding of other batches hides it. "
     "[Performance](performance.md#single-operators-on-the-gpu) has the profile."
 )
-_KERNEL = "The kernel, too: DALI's takes {of} of our kernel's time. {why} The rest is the host's work for the batch, as above."
+_KERNEL = "The kernel, too: DALI's takes {of} of our kernel's time. {why} The rest is the work of the host, as above."
 _HOST_ALONE = """
 audio_resample bb_flip brightness brightness_contrast cast color_twist constant coord_flip coord_transform copy
 element_extract filter grid_mask hsv hue jpeg_compression_distortion lookup_table mel_filter_bank one_hot

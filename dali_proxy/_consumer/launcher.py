@@ -159,7 +159,8 @@ class Launcher:
                 copied = stream.empty((buffer_size(block[0].nbytes),), torch.uint8)
                 for launch, each in launches:
                     _addresses(block[0], launch, 0)[:] += each.memory.data_ptr()
-                    _addresses(block[0], launch, launch.source_offset)[:] += copied.data_ptr()
+                    for offset in launch.source_offsets:
+                        _addresses(block[0], launch, offset)[:] += copied.data_ptr()
                 _copy(stream, copied, block, held)
             for (output, source), each in zip(outputs, shaped, strict=True):
                 if output.launch is None and output.nbytes:
@@ -233,7 +234,7 @@ def _check(output: PreparedOutput, source: Any) -> None:
     elif good and launch is not None:
         good = launch.images + launch.count * launch.row_bytes <= source.nbytes
         good &= launch.images % 8 == launch.row_bytes % 8 == 0
-        good &= launch.source_offset % 8 == 0 and 8 <= launch.source_offset <= launch.row_bytes - 8
+        good &= all(each % 8 == 0 and 8 <= each <= launch.row_bytes - 8 for each in launch.source_offsets)
         good &= 0 < launch.count <= 65535 and launch.blocks > 0
     if not good:
         raise ProtocolError("the data of a prepared batch aren't in the arrays that came with it")

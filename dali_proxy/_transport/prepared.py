@@ -12,6 +12,7 @@ __all__ = ["Launched", "Prepared", "PreparedOutput"]
 #: Names, numbers, brackets and commas, so that no other code reaches the compiler.
 _Expression = Annotated[str, Meta(max_length=4096, pattern=r"^[A-Za-z0-9_<>, ]+\Z")]
 _ShortName = Annotated[str, Meta(max_length=32)]
+_Offsets = Annotated[tuple[U32, ...], Meta(min_length=1, max_length=64)]
 
 
 class Launched(Message, frozen=True):
@@ -21,7 +22,7 @@ class Launched(Message, frozen=True):
         images: offset of the table of images.
         count: number of images.
         row_bytes: size of a row of the table. A row begins with the address of its target, relative to the output.
-        source_offset: offset in a row of the address of its source, relative to the block.
+        source_offsets: offsets in a row of the addresses of its source, relative to the block.
         expression: C++ type of the expression that the launch evaluates.
         blocks: blocks of the grid for each image.
     """
@@ -29,7 +30,7 @@ class Launched(Message, frozen=True):
     images: U64
     count: U32
     row_bytes: U32
-    source_offset: U32
+    source_offsets: _Offsets
     expression: _Expression
     blocks: U32
 

@@ -21,7 +21,7 @@ from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.expression import source_offset
+from pipeline._kernels.expression import source_offsets
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -408,7 +408,7 @@ def prepared(planned: PlannedBatch) -> Prepared:
                 images=output.offsets[0],
                 count=launch.grid[1],
                 row_bytes=rows_dtype.itemsize,
-                source_offset=source_offset(rows_dtype),
+                source_offsets=source_offsets(rows_dtype),
                 expression=dict(launch.defines)["EXPRESSION"],
                 blocks=launch.grid[0],
             )

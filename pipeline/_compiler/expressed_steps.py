@@ -19,7 +19,7 @@ from pipeline._cuda.reclaiming import reclaiming
 from pipeline._cuda.staging import pack_tables
 from pipeline._graph.graph import Edge
 from pipeline._kernels import Samples
-from pipeline._kernels.expression import PixelExpression, source_offset
+from pipeline._kernels.expression import PixelExpression, source_offsets
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -117,7 +117,8 @@ def _places(
         assert kind.fields is not None
         begins = offset + np.arange(count) * kind.itemsize
         source = sources[number] if sources[number] >= 0 else ~sources[number] - len(tables)
-        for where, index in ((0, number), (source_offset(kind), len(tables) + source)):
+        read = [(where, len(tables) + source) for where in source_offsets(kind)]
+        for where, index in ((0, number), *read):
             places.append(np.stack([begins + where, np.full(count, index)], axis=1))
         value, where = kind.fields["value"][:2]
         rows.append((offset + where, kind.itemsize, value.itemsize))

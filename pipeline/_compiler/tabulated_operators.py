@@ -71,8 +71,8 @@ class Member:
             return None
         inner, begin = result.rows.dtype, 0
         while inner != images.rows.dtype:
-            if "in" not in (inner.fields or ()):
-                return None
+            if "in" not in (inner.fields or ()) or "other" in (inner.fields or ()):
+                return None  # it reads the image elsewhere, too
             assert inner.fields is not None
             inner, offset = inner.fields["in"][:2]
             begin += offset

@@ -18,6 +18,8 @@ __all__ = ["LINES", "SHARED_BYTES", "TILE_WIDTH", "evaluation_defines", "plan_ev
 #: Columns of a block's threads, and rows; evaluate.cu has the same numbers.
 TILE_WIDTH, LINES = 32, 8
 _PIXELS = 4
+#: Blocks of a sample up to which the largest extents of the samples may belong to different samples.
+_MANY_BLOCKS = 1 << 16
 #: Expressions that keep pixels in shared memory.
 _KEEPING = ("Resize<", "Cached<")
 #: Expressions whose pixels need so many registers, or loops of such different lengths, that a thread computes one.
@@ -47,7 +49,10 @@ def plan_evaluation(
     table["strides"][:, columns] = target.strides
     table["extents"] = extents
     depth, height, width = extents.max(axis=0).tolist()
-    blocks = max(1, depth * -(-height // (LINES * _pixels(expression))) * -(-width // TILE_WIDTH))
+    lines = LINES * _pixels(expression)
+    blocks = max(1, depth * -(-height // lines) * -(-width // TILE_WIDTH))
+    if blocks > _MANY_BLOCKS:  # maybe no sample has all of these extents
+        blocks = int((extents[:, 0] * -(-extents[:, 1] // lines) * -(-extents[:, 2] // TILE_WIDTH)).max())
     defines = evaluation_defines(expression, table.dtype.itemsize)
     return Launch("evaluate.cu", "evaluate", defines, (table,), (blocks, len(rows)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from pipeline._kernels.point_maps import PointMap
 from pipeline._kernels.rows import as_bytes, as_rows, containing, copied, store, struct, taken, zeros
 from pipeline._kernels.samples import Samples, contiguous_strides
 
-__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "MEMORY", "PixelExpression", "source_offset"]
+__all__ = ["EXACT_IN_FLOAT", "LARGEST_CHANNELS", "MEMORY", "PixelExpression", "source_offsets"]
 
 T = TypeVar("T")
 
@@ -201,10 +202,8 @@ class PixelExpression:
     def moved(self, offsets: npt.NDArray[np.int64]) -> PixelExpression:
         """Return the pixels computed from memory at other addresses, given the differences in bytes, (N,)."""
         rows = copied(self.rows)
-        member = rows
-        while member.dtype != MEMORY:
-            member = member["in"]
-        member["data"] += offsets
+        for begin in _memory_offsets(rows.dtype):
+            np.ndarray(len(rows), np.int64, rows, begin, rows.strides)[:] += offsets
         return self.replaced(rows=rows)
 
     @classmethod
@@ -565,15 +564,21 @@ class PixelExpression:
         )
 
 
-def source_offset(table: np.dtype[Any]) -> int:
-    """Return the offset of the address of the source in a row of a launch's table; that of the target is 0."""
+def source_offsets(table: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the offsets of the source's addresses in a row of a launch's table; that of the target is 0."""
     assert table.fields is not None
-    member, offset = table.fields["value"][:2]
-    while member != MEMORY:
-        assert member.fields is not None
-        inner, begin = member.fields["in"][:2]
-        member, offset = inner, offset + begin
-    return int(offset)
+    value, begin = table.fields["value"][:2]
+    return tuple(begin + offset for offset in _memory_offsets(value))
+
+
+@cache
+def _memory_offsets(kind: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the offsets of all memory that an expression reads: an expression that combines two may read it twice."""
+    if kind == MEMORY:
+        return (0,)
+    assert kind.fields is not None
+    inner = [kind.fields[name][:2] for name in ("in", "other") if name in kind.fields]
+    return tuple(begin + offset for member, begin in inner for offset in _memory_offsets(member))
 
 
 def _most_pixels(sizes: npt.NDArray[Any]) -> int:

@@ -373,8 +373,8 @@ def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> N
         replace(good, outputs=(replace(output, launch=replace(launch, count=60000)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, row_bytes=block // 8 * 8)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, row_bytes=launch.row_bytes + 4)),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, source_offset=launch.row_bytes)),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, source_offset=0)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, source_offsets=(launch.row_bytes,))),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, source_offsets=(0,))),)),
         replace(good, outputs=(output, None)),
         replace(good, outputs=()),
     ):

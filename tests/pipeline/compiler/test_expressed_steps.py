@@ -94,7 +94,12 @@ def turned(data: Any) -> tuple[Any, ...]:
     return fn.gaussian_blur(twice, sigma=number(0.5, 2)), fn.flip(data, horizontal=fn.random.coin_flip())
 
 
-GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored, blurred, turned]
+def edges(data: Any) -> tuple[Any, ...]:
+    bright = fn.brightness(data, brightness=number(0.5, 1.5))  # the kernel reads these pixels for each derivative
+    return fn.laplacian(bright, window_size=3), fn.laplacian(data, window_size=5, scale=number(0.5, 1.5))
+
+
+GRAPHS: list[Define] = [colors, flips, noise, warped, windows, mirrored, blurred, turned, edges]
 
 
 @pytest.mark.parametrize("define", GRAPHS)

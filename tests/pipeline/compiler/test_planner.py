@@ -14,7 +14,7 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.partition import Stages, stages_by_device
-from pipeline._kernels.expression import PixelExpression, source_offset
+from pipeline._kernels.expression import PixelExpression, source_offsets
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import Setup
@@ -110,13 +110,40 @@ def test_plan_equals_that_of_the_executor() -> None:
     assert (output.launch.defines, output.launch.grid) == (wanted.defines, wanted.grid)
     table, expected = wanted.tables[0].copy(), wanted.tables[0].copy()
     table.view(np.uint8)[:] = block[output.offsets[0] :][: table.nbytes]
-    begins = addresses(table, source_offset(table.dtype)).copy()
+    begins = addresses(table, source_offsets(table.dtype)[0]).copy()
     for each in (table, expected):
-        addresses(each, source_offset(each.dtype))[:] = 0
+        addresses(each, source_offsets(each.dtype)[0])[:] = 0
         addresses(each, 0)[:] = 0
     assert (table == expected).all()
     for begin, sample in zip(begins, sample_images().samples, strict=True):
         np.testing.assert_array_equal(block[begin : begin + sample.size].reshape(sample.shape), sample)
+
+
+@pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
+def test_source_that_a_kernel_reads_twice_is_moved_twice() -> None:
+    images = TensorListCPU(np.random.default_rng(0).integers(0, 256, (4, 9, 11, 3), np.uint8), "HWC")
+    made = planned(pipeline(lambda x: fn.laplacian(x.gpu(), window_size=3), "x"), images)
+    assert made is not None
+    block = np.zeros(made.nbytes, np.uint8)
+    made.write(block)
+    (output,) = made.outputs
+    assert output.launch is not None
+    assert output.target is not None
+    result = np.zeros(images.as_array().shape, np.uint8)
+    assert output.target.nbytes == result.nbytes
+    table = block[output.offsets[0] :][: output.launch.tables[0].nbytes].view(output.launch.tables[0].dtype)
+    offsets = source_offsets(table.dtype)
+    assert len(offsets) == 2
+    for offset, memory in ((0, result), *((each, block) for each in offsets)):
+        addresses(table, offset)[:] += memory.ctypes.data
+    emulator.run_at("evaluate.cu", "evaluate", output.launch.defines, [table.ctypes.data], output.launch.grid)
+    on_cpu = Pipeline(batch_size=4, num_threads=1, device_id=None)
+    with on_cpu:
+        on_cpu.set_outputs(fn.laplacian(fn.external_source(name="x"), window_size=3))
+    on_cpu.build()
+    (expected,) = on_cpu.run(x=images)
+    on_cpu.close()
+    np.testing.assert_allclose(result.astype(np.int16), expected.as_array(), atol=1)
 
 
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
@@ -161,7 +188,7 @@ def test_block_holds_all_arguments_of_a_launch() -> None:
         planned_table = output.launch.tables[0]
         table = read[output.offsets[0] :][: planned_table.nbytes].view(planned_table.dtype)
         addresses(table, 0)[:] += memory.ctypes.data
-        addresses(table, source_offset(table.dtype))[:] += read.ctypes.data
+        addresses(table, source_offsets(table.dtype)[0])[:] += read.ctypes.data
         pointers = [table.ctypes.data]
         emulator.run_at("evaluate.cu", "evaluate", output.launch.defines, pointers, output.launch.grid)
         placed = output.target.table

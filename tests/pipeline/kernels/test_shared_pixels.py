@@ -82,3 +82,11 @@ def test_bits_are_those_without_shared_memory(
     monkeypatch.setattr(PixelExpression, "cached", lambda pixels: pixels)
     for sample, (one, other) in enumerate(zip(found, computed(runner, src, express), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {sample}")
+
+
+def test_thin_samples_of_one_batch_have_few_blocks() -> None:
+    shapes = np.array([[1, 4_000_000, 1], [4_000_000, 1, 1]])
+    samples = Samples.contiguous(np.zeros(2, np.int64), shapes, np.dtype(np.uint8))
+    pixels = PixelExpression.from_samples(samples, "HWC")
+    assert pixels is not None
+    assert pixels.launch(samples).grid == (125_000, 2)  # not those of an image of 4,000,000 x 4,000,000

@@ -164,6 +164,7 @@ def test_compiled_loops_refuse_tables_that_do_not_fit() -> None:
     assert compiled is not None
     rows, columns, floats = np.zeros((3, 2), np.int64), np.zeros(3, np.int64), np.zeros((3, 2))
     weights, four = np.zeros((3, 5), np.float32), np.zeros(4, np.int64)
+    samples, filters = (floats, floats, rows, rows, columns), (np.zeros(2, np.int32), floats[0])
     wrong: list[tuple[Any, ...]] = [
         (compiled.place_samples, rows, 0, 4, 1, four, rows.copy()),
         (compiled.place_samples, rows, 0, 4, 0, columns, rows.copy()),
@@ -171,32 +172,8 @@ def test_compiled_loops_refuse_tables_that_do_not_fit() -> None:
         (compiled.locate_slices, rows, 3, (0, 2), floats, floats, (0, 0, 0, 0), rows.copy(), rows.copy()),
         (compiled.locate_slices, rows, 3, (0,), floats, floats, (0, 0, 0, 0), rows.copy(), rows.copy()),
         (compiled.locate_slices, rows, 3, (0, 1), floats, floats, (0, 0, 0, 0), columns.copy(), rows.copy()),
-        (
-            compiled.map_axes,
-            floats,
-            floats,
-            rows,
-            rows,
-            columns,
-            four,
-            np.zeros(2, np.int32),
-            floats[0],
-            True,
-            bytearray(240),
-        ),
-        (
-            compiled.map_axes,
-            floats,
-            floats,
-            rows,
-            rows,
-            columns,
-            columns,
-            np.zeros(2, np.int32),
-            floats[0],
-            True,
-            bytearray(8),
-        ),
+        (compiled.map_axes, *samples, four, *filters, True, bytearray(240)),
+        (compiled.map_axes, *samples, columns, *filters, True, bytearray(8)),
         (compiled.measure_gaussians, floats, rows, columns.copy(), floats.copy()),
         (compiled.normalize_windows, np.zeros((3, 4)), columns, np.zeros((3, 4), np.float32)),
         (compiled.align_windows, weights, columns + 3, np.zeros((3, 8), np.float32)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -209,8 +210,9 @@ class DeviceStages:
 
     def close(self) -> None:
         """Finish the batches that were started, and free all resources."""
-        for stage in self._stages.values():
-            stage.close()
+        with ExitStack() as ends:  # calls all of them, even when one fails
+            for stage in self._stages.values():
+                ends.callback(stage.close)
 
 
 def _outcome(origin: Origin, client: int, seq: int, result: BatchResult) -> Outcome:

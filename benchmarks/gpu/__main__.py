@@ -118,6 +118,9 @@ def parser() -> argparse.ArgumentParser:
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-seconds", type=float, default=4.0, help="length of each training (default: %(default)s)")
+    names = {loader.name for device_id in (0, None) for loader in training.loaders(device_id)}
+    add("--loaders", nargs="*", default=[], choices=sorted(names), help="loaders to train from (default: all)")
+    add("--counting", type=int, default=0, help="processes that only count during training (default: %(default)s)")
     curves = sorted({each.series for each in sizes.VARIANTS if each.series})
     add("--series", nargs="+", choices=curves, help="curves of the part `sizes` (default: all its measurements)")
     add("--output", type=Path, default=RESULTS, help="folder of JSON and plots (default: benchmarks/results)")
@@ -175,7 +178,11 @@ def _timeline(session: Session, options: argparse.Namespace, document: Document)
 
 
 def _training(session: Session, options: argparse.Namespace, document: Document) -> None:
-    _train(session, options, document, training.loaders(session.setup.device_id))
+    rivals = training.loaders(session.setup.device_id)
+    if options.loaders:
+        rivals = [rival for rival in rivals if rival.name in options.loaders]
+    with neighbours.counting(options.counting):
+        _train(session, options, document, rivals)
 
 
 def _gil(session: Session, options: argparse.Namespace, document: Document) -> None:

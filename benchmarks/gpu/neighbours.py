@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,13 +78,20 @@ def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) ->
     alone, rates = [], []
     for _ in range(ROUNDS):
         alone.append(trainer.rate(batches, seconds, warm_up=2)[0])
-        with ExitStack() as stack:
-            for _ in range(neighbours):
-                counting = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-                stack.callback(counting.kill)
+        with counting(neighbours):
             rates.append(trainer.rate(batches, seconds, warm_up=2)[0])
     trainer.free()
     return Beside(setup.batch_size, neighbours, tuple(alone), tuple(rates))
+
+
+@contextmanager
+def counting(processes: int) -> Iterator[None]:
+    """Run so many processes that only count."""
+    with ExitStack() as stack:
+        for _ in range(processes):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
 
 
 def as_json(found: Sequence[Beside]) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ KIND = "paths"
 RESIDENT = 4
 """Number of batches that stay on the GPU, for comparison."""
 
-DECISION = 20.0
+DECISION = 50.0
 """Seconds of training until the measurement begins even if ``placement="auto"`` hasn't chosen."""
 
 DRAINED = 64

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from dali_proxy._server.comparison import Comparison
 from dali_proxy._server.loop_rate import LoopRate
 from dali_proxy._transport.protocol import Computed
 
@@ -15,10 +16,7 @@ __all__ = ["Trial"]
 
 _SETTLE = 0.3  # seconds after the first batch of a candidate that aren't measured: queues fill
 _PATIENCE = 30.0  # seconds until a candidate has its first batch, else it isn't measured
-_CONTENDS = 0.95  # part of the highest rate from which a candidate is measured again
-_ROUNDS = 4  # measurements of a candidate, at most
-_AGREES = 1.08  # ratio of two measurements of a candidate up to which no third one follows
-_MARGIN = 1.01  # a candidate must be so much faster than one before it in the list
+_LONGEST = 40.0  # seconds of a trial after which no further round begins
 _CHANGE = 0.1  # relative change of the loop's rate after which conditions count as changed...
 _REGRET = 0.97  # ... and the part of another candidate's rate below which the choice counts as wrong...
 _WINDOWS = 6  # ... if so many measurements in sequence agree
@@ -32,8 +30,9 @@ class Trial:
     """Measures the rate of the user's loop with each candidate, chooses the fastest, and repeats that after changes.
 
     The loop takes batches as usual meanwhile: candidates differ only in where the batches are computed. Each candidate
-    is measured once. Those that are nearly as fast as the fastest, and the one that ran first, while everything
-    started, are measured again in turn. The average of the latest two measurements counts.
+    is measured once; the one that ran first, while everything started, once more instead. Those that may still be the
+    fastest, considering how much the measurements vary, are measured again in turn, until one is left or it would
+    take too long.
 
     Args:
         candidates: names of the candidates. The first one runs already.
@@ -68,8 +67,9 @@ class Trial:
         self._last = 0  # what it was
         self._usual: list[float] = []  # rates of the loop after it: the first ones
         self._changes: list[float] = []  # rates in sequence that differ from them, or from what others promise
-        self._measured: dict[int, list[float]] = {}
-        self._plan: deque[int] = deque()
+        self._comparison = Comparison()
+        self._measured: dict[int, float] = {}  # in this round
+        self._plan: deque[int] = deque()  # candidates to be measured
         self._first = 0.0  # time of the candidate's first batch; 0 before
         self._window: LoopRate | None = None
         self._waiting_since = 0.0  # time of a batch of another candidate; 0 before
@@ -126,57 +126,42 @@ class Trial:
 
     def _begin_trial(self, first: int) -> None:
         self._began = 0.0
-        self._measured = {}
-        self._plan = deque([first, *(number for number in range(len(self._candidates)) if number != first)])
+        self._comparison, self._measured = Comparison(), {}
+        others = (number for number in range(len(self._candidates)) if number != first)
+        self._plan = deque([first, *others, first])
         self._switch(first)
 
     def _note(self, rate: float) -> None:
-        self._measured.setdefault(self.current, []).append(rate)
+        self._measured[self.current] = rate
         self._plan.popleft()
         self._next()
 
     def _skip(self) -> None:
         skipped = self.current
         self._plan = deque(number for number in self._plan if number != skipped)
+        self._measured.pop(skipped, None)
+        self._comparison.drop(skipped)
         self._next()
 
     def _next(self) -> None:
         if not self._plan:
-            self._plan.extend(self._contenders())
+            self._comparison.add(self._measured)
+            self._measured = {}
+            contenders = self._comparison.contenders()
+            if len(contenders) > 1 and self._clock() - self._began < _LONGEST:
+                self._plan.extend(contenders if self.current == contenders[0] else reversed(contenders))
         if self._plan:
             self._switch(self._plan[0])
         else:
             self._decide()
 
-    def _contenders(self) -> list[int]:
-        """Return the candidates to be measured again; none if the choice is clear."""
-        rates = self._rates()
-        first = next(iter(rates), -1)
-        contenders = [number for number, rate in rates.items() if rate > _CONTENDS * max(rates.values())]
-        if len(rates) > 1 and len(self._measured[first]) == 1 and first not in contenders:
-            contenders.insert(0, first)
-        turns = max((len(self._measured[number]) for number in contenders), default=0)
-        if turns >= _ROUNDS or len(contenders) < 2:
-            return []
-        return [] if turns > 1 and all(_agree(self._measured[number]) for number in contenders) else contenders
-
-    def _rates(self) -> dict[int, float]:
-        """Return the rate of each candidate: the mean of the latest two, or the higher one if they differ much."""
-        return {
-            number: statistics.fmean(rates[-2:]) if _agree(rates) else max(rates[-2:])
-            for number, rates in self._measured.items()
-        }
-
     def _decide(self) -> None:
-        rates = self._rates()
-        best = 0
-        for number in sorted(rates):
-            if best not in rates or rates[number] > _MARGIN * rates[best]:
-                best = number
+        best = self._comparison.best()
         now = self._clock()
         self._rest = min(2 * self._rest, _LONGEST_REST) if self._decided and best == self._last else _REST
         self._decided, self._last = now, best
         self._usual, self._changes = [], []
+        rates = self._comparison.rates()
         figures = ", ".join(self._figure(number, rates) for number in range(len(self._candidates)))
         self.reason = f"batches/s of the loop: {figures}; measured in {now - self._began:.0f} s"
         self._switch(best)
@@ -199,7 +184,7 @@ class Trial:
         if len(self._usual) < _WINDOWS:
             self._usual.append(rate)
         usual = statistics.median(self._usual)
-        others = max((each for number, each in self._rates().items() if number != self.current), default=0.0)
+        others = max((each for number, each in self._comparison.rates().items() if number != self.current), default=0.0)
         if abs(rate / usual - 1) > _CHANGE or rate < _REGRET * others:
             self._changes.append(rate)
         else:
@@ -207,8 +192,3 @@ class Trial:
         if len(self._changes) >= _WINDOWS and now - self._decided > self._rest:
             _log.info("placement: the loop takes %.1f batches/s instead of %.1f: measuring again", rate, usual)
             self._begin_trial(self.current)
-
-
-def _agree(rates: Sequence[float]) -> bool:
-    """Return whether the latest two measurements of a candidate are nearly the same."""
-    return max(rates[-2:]) < _AGREES * min(rates[-2:])

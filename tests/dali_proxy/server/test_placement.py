@@ -308,8 +308,8 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
 
 
 def measure_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a trial measure each candidate once, for one batch."""
-    short = {"loop_rate._SECONDS": 0.0, "loop_rate._BATCHES": 1, "trial._SETTLE": 0.0, "trial._ROUNDS": 1}
+    """Let a trial measure each candidate for one batch."""
+    short = {"loop_rate._SECONDS": 0.0, "loop_rate._BATCHES": 1, "trial._SETTLE": 0.0, "trial._LONGEST": 0.0}
     for name, value in short.items():
         monkeypatch.setattr(f"dali_proxy._server.{name}", value)
 

@@ -114,7 +114,7 @@ class ConsumerClient:
         self.variant = 0
         self.computed: Computed | None = None
         self._measured: int | None = None  # number of the form that is measured
-        self.refused: dict[int, str] = {}
+        self.refused = self._stages.refused
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
         self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
@@ -278,13 +278,16 @@ class ConsumerClient:
     def place(self, variant: int, measured: bool) -> None:
         """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
 
-        It may take seconds until the server has built it. `self.variant` shows when its batches arrive.
+        It may take seconds until the server has built it. `self.variant` shows when its batches arrive. A form in
+        `self.refused` isn't run.
 
         Args:
             variant: number of the form.
             measured: whether `self.computed` is needed, until the next call.
         """
         self.computed, self._measured = None, variant if measured else None
+        if variant in self.refused:
+            return
         with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant, measured))
 
@@ -501,7 +504,10 @@ class ConsumerClient:
                 request.note(result, continues=result.origin is not None)
         stage = None if result.origin is None else self._stages.get(result.variant)
         if stage is None:
-            self._requests.answer(key, self._open(result, fds, self._opener.receive))
+            answer = self._open(result, fds, self._opener.receive)
+            if result.origin is not None:  # another process chose this form of the pipeline
+                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {self.refused[result.variant]}")
+            self._requests.answer(key, answer)
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
         inputs = self._open(result, fds, opened)

@@ -23,7 +23,7 @@ from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._rng import BatchKey
-from pipeline.errors import PipelineError
+from pipeline.errors import BuildError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -163,18 +163,30 @@ class DeviceStages:
         pipelines: for each form, its device stage as `serialize_for_host` returned it, or None.
 
     Raises:
-        BuildError: a device stage can't run here.
+        BuildError: the device stage of the first form can't run here.
+
+    Attributes:
+        refused: for other forms whose device stage can't run here, the reason.
     """
 
     def __init__(self, pipelines: Sequence[bytes | None]) -> None:
         self._stages: dict[int, DeviceStage] = {}
+        self.refused: dict[int, str] = {}
         try:
             for number, pipeline in enumerate(pipelines):
                 if pipeline is not None:
-                    self._stages[number] = DeviceStage(pipeline)
+                    self._add(number, pipeline)
         except BaseException:
             self.close()
             raise
+
+    def _add(self, number: int, pipeline: bytes) -> None:
+        try:
+            self._stages[number] = DeviceStage(pipeline)
+        except BuildError as error:
+            if not number:
+                raise
+            self.refused[number] = str(error)
 
     def __bool__(self) -> bool:
         return bool(self._stages)

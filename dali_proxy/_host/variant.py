@@ -9,6 +9,7 @@ from dali_proxy._host.planning import Planning
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from pipeline._bulk.gather import gathered
 from pipeline._definition import Pipeline
+from pipeline._executor.batch_order import BatchOrder
 from pipeline._executor.statistics import StepTimes
 from pipeline._external_source.data import check_batch, declares_data
 from pipeline._graph.graph import Edge, GraphNode
@@ -64,6 +65,8 @@ class Variant:
         self._planning = Planning(device_stage) if device_stage else None
         self.executor = self._runner.executor
         self.executor.output_allocator = self._allocate
+        if host_stage_only and self._planning is None:  # the device stage may call the user's code
+            self.executor.delivery = BatchOrder()
 
     def read_inputs(self, message: Submit, request: Request) -> dict[str, TensorList]:
         """Return the inputs of a request, in the worker's shared memory.

@@ -22,14 +22,16 @@ from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, make_plan
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, spent
+from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
+from pipeline._executor.batch_order import BatchOrder, ordered_phases
 from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.merging import Merger, make_merger
+from pipeline._executor.phase_costs import PhaseCosts
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.running_batch import OnDone, RunningBatch
 from pipeline._executor.shared import SharedResources
@@ -56,16 +58,11 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
 
-# Processor time of a phase, in nanoseconds, below which waking another thread costs more than the overlap saves.
-_CHEAP = 1_000_000
-_CHEAP_ON_GPU = 800_000  # launches wait for the driver, too
 _MOST_CONCURRENT = 16
 # Largest number of threads that each run one batch at a time.
 _MOST_STAGES = 8
 # The same between CPU and GPU, where each needs GPU memory.
 _MOST_MIXED = 4
-# Weight of a batch in the moving average of that time.
-_WEIGHT = 0.2
 # The cost of a step that isn't measured.
 _UNMEASURED = Cost()
 
@@ -104,6 +101,8 @@ class Executor:
         self.output_allocator: OutputAllocator | None = None
         #: The trace that records the times of steps and samples; None to record nothing.
         self.trace: Trace | None = profiler_trace()
+        #: The order of the results, to deliver them in the order of submission; None for that of their ends.
+        self.delivery: BatchOrder | None = None
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph)
@@ -154,6 +153,8 @@ class Executor:
         self._output_numbers: dict[Edge, int] = {}
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
+        #: By number, for phases that call the user's code; without own threads, one thread runs all phases of a batch.
+        self._orders = ordered_phases(self._plan, self._operators) if self._shared is None else {}
         self._buffers = BufferPool()
         self._pinned_buffers = BufferPool(pin_for=self.device_id)
         #: Fed inputs that are copied to the GPU.
@@ -161,17 +162,7 @@ class Executor:
             graph.nodes[edge.node].name for node in graph.find(COPY_TO_GPU.name) for edge in node.inputs
         }
         self._reserve(self.config)
-        #: By number, for phases that don't wait: moving average of the processor time, in nanoseconds.
-        self._costs: dict[int, float] = {
-            number: _CHEAP for number, phase in enumerate(self._plan.phases) if not self._may_wait(phase)
-        }
-
-    def _may_wait(self, phase: Phase) -> bool:
-        """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
-        nodes = [node for step in phase.steps for node in step.nodes]
-        if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
-            return True
-        return any(node.operator == "copy_to_cpu" or self._operators[node.index].waits for node in nodes)
+        self._costs = PhaseCosts(self._plan, self._operators)
 
     def _start_threads(self) -> None:
         config = self.config
@@ -226,11 +217,18 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.nested = in_user_function()
-        batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
+        batch.trace, batch.memory = self.trace, self.memory
         self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
-        self._advance(run)
+        batch.number = next(self._submitted)
+        try:
+            self._advance(run)
+        except BaseException:
+            self._end_order(batch.number)
+            if self.delivery is not None:
+                self.delivery.end(batch.number)
+            raise
 
     def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
         """Copy fed data, on the threads of the CPU stage; to pinned memory if the GPU reads the data.
@@ -257,24 +255,13 @@ class Executor:
     def _mixed_threads(self) -> int:
         """Return the number of threads for phases between CPU and GPU.
 
-        With two, one prepares a batch while the other waits for a decoder. Batches may then overtake each other, so no
-        operator behind may depend on their order.
+        With two, one prepares a batch while the other waits for a decoder.
         """
-        mixed, others = (
-            [
-                self._operators[node.index]
-                for phase in self._plan.phases
-                if (phase.device == "mixed") is wanted
-                for step in phase.steps
-                for node in step.nodes
-            ]
-            for wanted in (True, False)
-        )
-        if not mixed:
+        phases = [phase for phase in self._plan.phases if phase.device == "mixed"]
+        nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
+        if not nodes:
             return 0
-        any_thread = all(getattr(operator, "any_thread", False) for operator in mixed)
-        ordered = any(getattr(operator, "in_order", False) for operator in others)
-        return 2 if any_thread and not ordered else 1
+        return 2 if all(getattr(self._operators[node.index], "any_thread", False) for node in nodes) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
@@ -346,15 +333,23 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
+        order = self._orders.get(run.phase)
+        if order is not None:
+            run.on_caller = False
+            order.enter(run.batch.number, partial(self._enqueue, run, phase))
+            return
         is_last = run.phase + 1 == len(self._plan.phases)
         if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run.batch, phase):
             run.phase += 1
             self._advance(run)
             return
-        if (run.on_caller and self._is_cheap(run.phase)) or (phase.takes_inputs_only and not is_last):
+        if (run.on_caller and self._costs.is_cheap(run.phase)) or (phase.takes_inputs_only and not is_last):
             self._run_phase(run, phase)
             return
         run.on_caller = False
+        self._enqueue(run, phase)
+
+    def _enqueue(self, run: RunningBatch, phase: Phase) -> None:
         work_queue = self._queue_of(phase)
         if work_queue is None:
             self._run_phase(run, phase)
@@ -443,26 +438,15 @@ class Executor:
                 number, lane, key = run.batch.number, run.stream.name, run.batch.request.key
                 trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
-    def _is_cheap(self, number: int) -> bool:
-        """Return whether a phase takes less time than to wake another thread, as far as it was measured."""
-        limit = _CHEAP_ON_GPU if self._plan.phases[number].on_gpu else _CHEAP
-        return self._costs.get(number, _CHEAP) < limit
-
-    def _weight(self, run: RunningBatch) -> int:
-        """Return for how many batches the measurement of this one counts; 0 for a batch that isn't measured.
-
-        The clock of a thread costs a system call, which can take longer than a cheap operator.
-        """
-        if not self._is_cheap(run.phase):
-            return 1
-        return 0 if run.batch.number % MEASURED_CHEAP else MEASURED_CHEAP
-
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
         batch, trace = run.batch, run.batch.trace
         traced = None if trace is None else trace.sequence(phase.steps, batch.number, batch.request.key)
-        weight = self._weight(run)
+        weight = self._costs.weight(run.phase, batch.number)
+        order = self._orders.get(run.phase)
         begun = already = spent() if weight else _UNMEASURED
         for number, step in enumerate(phase.steps):
+            if order is not None and number == order.first:
+                order.begin(batch.number)
             batch.costs = self.statistics.begin(step.nodes)
             if traced is None:
                 self._steps.run(batch, step)
@@ -474,11 +458,12 @@ class Executor:
                 now = spent()
                 cost, already = now.minus(already).times(weight), now
             self.statistics.end(step.nodes, cost, batch.costs)
+            if order is not None and number == order.last:
+                order.end_turn(batch.number)
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
-        if weight and run.phase in self._costs:
-            processor = min(already.minus(begun).processor, 2 * _CHEAP)  # a busy machine causes outliers
-            self._costs[run.phase] += _WEIGHT * (processor - self._costs[run.phase])
+        if weight:
+            self._costs.add(run.phase, already.minus(begun).processor)
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Release values that no later step reads, so that later steps reuse their buffers."""
@@ -560,17 +545,26 @@ class Executor:
                 error = as_batch_error(failure, "a batch ended")
         batch.outputs.clear()
         batch.branch_batches.clear()
+        self._end_order(batch.number)
         result = BatchResult(outputs, error, time.perf_counter() - run.started)
         self.statistics.batch(failed=error is not None)
-        if run.stream is None:
-            call_back(run.on_done, result)
-        else:
-            for output in outputs:
-                if isinstance(output, TensorListGPU):
-                    output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
+        for output in outputs:
+            if run.stream is not None and isinstance(output, TensorListGPU):
+                output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
+
+        def deliver() -> None:
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
+
+        if self.delivery is None:
+            deliver()
+        else:
+            self.delivery.enter(batch.number, deliver)
+
+    def _end_order(self, number: int) -> None:
+        for order in self._orders.values():
+            order.end(number)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = self._constants.own(batch, [batch.outputs[edge] for edge in self.graph.outputs])

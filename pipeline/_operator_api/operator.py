@@ -165,7 +165,7 @@ class BatchOperator(ABC):
 
     #: Whether several threads may run it at once, for different batches.
     any_thread: ClassVar[bool] = False
-    #: Whether it must see the batches in order, because it runs the user's code.
+    #: Whether it must see the batches one after another, in order, because it runs the user's code.
     in_order: ClassVar[bool] = False
     #: Whether it reads GPU data only in launches of `KernelContext.run`. These wait for launches of other operators,
     #: and share one upload with them. The executor flushes the launches before operators that read data otherwise.
@@ -182,6 +182,11 @@ class BatchOperator(ABC):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup
+
+    @property
+    def runs_in_processes(self) -> bool:
+        """Whether other processes run the user's code, each with a copy of its state, so that no order is needed."""
+        return False
 
     @abstractmethod
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

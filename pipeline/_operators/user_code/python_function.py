@@ -119,11 +119,15 @@ class _PythonFunction(BatchOperator):
         self._processes = setup.functions
         self._trial = _Trial() if node.argument("parallel") is None else None
 
+    @property
+    def runs_in_processes(self) -> bool:
+        return self._processes is not None and (self._trial is None or self._trial.is_slow)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         processes = self._processes
         if processes is not None and not processes.runs(self.node):
             self._processes = processes = None
-        if processes is not None and (self._trial is None or self._trial.is_slow):
+        if processes is not None and self.runs_in_processes:
             return processes.run(self.node, batch.request, batch.size, inputs, self._seeds(batch))
         trial = None if processes is None else self._trial
         outputs = self._run_here(batch, inputs, trial or Caller())

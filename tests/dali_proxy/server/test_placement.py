@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import pickle
@@ -19,6 +20,7 @@ import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from dali_proxy._common.core_budget import cgroup_cores
+from dali_proxy._consumer.device_stage import DeviceStage
 from dali_proxy._server.placement import (
     CORES,
     Placing,
@@ -341,6 +343,35 @@ def test_auto_measures_all_placements_beside_the_loop(
         assert f"placement={stats.placement!r}: {stats.placement_reason}" in caplog.messages
 
 
+class Sizes(Images):
+    """Images of which every other one is large, so that the host stages of some batches overtake those of others."""
+
+    def __getitem__(self, index: int) -> Any:
+        height = 4 if index % 8 < 4 else 800
+        return self.transform(np.full((height, height, 3), index, np.uint8))
+
+
+def test_functions_in_the_consumer_get_the_batches_in_order() -> None:
+    calls = itertools.count()
+
+    def numbered(image: Any) -> Any:
+        return np.array([next(calls), image.flat[0]])
+
+    @pipeline_def(batch_size=4, num_threads=2)
+    def with_state() -> Any:
+        return fn.python_function(fn.resize(fn.external_source(name="x"), size=(5, 5)), function=numbered)
+
+    class Split(DALIServer):
+        _split = staticmethod(lambda graph: cut(graph, lambda node: node.operator == "python_function"))
+
+    with Split(with_state(device_id=0), placement="consumer") as server:
+        sampler = [*range(22)] * 10
+        loader = DataLoader(server, Sizes(server.proxy), batch_size=4, sampler=sampler, num_workers=1)
+        found = torch.cat([batch[0] if isinstance(batch, tuple | list) else batch for batch in loader])
+    assert found[:, 1].tolist() == sampler
+    assert found[:, 0].tolist() == list(range(220))
+
+
 def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
     measure_briefly(monkeypatch)
@@ -364,6 +395,27 @@ def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.Mo
         assert len(attempts) == 2, "it isn't tried again"
         reason = server.stats().placement_reason
         assert "not measured (DeviceError: no GPU is free" in reason
+
+
+def test_auto_leaves_out_a_placement_that_the_consumer_cannot_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
+    measure_briefly(monkeypatch)
+    built: list[bytes] = []
+
+    def fail_second(pipeline: bytes) -> DeviceStage:
+        built.append(pipeline)
+        if len(built) == 2:
+            raise DeviceError("no GPU is free")
+        return DeviceStage(pipeline)
+
+    monkeypatch.setattr("dali_proxy._consumer.device_stage.DeviceStage", fail_second)
+    with Halved(sample_images(device_id=0), placement="auto") as server:
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, sampler=[*range(22)] * 400, num_workers=1)
+        for _ in loader:
+            if "not measured (no GPU is free" in server.stats().placement_reason:
+                break
+        else:
+            raise AssertionError(server.stats().placement_reason)
 
 
 def test_failed_build_is_reported_to_the_consumer_that_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ class ThreadPool:
         self._wake = threading.Condition(new_rlock(Level.LEAF, "thread pool"))
         self._closed = False
         self._threads: list[threading.Thread] = []  # only started threads
+        self._callers: deque[None] = deque()  # an entry for each call of `run_ranges` that waits: changes are atomic
         try:
             for index in range(num_threads):
                 core = affinity[index % len(affinity)] if affinity else None
@@ -134,10 +135,18 @@ class ThreadPool:
     def run_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> None:
         """Call ``task(begin, end)`` for ranges of up to `step` indices that cover all indices below `count`.
 
+        The ranges are as long as possible without idle threads: callers that wait at the same time share the threads,
+        and each range costs a thread that wakes up and waits for the GIL.
+
         Raises:
             BaseException: the exception of the first failed range, after all ranges were tried.
         """
-        self.start_ranges(task, count, step).join()
+        self._callers.append(None)
+        try:
+            ranges = -(-self.num_threads // len(self._callers))
+            self.start_ranges(task, count, max(1, min(step, -(-count // ranges)))).join()
+        finally:
+            self._callers.pop()
 
     def start_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> Job:
         """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges."""

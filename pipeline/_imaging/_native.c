@@ -335,6 +335,7 @@ release_values:
 #include "_colors.h"
 #include "_crops.h"
 #include "_draws.h"
+#include "_jpeg_windows.h"
 #include "_points.h"
 #include "_polygons.h"
 #include "_signals.h"
@@ -372,6 +373,8 @@ static PyMethodDef functions[] = {
     {"draw_numbers", draw_numbers_call, METH_VARARGS, draw_numbers_doc},
     {"random_words", random_words_call, METH_VARARGS, random_words_doc},
     {"normal_quantiles", normal_quantiles_call, METH_VARARGS, normal_quantiles_doc},
+    {"load_jpeg_decoder", load_jpeg_decoder_call, METH_VARARGS, load_jpeg_decoder_doc},
+    {"decode_jpeg_windows", decode_jpeg_windows_call, METH_VARARGS, decode_jpeg_windows_doc},
     {"match_boxes", match_boxes_call, METH_VARARGS, match_boxes_doc},
     {"stack_samples", stack_samples_call, METH_O, stack_samples_doc},
     {"place_samples", place_samples_call, METH_VARARGS, place_samples_doc},

@@ -6,84 +6,69 @@ driver. simplejpeg has no such function.
 
 from __future__ import annotations
 
-import importlib
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
+import importlib.util
 from functools import cache
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._imaging.native import compiled
+
 __all__ = ["decode_region", "decode_regions"]
 
+Int64s = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.uint8]
 Region = tuple[int, int, int, int]
 
-# Smallest extent of a window: libjpeg-turbo interpolates the colors of a single column differently.
-_LEAST = 8
-# Number of last bytes to search for the end marker.
-_TAIL = 66
-_END = b"\xff\xd9"
-
-_local = threading.local()
-
 
 def decode_region(encoded: memoryview, region: Region) -> Pixels | None:
-    """Decode a window of a JPEG; see `decode_regions`."""
-    return decode_regions([encoded], [region])[0]
+    """Decode a window of a JPEG to RGB.
+
+    Args:
+        encoded: the file.
+        region: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
+
+    Returns:
+        The pixels; None if the whole image must be decoded: see `decode_regions`.
+    """
+    file = np.frombuffer(encoded, np.uint8)
+    pixels = np.empty((*region[2:], 3), np.uint8)
+    pointers, targets = (np.array([array.ctypes.data]) for array in (file, pixels))
+    decoded = decode_regions(pointers, np.array([file.nbytes]), np.array([region]), targets)
+    return pixels if decoded.all() else None
 
 
-def decode_regions(images: Sequence[memoryview], regions: Sequence[Region]) -> list[Pixels | None]:
+def decode_regions(pointers: Int64s, lengths: Int64s, regions: Int64s, targets: Int64s) -> npt.NDArray[np.bool_]:
     """Decode a window of each of several JPEGs to RGB, on the calling thread, which releases the GIL once.
 
     Args:
-        images: the files.
-        regions: (y0, x0, height, width), inside the image, whose EXIF orientation isn't applied.
+        pointers: (N,) addresses of the files.
+        lengths: (N,) their sizes in bytes.
+        regions: (N, 4) first row and column, height and width, inside the image, whose EXIF orientation isn't applied.
+        targets: (N,) addresses for ``height * width * 3`` bytes each.
 
     Returns:
-        The pixels of each; None if the whole image must be decoded: because nvImageCodec isn't installed or can't
-        decode it, because the window is tiny, or because the image is truncated, which is an error wherever the window
-        is.
+        (N,): whether each was decoded. Otherwise, the whole image must be decoded: because nvImageCodec or the
+        compiled module isn't installed, or doesn't support the image, because the window is tiny, or because the image
+        is truncated, which is an error wherever the window is.
     """
-    found: list[Pixels | None] = [None] * len(images)
-    fits = [
-        index
-        for index, (encoded, (_, _, height, width)) in enumerate(zip(images, regions, strict=True))
-        if min(height, width) >= _LEAST and _END in bytes(encoded[-_TAIL:])
-    ]
-    codec = _load_codec() if fits else None
-    if codec is None:
-        return found
-    if not hasattr(_local, "decoder"):
-        _local.decoder = codec.Decoder(
-            device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
-            max_num_cpu_threads=1,
-            backends=[codec.Backend(codec.BackendKind.CPU_ONLY)],
-            options=":fancy_upsampling=1",
-        )
-        _local.options = codec.DecodeParams(apply_exif_orientation=False, color_spec=codec.ColorSpec.SRGB)
-    windows: dict[int, Any] = {}
-    for index in fits:
-        y, x, height, width = regions[index]
-        with suppress(RuntimeError, MemoryError):
-            stream = codec.CodeStream(np.frombuffer(images[index], np.uint8))
-            region = codec.Region(y, x, y + height, x + width)
-            windows[index] = stream.get_sub_code_stream(region=region)
-    with suppress(RuntimeError, MemoryError):
-        decoded = _local.decoder.decode(list(windows.values()), params=_local.options) if windows else []
-        for index, image in zip(windows, decoded, strict=True):
-            pixels = None if image is None else np.asarray(image)
-            if pixels is not None and pixels.shape == (*regions[index][2:], 3) and pixels.dtype == np.uint8:
-                found[index] = np.ascontiguousarray(pixels)
-    return found
+    decoded = np.zeros(len(pointers), np.bool_)
+    if len(pointers) and compiled is not None and _is_loaded():
+        columns = [np.ascontiguousarray(column, np.int64) for column in (pointers, lengths, regions, targets)]
+        compiled.decode_jpeg_windows(*columns, decoded.view(np.uint8))
+    return decoded
 
 
 @cache
-def _load_codec() -> Any:
-    """Return the module `nvidia.nvimgcodec`, or None if it can't be imported."""
+def _is_loaded() -> bool:
+    """Return whether nvImageCodec is installed, in a version that the compiled module knows; load it."""
     try:
-        return importlib.import_module("nvidia.nvimgcodec")
-    except (ImportError, OSError):  # OSError: a wheel without a library that it loads
-        return None
+        found = importlib.util.find_spec("nvidia.nvimgcodec")
+    except ImportError:
+        found = None
+    if compiled is None or found is None or found.origin is None:
+        return False
+    folder = Path(found.origin).parent
+    loaded: bool = compiled.load_jpeg_decoder(str(folder / "libnvimgcodec.so.0"), str(folder / "extensions"))
+    return loaded

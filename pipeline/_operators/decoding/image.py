@@ -26,7 +26,7 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline._operators.decoding.encoded import channels_of, encoded_batch
 from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS, decoding_options
-from pipeline._operators.decoding.image_batches import Output, allocate_images, decode_images, regions_of, shown_sizes
+from pipeline._operators.decoding.image_batches import allocate_images, decode_images, regions_of, shown_sizes
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
 from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
@@ -107,9 +107,11 @@ class ImageDecoder(BatchOperator):
         regions = regions_of(self.node, batch, encoded, inputs[1:])
         output = self._allocate(batch, encoded, regions)
         images = decode_images(batch, encoded, np.arange(len(encoded)), regions, self._options, output)
-        return [TensorListCPU(images, "HWC") if output is None else output.images]
+        return [TensorListCPU(images, "HWC") if output is None else output]
 
-    def _allocate(self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None) -> Output | None:
+    def _allocate(
+        self, batch: Batch, encoded: EncodedBatch, regions: npt.NDArray[np.int64] | None
+    ) -> TensorListCPU | None:
         """Return memory for the images of a batch; None if their sizes are unknown or implausible."""
         if self._channels is None or (regions is None and not encoded.headers["height"].all()):
             return None  # full images are decoded to given memory only if they are JPEGs

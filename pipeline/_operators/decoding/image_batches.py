@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
-from pipeline._bulk.gather import copy_ranges
 from pipeline._codecs import EncodedBatch
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import decode, peek
@@ -26,36 +25,21 @@ from pipeline._size_limit import image_limit
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Output", "allocate_images", "decode_images", "regions_of", "shown_sizes"]
+__all__ = ["allocate_images", "decode_images", "regions_of", "shown_sizes"]
 
 Int64s = npt.NDArray[np.int64]
 
 # Images that a thread decodes per call, at most. Each call needs the GIL anew, which many threads share.
-_GROUP = 8
+_GROUP = 16
 # Largest height and width of an image that may be allocated in advance; the decoder refuses more.
 _LARGEST_EXTENT = 1 << 24
 # Size in bytes up to which memory is allocated for a batch before it is decoded: damaged headers may claim any size.
 _MOST_BYTES = 1 << 30
 
 
-@dataclass(frozen=True)
-class Output:
-    """Memory for a batch of images: the images, and the bytes of all."""
-
-    images: TensorListCPU
-    memory: npt.NDArray[np.uint8]
-
-    def place(self, pixels: Mapping[int, Array]) -> None:
-        """Copy images, given by their positions in the batch, with one call that doesn't need the GIL."""
-        pointers = np.array([image.ctypes.data for image in pixels.values()], np.int64)
-        sizes = np.array([image.nbytes for image in pixels.values()], np.int64)
-        offsets = self.images.table().pointers[list(pixels)] - self.memory.ctypes.data
-        copy_ranges(self.memory, pointers, sizes, offsets, None, pixels)
-
-
 def allocate_images(
     batch: Batch, node: GraphNode, shapes: Int64s, dtype: np.dtype[Any], buffers: BufferPool, for_gpu: bool
-) -> Output | None:
+) -> TensorListCPU | None:
     """Return memory for the images of a batch; None if they are implausibly large.
 
     Args:
@@ -73,7 +57,7 @@ def allocate_images(
         array, owner = batch.allocate(Edge(node.index), shape, dtype)
         images = TensorListCPU.from_dense(array, "HWC")
         images.owner = owner
-        return Output(images, array.reshape(-1).view(np.uint8))
+        return images
     if shape is not None:
         memory, is_pinned = buffers.memory(math.prod(shape) * dtype.itemsize)
         images = TensorListCPU.from_dense(memory.view(dtype).reshape(shape), "HWC")
@@ -83,7 +67,7 @@ def allocate_images(
         placed = replace(table, pointers=memory.ctypes.data + table.pointers)
         images = TensorListCPU.from_table(placed, [memory], layout="HWC")
     images.pinned = is_pinned
-    return Output(images, memory)
+    return images
 
 
 def decode_images(
@@ -92,7 +76,7 @@ def decode_images(
     which: Int64s,
     regions: Int64s | None,
     options: Mapping[str, Any],
-    output: Output | None = None,
+    output: TensorListCPU | None = None,
 ) -> list[Array]:
     """Decode some images of a batch on the threads of the CPU stage.
 
@@ -105,7 +89,7 @@ def decode_images(
         output: memory for the images of the batch; None for new memory.
 
     Returns:
-        The pixels of these images; without meaning if there is an output.
+        The pixels of these images.
 
     Raises:
         OperatorError: images can't be decoded; the error lists them.
@@ -114,8 +98,15 @@ def decode_images(
     windows: list[Any] = [None] * len(encoded)
     if regions is not None:
         windows = [tuple(row) if row[0] >= 0 else None for row in regions.tolist()]
-    skips_rows = (_skips_rows(encoded, options) & (regions is not None)).tolist()
-    targets = [None] * len(encoded) if output is None else output.images.samples
+    compiled = _are_usual(encoded, options)
+    inside = _whole_images(encoded) if regions is None else regions
+    targets: list[Any] = [None] * len(encoded)
+    if output is not None:
+        targets, addresses = list(output.samples), output.table().pointers
+    else:
+        for sample in which[compiled[which]].tolist():
+            targets[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
+        addresses = np.array([0 if target is None else target.ctypes.data for target in targets])
     images: list[Any] = [None] * len(positions)
     failures: list[tuple[int, PipelineError]] = []
 
@@ -124,32 +115,39 @@ def decode_images(
             decode_range(begin, end)
 
     def decode_range(begin: int, end: int) -> None:
-        group = positions[begin:end]
-        skipping = [sample for sample in group if skips_rows[sample]]
-        pixels = decode_regions([memoryview(arrays[sample]) for sample in skipping], [windows[s] for s in skipping])
-        found = {sample: image for sample, image in zip(skipping, pixels, strict=True) if image is not None}
-        for index, sample in enumerate(group, begin):
+        done: set[int] = set()
+        group = which[begin:end]
+        some = group[compiled[group]]
+        if len(some):
+            found = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
+            done.update(some[found].tolist())
+        for index in range(begin, end):
+            sample = positions[index]
             try:
-                if sample not in found:
+                if sample in done:
+                    images[index] = targets[sample]
+                else:
                     images[index] = decode(arrays[sample], region=windows[sample], out=targets[sample], **options)
-                elif output is None:
-                    images[index] = found[sample]
             except Exception as error:  # noqa: BLE001 - it belongs to the sample
                 failures.append((sample, as_pipeline_error(error)))
-        if output is not None and found:
-            output.place(found)
 
-    step = max(1, min(_GROUP, -(-len(positions) // batch.pool.num_threads)))
-    if len(positions) <= step:
+    if len(positions) == 1 or batch.pool.num_threads == 1:
         decode_group(0, len(positions))
     else:
-        batch.pool.run_ranges(decode_group, len(positions), step)
+        batch.pool.run_ranges(decode_group, len(positions), _GROUP)
     fail(sorted(failures, key=lambda failure: failure[0]))
     return images
 
 
-def _skips_rows(encoded: EncodedBatch, options: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-    """Return, for each image, whether `decode_regions` decodes its windows as `decode` does."""
+def _whole_images(encoded: EncodedBatch) -> Int64s:
+    """Return the windows of whole JPEGs, before their orientation is applied; see `regions_of`."""
+    windows = np.zeros((len(encoded), 4), np.int64)
+    windows[:, 2], windows[:, 3] = encoded.headers["height"], encoded.headers["width"]
+    return windows
+
+
+def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+    """Return, for each image, whether `decode_regions` decodes it as `decode` does."""
     headers = encoded.headers
     nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
     fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["truncated"] == 0) & (nbytes <= image_limit())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 from PIL import Image
 
 from pipeline._imaging import decode, jpeg_region
+from pipeline._imaging.native import compiled
 from pipeline.errors import DecodeError
 from tests.pipeline.imaging.images import smooth
 
-pytestmark = pytest.mark.skipif(jpeg_region._load_codec() is None, reason="nvImageCodec isn't installed")
+pytestmark = pytest.mark.skipif(not jpeg_region._is_loaded(), reason="nvImageCodec isn't installed")
 
 WINDOWS = [(0, 0, 8, 8), (37, 51, 40, 60), (60, 100, 40, 49), (3, 141, 90, 8), (0, 0, 100, 149)]
 
@@ -49,8 +52,43 @@ def test_truncated_image_is_an_error_wherever_the_window_is() -> None:
         decode(encoded[: len(encoded) // 2], region=(0, 0, 8, 8))
 
 
+def decode_all(files: list[Any], window: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    """Decode a window of each file. Return which were decoded, and the pixels."""
+    found = [np.zeros((*window[2:], 3), np.uint8) for _ in files]
+    columns = [np.array([each.ctypes.data for each in arrays]) for arrays in (files, found)]
+    lengths = np.array([file.nbytes for file in files])
+    return jpeg_region.decode_regions(columns[0], lengths, np.array([window] * len(files)), columns[1]), found
+
+
+def test_threads_decode_many_images_at_once() -> None:
+    files = [np.frombuffer(encode(quality=quality), np.uint8) for quality in range(50, 90)]
+    files[7] = np.frombuffer(b"\xff\xd8 damaged \xff\xd9", np.uint8)
+    expected = [None if number == 7 else decode(file)[5:65, 20:100] for number, file in enumerate(files)]
+    with ThreadPoolExecutor(8) as pool:
+        for decoded, pixels in pool.map(lambda _: decode_all(files, (5, 20, 60, 80)), range(40)):
+            assert decoded.tolist() == [number != 7 for number in range(40)]
+            for one, other in zip(pixels, expected, strict=True):
+                assert other is None or (one == other).all()
+
+
+def test_forked_child_decodes() -> None:
+    file = np.frombuffer(encode(), np.uint8)
+    window = (0, 0, 100, 149)
+    _, (expected,) = decode_all([file], window)
+    with multiprocessing.get_context("fork").Pool(1) as children:
+        decoded, (pixels,) = children.apply_async(decode_all, ([file], window)).get(60)
+    assert decoded.all()
+    np.testing.assert_array_equal(pixels, expected)
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    column = np.zeros(2, np.int64)
+    with pytest.raises(ValueError, match="don't fit each other"):
+        compiled.decode_jpeg_windows(column, column, column, column, np.zeros(2, np.uint8))
+
+
 def test_window_without_the_package_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = encode()
     expected = decode(encoded, region=WINDOWS[1])
-    monkeypatch.setattr(jpeg_region, "_load_codec", lambda: None)
+    monkeypatch.setattr(jpeg_region, "_is_loaded", lambda: False)
     np.testing.assert_array_equal(decode(encoded, region=WINDOWS[1]), expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,9 @@ def command(options: argparse.Namespace, program: str = "python -m benchmarks") 
     for name, value in vars(options).items():
         if name == "costs":
             words += [] if value else ["--no-costs"]
-        elif name != "output":
+        elif name != "output" and value not in (None, []):
             words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
-    return " ".join(words)
+    return shlex.join(words)
 
 
 def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:

@@ -31,7 +31,7 @@ class SliceBounds(NamedTuple):
 
     def locate(self, shapes: Array, axes: tuple[int, ...]) -> tuple[Array, Array] | None:
         """Return starts and extents of the windows of samples of shapes (N, ndim), likewise; None if one is invalid."""
-        if compiled is None:
+        if compiled is None or not len(shapes):
             return self._locate_columns(shapes, axes)
         shapes = np.ascontiguousarray(shapes)
         windows = np.empty(shapes.shape, np.int64), np.empty(shapes.shape, np.int64)

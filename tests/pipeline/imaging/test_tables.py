@@ -110,6 +110,13 @@ def test_slices_equal_those_of_numpy(
     ]
 
 
+def test_no_slices_are_located() -> None:
+    bounds = SliceBounds(np.zeros((0, 2)), np.zeros((0, 2)), (True, False), from_start=True, exact=False)
+    located = bounds.locate(np.zeros((0, 3), np.int64), (2, 0))
+    assert located is not None
+    assert [windows.shape for windows in located] == [(0, 3), (0, 3)]
+
+
 def test_windows_inside_equal_those_of_numpy(in_numpy: Any) -> None:
     shape = np.array([[10, 20]])
     for start, extent in [

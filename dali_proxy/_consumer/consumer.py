@@ -506,7 +506,8 @@ class ConsumerClient:
         if stage is None:
             answer = self._open(result, fds, self._opener.receive)
             if result.origin is not None:  # another process chose this form of the pipeline
-                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {self.refused[result.variant]}")
+                reason = self.refused.get(result.variant, "it isn't known")
+                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {reason}")
             self._requests.answer(key, answer)
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared

@@ -23,7 +23,7 @@ from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._operator_api.trace import Trace, profiler_trace
 from pipeline._rng import BatchKey
-from pipeline.errors import BuildError, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -183,7 +183,7 @@ class DeviceStages:
     def _add(self, number: int, pipeline: bytes) -> None:
         try:
             self._stages[number] = DeviceStage(pipeline)
-        except BuildError as error:
+        except PipelineError as error:
             if not number:
                 raise
             self.refused[number] = str(error)

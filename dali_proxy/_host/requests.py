@@ -39,6 +39,7 @@ class Request:
         worker: the worker that submitted it.
         variant: form of the pipeline that computes it.
         seq: the worker's number for it.
+        number: its number among the batches that this form has started.
         session: the iterator that it belongs to; 0 for none.
         key: key of its random numbers.
         size: number of samples.
@@ -72,6 +73,7 @@ class Request:
     failure: Failure | None = None
     waiter: Consumer | None = None
     times: list[float] | None = None
+    number: int = -1
 
     @property
     def nbytes(self) -> int:

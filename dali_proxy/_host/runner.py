@@ -139,7 +139,7 @@ class Runner:
     def _start_queued(self) -> None:
         """Give queued requests to the executor until it is full."""
         while (request := self._scheduler.take(self._is_held_now)) is not None:
-            request.variant = self.variant
+            request.variant, request.number = self.variant, self.variant.next_number()
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
@@ -222,7 +222,8 @@ class Runner:
                 error = failed
         if staged is not None and staged.on_gpu:
             request.copying = staged
-        self._call_soon(partial(self._finish_run, request, staged, error))
+        finish = partial(self._finish_run, request, staged, error)
+        request.variant.in_order(request.number, partial(self._call_soon, finish))
 
     def _inputs_read(self, request: Request) -> None:
         # After `_done`, on a thread of the executor that waits for the GPU, or on this one if there is no GPU work.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,9 @@ class Variant:
         self._planning = Planning(device_stage) if device_stage else None
         self.executor = self._runner.executor
         self.executor.output_allocator = self._allocate
-        if host_stage_only and self._planning is None:  # the device stage may call the user's code
-            self.executor.delivery = BatchOrder()
+        #: The order of the results; None if the device stage can't call the user's code, so that it doesn't matter.
+        self._order = BatchOrder() if host_stage_only and self._planning is None else None
+        self._submitted = itertools.count()
 
     def read_inputs(self, message: Submit, request: Request) -> dict[str, TensorList]:
         """Return the inputs of a request, in the worker's shared memory.
@@ -92,6 +94,17 @@ class Variant:
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool) -> None:
         """Start a batch; see `pipeline._definition.running.Runner.submit`."""
         self._runner.submit(request, on_done, on_caller=on_caller)
+
+    def next_number(self) -> int:
+        """Return the number of the next batch, for `in_order`."""
+        return next(self._submitted)
+
+    def in_order(self, number: int, finish: Callable[[], None]) -> None:
+        """Call a function once it was called for all batches with smaller numbers, if their order matters."""
+        if self._order is None:
+            finish()
+        else:
+            self._order.enter(number, finish)
 
     def stage(self, outputs: Sequence[TensorList], key: BatchKey) -> StagedResult:
         """Put the outputs of a batch into slots, with the plan of the device stage if this host makes it."""

@@ -46,8 +46,12 @@ class Comparison:
             measured.pop(number, None)
 
     def rates(self) -> dict[int, float]:
-        """Return the mean rate of each candidate."""
-        return {number: math.exp(_mean(self._logarithms(number))) for number in sorted(self._rounds[0])}
+        """Return the rate of each candidate: relative to that of the fastest, which was measured in all rounds."""
+        fastest = self._fastest()
+        if fastest < 0:
+            return {}
+        rate = _mean(self._logarithms(fastest))
+        return {number: math.exp(rate + self._gain(number, fastest)) for number in sorted(self._rounds[0])}
 
     def contenders(self) -> list[int]:
         """Return the candidates that may be faster than all others by more than 1 %: one if the choice is clear."""
@@ -60,9 +64,9 @@ class Comparison:
         ]
 
     def best(self) -> int:
-        """Return the first candidate that is at most 1 % slower than the fastest; 0 if none was measured."""
+        """Return the first candidate of the last round that is at most 1 % slower than the fastest; 0 without any."""
         fastest = self._fastest()
-        return next((number for number in sorted(self._rounds[0]) if self._gain(fastest, number) <= _WORTH), 0)
+        return next((number for number in sorted(self._last()) if self._gain(fastest, number) <= _WORTH), 0)
 
     def _last(self) -> dict[int, float]:
         """Return the last round that isn't empty: its candidates were measured in all rounds."""

@@ -16,7 +16,8 @@ __all__ = ["Trial"]
 
 _SETTLE = 0.3  # seconds after the first batch of a candidate that aren't measured: queues fill
 _PATIENCE = 30.0  # seconds until a candidate has its first batch, else it isn't measured
-_LONGEST = 40.0  # seconds of a trial after which no further round begins
+_LONGEST = 32.0  # seconds of measurements after which no further round begins
+_LEAST = 1e-6  # batches per second: a rate of 0 has no logarithm
 _CHANGE = 0.1  # relative change of the loop's rate after which conditions count as changed...
 _REGRET = 0.97  # ... and the part of another candidate's rate below which the choice counts as wrong...
 _WINDOWS = 6  # ... if so many measurements in sequence agree
@@ -63,6 +64,7 @@ class Trial:
         self._clock = clock
         self._rest = _REST
         self._began = 0.0  # time of the first batch of the trial; 0 before
+        self._spent = 0.0  # seconds of its measurements, without pauses of the loop
         self._decided = 0.0  # time of the last decision
         self._last = 0  # what it was
         self._usual: list[float] = []  # rates of the loop after it: the first ones
@@ -114,8 +116,10 @@ class Trial:
         rate = self._window.take(now, computed)
         if rate is None:
             return
+        rate = max(rate, _LEAST)
         self._window = LoopRate(now, computed)
         if self._plan:
+            self._spent += now - self._first
             self._note(rate)
         else:
             self._watch(rate, now)
@@ -125,7 +129,7 @@ class Trial:
         self._window = None
 
     def _begin_trial(self, first: int) -> None:
-        self._began = 0.0
+        self._began = self._spent = 0.0
         self._comparison, self._measured = Comparison(), {}
         others = (number for number in range(len(self._candidates)) if number != first)
         self._plan = deque([first, *others, first])
@@ -148,7 +152,7 @@ class Trial:
             self._comparison.add(self._measured)
             self._measured = {}
             contenders = self._comparison.contenders()
-            if len(contenders) > 1 and self._clock() - self._began < _LONGEST:
+            if len(contenders) > 1 and self._spent < _LONGEST:
                 self._plan.extend(contenders if self.current == contenders[0] else reversed(contenders))
         if self._plan:
             self._switch(self._plan[0])

@@ -38,9 +38,8 @@ class BatchOrder:
             start: the function; it must not raise. None if the batch has ended.
         """
         with self._changed:
-            if number < self._next_to_enter:
-                return
-            self._arrived[number] = start
+            if number >= self._next_to_enter:
+                self._arrived[number] = start
             if self._is_starting:
                 return
             self._is_starting = True
@@ -114,12 +113,12 @@ def ordered_phases(plan: Plan, operators: Mapping[int, Any]) -> dict[int, PhaseO
     """
     orders: dict[int, PhaseOrder] = {}
     for number, phase in enumerate(plan.phases):
-        found = {
-            position: operators[node.index]
+        found = [
+            (position, operators[node.index])
             for position, step in enumerate(phase.steps)
             for node in step.nodes
             if getattr(operators[node.index], "in_order", False)
-        }
+        ]
         if found:
-            orders[number] = PhaseOrder(min(found), max(found), list(found.values()))
+            orders[number] = PhaseOrder(found[0][0], found[-1][0], [operator for _, operator in found])
     return orders

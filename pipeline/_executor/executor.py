@@ -27,7 +27,7 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
-from pipeline._executor.batch_order import BatchOrder, ordered_phases
+from pipeline._executor.batch_order import ordered_phases
 from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.merging import Merger, make_merger
@@ -101,8 +101,6 @@ class Executor:
         self.output_allocator: OutputAllocator | None = None
         #: The trace that records the times of steps and samples; None to record nothing.
         self.trace: Trace | None = profiler_trace()
-        #: The order of the results, to deliver them in the order of submission; None for that of their ends.
-        self.delivery: BatchOrder | None = None
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph)
@@ -226,8 +224,6 @@ class Executor:
             self._advance(run)
         except BaseException:
             self._end_order(batch.number)
-            if self.delivery is not None:
-                self.delivery.end(batch.number)
             raise
 
     def copy_input(self, batch: TensorListCPU, node: GraphNode) -> TensorListCPU:
@@ -447,6 +443,7 @@ class Executor:
         for number, step in enumerate(phase.steps):
             if order is not None and number == order.first:
                 order.begin(batch.number)
+                already = spent() if weight else _UNMEASURED  # the wait isn't the operator's
             batch.costs = self.statistics.begin(step.nodes)
             if traced is None:
                 self._steps.run(batch, step)
@@ -548,19 +545,15 @@ class Executor:
         self._end_order(batch.number)
         result = BatchResult(outputs, error, time.perf_counter() - run.started)
         self.statistics.batch(failed=error is not None)
-        for output in outputs:
-            if run.stream is not None and isinstance(output, TensorListGPU):
-                output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
-
-        def deliver() -> None:
+        if run.stream is None:
+            call_back(run.on_done, result)
+        else:
+            for output in outputs:
+                if isinstance(output, TensorListGPU):
+                    output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
             # Work that the callback issues follows the batch.
             with nullcontext() if event is None else run.stream.stream:
                 call_back(run.on_done, result)
-
-        if self.delivery is None:
-            deliver()
-        else:
-            self.delivery.enter(batch.number, deliver)
 
     def _end_order(self, number: int) -> None:
         for order in self._orders.values():

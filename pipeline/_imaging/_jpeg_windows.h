@@ -90,15 +90,26 @@ static const struct { const char *name; void **function; } codec_functions[] = {
     {"nvimgcodecFutureDestroy", (void **)&codec.end},
 };
 
-/* Guards what follows. Decoders are never destroyed: as many exist as threads have decoded at once. */
+static int codec_loaded;
+static char codec_extensions[4096];
+
+/* Guards what follows, and forks: in a child of a process that forked while the library created an instance or decoded
+   for the first time, it would hang. Decoders are never destroyed: as many exist as threads have decoded at once. */
 static pthread_mutex_t jpeg_lock = PTHREAD_MUTEX_INITIALIZER;
-static char jpeg_extensions[4096];
+static enum { NOT_CREATED, CREATED, FAILED } jpeg_state;
+static int has_decoded;
 static void *jpeg_instance;
 static JpegDecoder *idle_decoders;
 
-/* A forked child can't use its parent's decoders, and the lock may be held by a thread that it doesn't have. */
+static void lock_jpegs(void) { pthread_mutex_lock(&jpeg_lock); }
+
+static void unlock_jpegs(void) { pthread_mutex_unlock(&jpeg_lock); }
+
+/* A forked child can't use its parent's decoders. */
 static void forget_decoders(void) {
     jpeg_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    jpeg_state = NOT_CREATED;
+    has_decoded = 0;
     jpeg_instance = NULL;
     idle_decoders = NULL;
 }
@@ -114,44 +125,33 @@ static int load_codec(const char *library) {
 
 PyDoc_STRVAR(load_jpeg_decoder_doc,
              "load_jpeg_decoder(library, extensions)\n--\n\n"
-             "Load nvImageCodec, given the path of its library and the folder of its extensions. Return whether\n"
-             "`decode_jpeg_windows` can be called: whether the library's version is known.");
+             "Load nvImageCodec, given the path of its library and the folder of its extensions, as bytes. Return whether\n"
+             "the library's version is known, so that `decode_jpeg_windows` decodes.");
 
 static PyObject *load_jpeg_decoder_call(PyObject *module, PyObject *arguments) {
-    static int loaded;
     const char *library, *extensions;
-    if (!PyArg_ParseTuple(arguments, "ss", &library, &extensions)) return NULL;
-    if (!loaded && strlen(extensions) < sizeof jpeg_extensions) {
-        strcpy(jpeg_extensions, extensions);
-        loaded = load_codec(library) && !pthread_atfork(NULL, NULL, forget_decoders);
+    if (!PyArg_ParseTuple(arguments, "yy", &library, &extensions)) return NULL;
+    if (!codec_loaded && strlen(extensions) < sizeof codec_extensions) {
+        strcpy(codec_extensions, extensions);
+        codec_loaded = load_codec(library) && !pthread_atfork(lock_jpegs, unlock_jpegs, forget_decoders);
     }
-    return PyBool_FromLong(loaded);
+    return PyBool_FromLong(codec_loaded);
 }
 
-/* Return an idle decoder or a new one; NULL if none can be created. */
+/* Return an idle decoder or a new one; NULL if none can be created. The lock must be held. */
 static JpegDecoder *take_decoder(void) {
-    pthread_mutex_lock(&jpeg_lock);
-    const InstanceInfo info = {INSTANCE_INFO, sizeof info, .builtin = 1, .extensions = 1, .path = jpeg_extensions};
-    if (!jpeg_instance && codec.create_instance(&jpeg_instance, &info)) jpeg_instance = NULL;
+    const InstanceInfo info = {INSTANCE_INFO, sizeof info, .builtin = 1, .extensions = 1, .path = codec_extensions};
+    if (jpeg_state == NOT_CREATED) jpeg_state = codec.create_instance(&jpeg_instance, &info) ? FAILED : CREATED;
     JpegDecoder *found = idle_decoders;
     if (found) idle_decoders = found->next;
-    void *instance = jpeg_instance;
-    pthread_mutex_unlock(&jpeg_lock);
-    if (found || !instance || !(found = calloc(1, sizeof *found))) return found;
+    if (found || jpeg_state == FAILED || !(found = calloc(1, sizeof *found))) return found;
     const BackendParams params = {BACKEND_PARAMS, sizeof params, .hint = 1, .policy = IGNORED_HINT};
     const Backend backend = {BACKEND, sizeof backend, .kind = CPU_ONLY, .params = params};
     const ExecutionParams execution = {EXECUTION_PARAMS, sizeof execution, .threads = 1, .device = CPU_DEVICE,
                                        .backend_count = 1, .backends = &backend};
-    if (!codec.create_decoder(instance, &found->decoder, &execution, ":fancy_upsampling=1")) return found;
+    if (!codec.create_decoder(jpeg_instance, &found->decoder, &execution, ":fancy_upsampling=1")) return found;
     free(found);
     return NULL;
-}
-
-static void give_back_decoder(JpegDecoder *decoder) {
-    pthread_mutex_lock(&jpeg_lock);
-    decoder->next = idle_decoders;
-    idle_decoders = decoder;
-    pthread_mutex_unlock(&jpeg_lock);
 }
 
 /* Windows of images: pointers and lengths of the files; y, x, height and width; destinations; whether each was decoded. */
@@ -201,6 +201,23 @@ static void decode_windows(JpegDecoder *decoder, const JpegWindows *given, Py_ss
     codec.end(future);
 }
 
+/* Decode all windows. The first call of a process holds the lock meanwhile. */
+static void decode_all_windows(const JpegWindows *given, Py_ssize_t count) {
+    lock_jpegs();
+    JpegDecoder *decoder = take_decoder();
+    const int is_first = !has_decoded;
+    if (!is_first) unlock_jpegs();
+    for (Py_ssize_t begin = 0; decoder && begin < count; begin += MOST_IMAGES)
+        decode_windows(decoder, given, begin, begin + MOST_IMAGES < count ? begin + MOST_IMAGES : count);
+    if (!is_first) lock_jpegs();
+    has_decoded = 1;
+    if (decoder) {
+        decoder->next = idle_decoders;
+        idle_decoders = decoder;
+    }
+    unlock_jpegs();
+}
+
 PyDoc_STRVAR(decode_jpeg_windows_doc,
              "decode_jpeg_windows(pointers, lengths, windows, targets, decoded)\n--\n\n"
              "Decode windows of JPEGs to RGB. pointers, lengths, targets: int64 (n,), addresses and sizes of the files, and\n"
@@ -213,14 +230,11 @@ static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments)
     const Py_ssize_t count = decoded.len;
     const int fits = pointers.len == 8 * count && lengths.len == pointers.len && targets.len == pointers.len &&
                      windows.len == 4 * pointers.len;
-    if (fits && codec.end) {
+    if (fits && codec_loaded) {
         const JpegWindows given = {pointers.buf, lengths.buf, windows.buf, targets.buf, decoded.buf};
         memset(decoded.buf, 0, count);
         Py_BEGIN_ALLOW_THREADS
-        JpegDecoder *decoder = take_decoder();
-        for (Py_ssize_t begin = 0; decoder && begin < count; begin += MOST_IMAGES)
-            decode_windows(decoder, &given, begin, begin + MOST_IMAGES < count ? begin + MOST_IMAGES : count);
-        if (decoder) give_back_decoder(decoder);
+        decode_all_windows(&given, count);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&pointers);

@@ -7,6 +7,7 @@ driver. simplejpeg has no such function.
 from __future__ import annotations
 
 import importlib.util
+import os
 from functools import cache
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def _is_loaded() -> bool:
         found = None
     if compiled is None or found is None or found.origin is None:
         return False
-    folder = Path(found.origin).parent
-    loaded: bool = compiled.load_jpeg_decoder(str(folder / "libnvimgcodec.so.0"), str(folder / "extensions"))
+    folder = os.fsencode(Path(found.origin).parent)
+    if b":" in folder:  # it separates the folders of extensions
+        return False
+    loaded: bool = compiled.load_jpeg_decoder(folder + b"/libnvimgcodec.so.0", folder + b"/extensions")
     return loaded

@@ -101,14 +101,17 @@ def decode_images(
     compiled = _are_usual(encoded, options)
     inside = _whole_images(encoded) if regions is None else regions
     targets: list[Any] = [None] * len(encoded)
+    addresses = np.zeros(len(encoded), np.int64)
     if output is not None:
         targets, addresses = list(output.samples), output.table().pointers
-    else:
-        for sample in which[compiled[which]].tolist():
-            targets[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
-        addresses = np.array([0 if target is None else target.ctypes.data for target in targets])
     images: list[Any] = [None] * len(positions)
     failures: list[tuple[int, PipelineError]] = []
+
+    def allocate(samples: Sequence[int]) -> None:
+        for sample in samples:
+            with suppress(MemoryError):  # `decode` raises it again, for this sample
+                targets[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
+                addresses[sample] = targets[sample].ctypes.data
 
     def decode_group(begin: int, end: int) -> None:
         with batch.traced(positions[begin], positions[end - 1]):
@@ -117,7 +120,9 @@ def decode_images(
     def decode_range(begin: int, end: int) -> None:
         done: set[int] = set()
         group = which[begin:end]
-        some = group[compiled[group]]
+        if output is None:
+            allocate(group[compiled[group]].tolist())
+        some = group[compiled[group] & (addresses[group] != 0)]
         if len(some):
             found = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
             done.update(some[found].tolist())

@@ -121,13 +121,16 @@ class _PythonFunction(BatchOperator):
 
     @property
     def runs_in_processes(self) -> bool:
-        return self._processes is not None and (self._trial is None or self._trial.is_slow)
+        processes = self._processes
+        if processes is None or not processes.runs(self.node):
+            return False
+        return self._trial is None or self._trial.is_slow
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         processes = self._processes
         if processes is not None and not processes.runs(self.node):
             self._processes = processes = None
-        if processes is not None and self.runs_in_processes:
+        if processes is not None and (self._trial is None or self._trial.is_slow):
             return processes.run(self.node, batch.request, batch.size, inputs, self._seeds(batch))
         trial = None if processes is None else self._trial
         outputs = self._run_here(batch, inputs, trial or Caller())

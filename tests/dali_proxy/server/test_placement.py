@@ -397,7 +397,10 @@ def test_auto_leaves_out_a_placement_that_cannot_be_built(monkeypatch: pytest.Mo
         assert "not measured (DeviceError: no GPU is free" in reason
 
 
-def test_auto_leaves_out_a_placement_that_the_consumer_cannot_build(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [DeviceError, GraphError])
+def test_auto_leaves_out_a_placement_that_the_consumer_cannot_build(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dali_proxy._server.placement.decodes_images", lambda graph: True)
     measure_briefly(monkeypatch)
     built: list[bytes] = []
@@ -405,7 +408,7 @@ def test_auto_leaves_out_a_placement_that_the_consumer_cannot_build(monkeypatch:
     def fail_second(pipeline: bytes) -> DeviceStage:
         built.append(pipeline)
         if len(built) == 2:
-            raise DeviceError("no GPU is free")
+            raise error("no GPU is free")
         return DeviceStage(pipeline)
 
     monkeypatch.setattr("dali_proxy._consumer.device_stage.DeviceStage", fail_second)

@@ -80,6 +80,31 @@ def test_trial_leaves_out_what_cannot_run() -> None:
     assert "b not measured (broken)" in clock.trial.reason
 
 
+def test_trial_survives_a_loop_without_batches() -> None:
+    clock = Clock([0.05, 0.03, 0.04])
+    for _ in range(1000):
+        clock.now += 0.1
+        clock.trial.take(clock.trial.current, Computed(clock.trial.current, 1, 0))
+    assert clock.trial.is_settled
+
+
+def test_pauses_do_not_shorten_a_trial() -> None:
+    draw = random.Random(1)
+    durations = []
+    for _ in range(20):
+        clock, active = Clock([0.05, 0.0505, 0.051]), 0.0
+        while not clock.trial.is_settled:
+            slow = draw.gauss(1, 0.06)  # for 1.5 s
+            clock.seconds = [seconds * slow for seconds in (0.05, 0.0505, 0.051)]
+            clock.run(1.5)
+            active += 1.5
+            if active % 6 == 0:
+                clock.now += 60.0
+                clock.trial.pause()
+        durations.append(active)
+    assert sorted(durations)[10] > 20
+
+
 @dataclass(frozen=True)
 class Form:
     """A form of the pipeline: batches per second, seconds of a batch, and the factor by which the loop slows down."""

@@ -89,6 +89,21 @@ def test_functions_on_the_gpu_and_behind_it() -> None:
     assert max(each.most for each in (first, second, third)) == 1
 
 
+def test_function_in_this_process_gets_the_batches_in_order_beside_one_in_others() -> None:
+    function = Function()
+    pipe = Pipeline(1, 2, None, prefetch_queue_depth=4, py_num_workers=2)
+    with pipe:
+        small = fn.resize(fn.external_source(images(), layout="HWC"), size=(8, 8))
+        here = fn.python_function(small, function=function, parallel=False)
+        pipe.set_outputs(here, fn.python_function(small, function=waiting, parallel=True))
+    pipe.build()
+    for _ in range(BATCHES):
+        pipe.run()
+    pipe.close()
+    assert function.seen == list(range(BATCHES))
+    assert function.most == 1
+
+
 def test_functions_in_processes_run_at_once() -> None:
     pipe = Pipeline(1, 2, None, prefetch_queue_depth=4, py_num_workers=2)
     with pipe:
@@ -102,7 +117,7 @@ def test_functions_in_processes_run_at_once() -> None:
 
 def waiting(image: Any) -> Any:
     begin = time.monotonic()
-    time.sleep(0.05)
+    time.sleep(0.02)
     return np.array([begin, time.monotonic()])
 
 

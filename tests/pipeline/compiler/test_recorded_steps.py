@@ -12,7 +12,7 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._compiler import recorded_steps
 from pipeline._compiler.recorded_steps import _addresses, _Program
-from pipeline._executor import executor
+from pipeline._executor import phase_costs
 from tests import host_cupy
 from tests.pipeline.compiler.gpu_batches import images, run_batches
 from tests.pipeline.kernels import emulator
@@ -137,7 +137,7 @@ def test_batches_that_fill_the_memory_fit_while_they_are_recorded(
     with host_cupy.installed(), monkeypatch.context() as patches:
         patches.setattr(host_cupy, "_allocators", [allocate])
         # On one thread: another one would hold a batch for a time that varies while the next begins.
-        patches.setattr(executor, "_CHEAP_ON_GPU", 1e15)
+        patches.setattr(phase_costs, "_CHEAP_ON_GPU", 1e15)
         with patches.context() as without:
             without.setattr(recorded_steps.RecordedStep, "fits", lambda *arguments: False)
             run()  # loads what stays in memory

@@ -89,59 +89,48 @@ def decode_images(
         output: memory for the images of the batch; None for new memory.
 
     Returns:
-        The pixels of these images.
+        The pixels of these images; nothing if they are in the output.
 
     Raises:
         OperatorError: images can't be decoded; the error lists them.
     """
-    positions, arrays = which.tolist(), encoded.arrays
-    windows: list[Any] = [None] * len(encoded)
-    if regions is not None:
-        windows = [tuple(row) if row[0] >= 0 else None for row in regions.tolist()]
     compiled = _are_usual(encoded, options)
     inside = _whole_images(encoded) if regions is None else regions
-    targets: list[Any] = [None] * len(encoded)
-    addresses = np.zeros(len(encoded), np.int64)
-    if output is not None:
-        targets, addresses = list(output.samples), output.table().pointers
-    images: list[Any] = [None] * len(positions)
+    images: dict[int, Array] = {}  # by position in the batch; with an output, only those of `decode`
+    addresses = np.zeros(len(encoded), np.int64) if output is None else output.table().pointers
     failures: list[tuple[int, PipelineError]] = []
 
     def allocate(samples: Sequence[int]) -> None:
         for sample in samples:
             with suppress(MemoryError):  # `decode` raises it again, for this sample
-                targets[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
-                addresses[sample] = targets[sample].ctypes.data
+                images[sample] = np.empty((*inside[sample, 2:].tolist(), 3), np.uint8)
+                addresses[sample] = images[sample].ctypes.data
 
     def decode_group(begin: int, end: int) -> None:
-        with batch.traced(positions[begin], positions[end - 1]):
+        with batch.traced(int(which[begin]), int(which[end - 1])):
             decode_range(begin, end)
 
     def decode_range(begin: int, end: int) -> None:
-        done: set[int] = set()
         group = which[begin:end]
         if output is None:
             allocate(group[compiled[group]].tolist())
-        some = group[compiled[group] & (addresses[group] != 0)]
-        if len(some):
-            found = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
-            done.update(some[found].tolist())
-        for index in range(begin, end):
-            sample = positions[index]
+        done = compiled[group] & (addresses[group] != 0)
+        some = group[done]
+        done[done] = decode_regions(encoded.pointers[some], encoded.lengths[some], inside[some], addresses[some])
+        for sample in group[~done].tolist():
+            window = None if regions is None or regions[sample, 0] < 0 else tuple(regions[sample].tolist())
+            target = None if output is None else output.samples[sample]
             try:
-                if sample in done:
-                    images[index] = targets[sample]
-                else:
-                    images[index] = decode(arrays[sample], region=windows[sample], out=targets[sample], **options)
+                images[sample] = decode(encoded.arrays[sample], region=window, out=target, **options)
             except Exception as error:  # noqa: BLE001 - it belongs to the sample
                 failures.append((sample, as_pipeline_error(error)))
 
-    if len(positions) == 1 or batch.pool.num_threads == 1:
-        decode_group(0, len(positions))
+    if len(which) == 1 or batch.pool.num_threads == 1:
+        decode_group(0, len(which))
     else:
-        batch.pool.run_ranges(decode_group, len(positions), _GROUP)
+        batch.pool.run_ranges(decode_group, len(which), _GROUP)
     fail(sorted(failures, key=lambda failure: failure[0]))
-    return images
+    return [] if output is not None else [images[sample] for sample in which.tolist()]
 
 
 def _whole_images(encoded: EncodedBatch) -> Int64s:

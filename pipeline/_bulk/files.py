@@ -100,8 +100,7 @@ class BatchOfFiles:
         count = len(self._paths)
         if compiled is not None:
             return pool.start(lambda _: self.read(0, count, pool.num_threads), 1)
-        step = min(_CHUNK, -(-count // pool.num_threads))  # few files are spread over all threads: disks may be slow
-        return pool.start_ranges(self.read, count, max(1, step))
+        return pool.start_ranges(self.read, count, _CHUNK)
 
     def read_all(self, pool: ThreadPool) -> None:
         """Read all files and wait. With the compiled loop, no other Python thread wakes up."""

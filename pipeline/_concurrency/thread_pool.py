@@ -135,21 +135,30 @@ class ThreadPool:
     def run_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> None:
         """Call ``task(begin, end)`` for ranges of up to `step` indices that cover all indices below `count`.
 
-        The ranges are as long as possible without idle threads: callers that wait at the same time share the threads,
-        and each range costs a thread that wakes up and waits for the GIL.
+        Callers that wait at the same time share the threads; see `start_ranges`.
 
         Raises:
             BaseException: the exception of the first failed range, after all ranges were tried.
         """
         self._callers.append(None)
         try:
-            ranges = -(-self.num_threads // len(self._callers))
-            self.start_ranges(task, count, max(1, min(step, -(-count // ranges)))).join()
+            self.start_ranges(task, count, step, len(self._callers)).join()
         finally:
             self._callers.pop()
 
-    def start_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> Job:
-        """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges."""
+    def start_ranges(self, task: Callable[[int, int], None], count: int, step: int, callers: int = 1) -> Job:
+        """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges.
+
+        The ranges are as long as possible without idle threads: for each, a thread wakes up and waits for the GIL.
+
+        Args:
+            task: the function.
+            count: number of indices.
+            step: largest number of indices in a range.
+            callers: number of callers that share the threads.
+        """
+        ranges = -(-self.num_threads // callers)
+        step = max(1, min(step, -(-count // ranges)))
         return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
 
     @property

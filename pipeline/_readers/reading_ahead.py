@@ -62,7 +62,7 @@ class Reading:
         count, together = len(self.entries), self._loader.together
         if together == 1:
             return pool.start(self._read_sample, count)
-        return pool.start_ranges(self._read_range, count, max(1, min(together, -(-count // pool.num_threads))))
+        return pool.start_ranges(self._read_range, count, together)
 
     def _read_range(self, begin: int, end: int) -> None:
         if self._unwanted:

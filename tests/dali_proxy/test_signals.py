@@ -18,7 +18,7 @@ import pytest
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError
 from dali_proxy._host import ProcessHost
-from dali_proxy._loader.loader import LoaderIterator
+from dali_proxy._loader.iterator import LoaderIterator
 from dali_proxy._transport import endpoint
 from dali_proxy._transport.protocol import StatsRequest
 from dali_proxy._worker.worker import WorkerClient, worker_client

@@ -1,0 +1,347 @@
+"""The iterator of a `DataLoader`: one epoch."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dali_proxy._common.in_flight import InFlight
+from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
+from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._consumer.produce import produce
+from dali_proxy._loader.batch_transform import BatchTransform
+from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
+from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
+from dali_proxy._loader.generators import Generators
+from dali_proxy._loader.inner_loader import inner_loader
+from dali_proxy._loader.inner_loop import InnerLoop
+from dali_proxy._loader.numbered_datasets import session_of
+from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
+from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
+from dali_proxy._transport.fetch_ahead import AHEAD
+from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
+from pipeline._graph.location import user_traceback
+from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+    from dali_proxy._loader.loader import DataLoader
+
+__all__ = ["LoaderIterator"]
+
+_PAUSES = (0.02, 0.1, 0.5, 0.0)  # seconds after each attempt to open a session; none after the last one
+
+
+class LoaderIterator(Iterator[Any]):
+    """One epoch over a `DataLoader` (with persistent workers: one epoch after another).
+
+    Args:
+        loader: the loader.
+        start: starting position.
+        resumes: whether `start` comes from a `state_dict`, so that the sampler must be moved there.
+
+    Attributes:
+        progress: position in the epoch.
+        dead: reason why the iterator can't continue; empty while it can.
+    """
+
+    progress: Progress
+
+    def __init__(self, loader: DataLoader, start: LoaderState, resumes: bool = False) -> None:
+        self.dead = ""
+        self._server = loader.dali_server
+        self._first_session = secrets.randbits(63)
+        self._session = 0
+        self._has_workers = loader.num_workers > 0
+        self._persistent = loader.persistent_workers
+        self._pin = loader.pin_memory and torch.accelerator.is_available()
+        # Keep no reference to the loader, which may refer to this: workers end slowly when a cycle is collected.
+        restarts = self._server.restart == "on-failure"
+        inner, sampler, sampler_state = inner_loader(loader, self._first_session, start)
+        self._loop = InnerLoop(inner, sampler, sampler_state)
+        self._sampler_state = sampler_state
+        self._generators = Generators(loader)
+        self._epoch_sampler = sampler_with_epochs(loader)
+        self._in_order = loader.in_order
+        self._ragged = loader.ragged
+        self._earlier_shapes = loader.earlier_shapes
+        self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
+        self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
+        self._restarts = restarts
+        self._consumer: ConsumerClient | ClusterConsumer | None = None
+        self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
+        self.restart(start, resumes)
+
+    def restart(self, start: LoaderState, resumes: bool = False) -> None:
+        """Begin an epoch. Drop the rest of the previous one."""
+        self._close_session()
+        self._consumer = None
+        self._stops = self._server.stops
+        self._session = session_of(self._first_session, start.epoch)
+        self._revive()
+        with self._generators.going_back(start.own, start.shared):
+            # The epoch's order depends on the current states, so its `state_dict` contains them.
+            start = replace(
+                start,
+                own=self._generators.own(),
+                shared=self._generators.shared(),
+                sampler_epoch=self._set_sampler_epoch(start),
+            )
+            if self._transform is not None:
+                self._transform.begin(self._generators.seed(), start.epoch)
+            try:
+                self._loop.begin(start, resumes)
+            except RuntimeError as error:  # torch's, if a persistent worker has died since the last epoch
+                if (died := dead_worker(self._loop.workers, error)) is None:
+                    raise
+                self.dead = str(died)
+                raise died from None
+        self.progress = Progress(start, self._sampler_state, self._in_order)
+        self._is_first = True
+        # A signal handler may raise when a batch has arrived; the next call continues with this batch.
+        self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
+        #: Finished batch, its number and indices, the worker's state.
+        self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
+        self._failure: Exception | None = None  # that wasn't raised yet
+        self._ends = False  # whether the next call raises `StopIteration`
+        self._server.note_pause()
+
+    def _set_sampler_epoch(self, start: LoaderState) -> int | None:
+        """Set the sampler's epoch if this resumes, or if the sampler follows the loader. Return its current epoch."""
+        if self._epoch_sampler is None:
+            return None
+        follows = isinstance(self._epoch_sampler, DistributedBatchSampler)
+        epoch = start.epoch if follows else start.sampler_epoch
+        if epoch is not None:
+            self._epoch_sampler.set_epoch(epoch)
+        return int(self._epoch_sampler.epoch)
+
+    def __next__(self) -> Any:
+        self._server.loop_times.enter()
+        while self._yielding is None:
+            try:
+                self._advance()
+            except RuntimeError as error:  # torch's handler may raise while `_advance` handles another exception
+                if not reports_dead_worker(error):
+                    raise
+                replaced = error.__context__
+                if not (replaced is None or replaced is self._failure or reports_dead_worker(replaced)):
+                    raise replaced  # noqa: B904  # of another handler; a later call reports the worker
+                if dead_worker(self._loop.workers) is not None:
+                    raise self._explained(error)  # noqa: B904  # `error` is its context
+            finally:  # a cycle of an exception and this frame would keep the iterator alive
+                replaced = None
+        batch, numbered, position = self._yielding
+        if self._transform is not None:
+            batch = self._transformed(batch, numbered, position)
+        self.progress.yielded, self._yielding = (numbered.batch, position), None
+        return batch  # no call since the assignment above, so no signal handler ran in between
+
+    def _advance(self) -> None:
+        """Wait for the next batch, or for nothing if another loader's worker has died."""
+        raised: BaseException | None = None
+        try:
+            with deferred_signals:
+                try:
+                    self._yielding = self._next_batch()
+                except Exception as error:
+                    self._failure = error  # until it is raised: a handler may raise in its place
+                    raise
+        except BaseException as error:
+            raised = self._reported(error)
+            if error is self._failure:
+                self.progress.finished |= self._ends
+                self._failure = None
+            elif self._failure is not None:
+                self._failure.__traceback__ = None
+            if raised is error and not isinstance(error, PipelineError):
+                raise
+            if raised is not None:  # not a bare `raise`: in Python 3.10, it restores the frames that were removed
+                raise raised  # noqa: B904  # `error` is its context
+        finally:  # a cycle of an exception and this frame would keep the iterator alive
+            del raised
+
+    def _reported(self, error: BaseException) -> BaseException | None:
+        """Return the exception to raise for one that ended a wait; None if it doesn't concern this loop."""
+        if isinstance(error, PipelineError):  # its message says what our frames could say
+            return error.with_traceback(user_traceback(error))
+        # torch's handler may raise, while this waits for a result.
+        if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
+            return self._explained(error)
+        # If another loader's worker has died, that loader's own loop reports it.
+        return None if reports_dead_worker(error) else error
+
+    def _transformed(self, batch: Any, numbered: NumberedIndices, position: bytes | None) -> Any:
+        assert self._transform is not None
+        try:
+            return self._transform(batch, numbered.number_among_ranks(self._server.endpoint.rank))
+        except Exception:  # the next call returns the next batch; after an interrupt, it repeats this one
+            self.progress.yielded, self._yielding = (numbered.batch, position), None
+            raise
+
+    def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
+        self.progress.catch_up()
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
+        if self.dead:  # torch would skip the dead worker's batches
+            raise WorkerDiedError(self.dead)
+        if not self._loop.begun or self._consumer is None:
+            raise StopIteration
+        worker_wait = result_wait = 0.0
+        while True:
+            begin = time.perf_counter()
+            if self._arrived is None:
+                self._arrived = self._next_arrived()
+            arrived = self._arrived
+            worker_wait += time.perf_counter() - begin
+            consumer, waited = self._consumer, self._consumer.waited
+            consumer.advance(self._session, arrived.numbered.batch, self._loop.in_order)
+            self._note_in_flight(consumer)
+            try:
+                batch = self._rescue.outcome(arrived, self._produced, self._revive)
+            except LeftOut:
+                self.progress.note(arrived.numbered.batch, arrived.position)
+                self._arrived = None
+                continue
+            except LOST as error:
+                self._arrived = None
+                raise (error if self._restarts else self._explained(error))  # noqa: B904  # `error` is its context
+            except Interrupted:
+                raise
+            except BaseException as error:
+                self._arrived = None
+                if not isinstance(error, Exception):
+                    raise
+                raise self._explained(error)  # noqa: B904  # `error` is its context
+            self._arrived = None
+            result_wait += consumer.waited - waited
+            numbered = arrived.numbered
+            self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
+            self._server.note_batch(consumer)
+            waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
+            self._loop.note_result(consumer.result_size(self._session), waited)
+            self._is_first = False
+            return batch, arrived.numbered, arrived.position
+
+    def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
+        noted = self._loop.chunk, consumer.depth(self._session)
+        if self._noted != noted:
+            self._noted = noted
+            ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")
+            self._server.loop_times.in_flight = {"loader": self._loop.in_flight, "results sent ahead": ahead}
+
+    def _next_arrived(self) -> CollatedBatch | FailedBatch:
+        """Wait for the next batch of a worker."""
+        assert self._consumer is not None
+        try:
+            self._check_stopped()
+            if self._consumer.ended and self._restarts:
+                self._revive()
+            self._consumer.check()
+            self._check_workers()
+            return self._loop.next()
+        except Interrupted as interrupted:  # possibly by torch's handler, which reports that a worker died
+            if type(interrupted.args[0]) is RuntimeError and dead_worker(self._loop.workers) is not None:
+                raise self._explained(interrupted.args[0]) from None
+            raise
+        except StopIteration:
+            pass  # its frames keep torch's iterator alive: drop them before that is closed, while signals are deferred
+        except Exception as error:  # noqa: BLE001  # raised again, or replaced by a better one
+            # torch raises a worker's exception from a frame that refers to it. This cycle would keep torch's iterator
+            # alive until the next garbage collection, and ending the workers there takes seconds.
+            if self._has_workers:
+                error.__traceback__ = None
+            raise self._explained(error)  # noqa: B904  # `error` is its context
+        self._ends = True
+        self._rescue.report()
+        self.close()
+        raise StopIteration
+
+    def _produced(self, data: Any) -> Any:
+        assert self._consumer is not None
+        return produce(
+            data,
+            self._consumer,
+            self._loop.timeout,
+            pin=self._pin,
+            ragged=self._ragged,
+            earlier=self._earlier_shapes,
+        )
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return the error, or a better one that names the process that died."""
+        if isinstance(error, ServerClosedError | ServerDiedError):
+            return error if self._server.stops != self._stops else self._server.explain(error)
+        if isinstance(error, StopIteration):  # from a callback or an object in the batch, not the epoch's end
+            failure = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
+            failure.__cause__ = error
+            return failure
+        died = dead_worker(self._loop.workers, error)
+        if died is not None:
+            self.dead = str(died)  # not the exception, whose frames refer to this object
+        return died or hanging_worker(self._loop.workers, self._loop.timeout, error) or error
+
+    def _check_stopped(self) -> None:
+        """Raise an error if the server was stopped and started again since this epoch began."""
+        if self._server.stops == self._stops or not self._server.running:
+            return
+        consumer = self._server.consumer
+        if consumer is not self._consumer:  # batches that the workers still submit there belong to this iterator
+            consumer.open_session(self._session)
+            self._consumer = consumer
+        raise ServerClosedError(
+            "the server was stopped and started again since this epoch began, and its batches are lost: begin the "
+            "epoch again, with iter(loader)"
+        )
+
+    def _check_workers(self) -> None:
+        """Raise an error if a worker died unnoticed: torch's signal handler may have raised inside a finalizer."""
+        if self._loop.has_ended_worker and (died := dead_worker(self._loop.workers)) is not None:
+            self.dead = str(died)
+            raise WorkerDiedError(self.dead)
+
+    def _revive(self) -> None:
+        """Open the session at the server. Restart the server if it died."""
+        for pause in _PAUSES:
+            self._server.revive(self._stops)
+            try:
+                consumer = self._server.consumer
+                if consumer is not self._consumer:
+                    consumer.open_session(self._session)
+                    self._consumer = consumer
+                return
+            except LOST:  # it died again, or is ending: the system may close its connections before its listener
+                if not pause:
+                    raise
+                let_through(time.sleep, pause)
+
+    def __len__(self) -> int:
+        return len(self._loop)
+
+    def close(self) -> None:
+        """End the epoch. Drop its unused batches."""
+        self._server.note_pause()
+        if not self._persistent:
+            self._loop.end()
+            self._close_session()
+
+    def _close_session(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close_session(self._session)
+            self._consumer = None
+
+    @finalizer
+    def __del__(self) -> None:
+        if getattr(self, "_consumer", None) is not None:
+            self._close_session()
+        if hasattr(self, "_loop"):
+            self._loop.leave()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy.errors import BatchError, ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._graph.location import warn_caller
 from pipeline._ipc.signals import Interrupted
 from pipeline._listing import listed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -132,7 +132,7 @@ class Rescue:
                     if problem is None:
                         restart()
                 else:
-                    problem = self._judge(error, batch, verdicts)
+                    problem = self._judge(error, batch, original.indices, verdicts)
                 if problem is not None:
                     raise problem
                 assert self._make is not None  # otherwise `problem` was raised
@@ -143,11 +143,10 @@ class Rescue:
     def report(self) -> None:
         """Warn if a policy has skipped or replaced samples since the last report, so that users notice missing data."""
         if self._first_bad and not callable(self._on_error):
-            warnings.warn(
+            warn_caller(
                 f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
                 f"replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
-                stacklevel=6,
             )
         self._first_bad = ""
 
@@ -171,9 +170,16 @@ class Rescue:
         return None
 
     def _judge(
-        self, error: BaseException, batch: CollatedBatch | FailedBatch, verdicts: dict[str, str]
+        self, error: BaseException, batch: CollatedBatch | FailedBatch, drawn: Any, verdicts: dict[str, str]
     ) -> BaseException | None:
-        """Record the verdict on the bad samples that an error names. Return the error to raise, or None to continue."""
+        """Record the verdict on the bad samples that an error names. Return the error to raise, or None to continue.
+
+        Args:
+            error: the error.
+            batch: the batch that failed, which may lack samples that failed earlier.
+            drawn: indices of the batch when it was drawn.
+            verdicts: verdicts on its samples so far.
+        """
         if self._on_error == "raise" or not isinstance(error, Exception):
             return error
         # The dataset may also raise a `BatchError`: one of another loop, with the indices of that loop.
@@ -190,7 +196,7 @@ class Rescue:
         self._first_bad = self._first_bad or str(described)
         verdicts.update(dict.fromkeys(named, verdict))
         if self._make is None or not named or items <= verdicts.keys():
-            self._losses.skipped += max(len(_items(batch.numbered.indices)), len(described.samples), 1)
+            self._losses.skipped += max(len(_items(drawn)), len(described.samples), 1)
             return LeftOut()
         return None
 

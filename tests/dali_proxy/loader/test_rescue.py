@@ -218,6 +218,7 @@ def test_samples_that_the_dataset_cannot_read(server: DALIServer, num_workers: i
     assert "test_rescue.py" in errors[0].remote_traceback
     assert isinstance(errors[0].__cause__, OSError)
     assert errors[0].worker.startswith("worker 0" if num_workers else "main")
+    assert server.losses.skipped == 5
 
 
 def test_function_decides(server: DALIServer) -> None:

@@ -478,11 +478,7 @@ class ConsumerClient:
             return
         received.close_fds()
         if isinstance(message, Failure):
-            key = ("batch", message.client, message.seq)
-            with self._lock:
-                request = self._requests.get(key)
-            if request is not None and not request.coming:
-                self._requests.answer(key, rebuild(message))
+            self._requests.fail(("batch", message.client, message.seq), rebuild(message))
         elif isinstance(message, Stats):
             self._requests.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
@@ -499,8 +495,9 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
             outputs = result.outputs
-            nbytes, on_gpu = sum([each.nbytes for each in outputs]), any(each.device != "cpu" for each in outputs)
-            self._ahead.note_size(result.session, nbytes, on_gpu)
+            on_gpu = any(each.device != "cpu" for each in outputs)
+            for_gpu = on_gpu or (result.origin is not None and self._stages.device_id is not None)
+            self._ahead.note_size(result.session, sum([each.nbytes for each in outputs]), on_gpu, for_gpu)
             if request is None and self._ahead.arrive(result.session, key[1:], result.batch):
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
@@ -510,8 +507,8 @@ class ConsumerClient:
         if stage is None:
             answer = self._open(result, fds, self._opener.receive)
             if result.origin is not None:  # another process chose this form of the pipeline
-                reason = self.refused.get(result.variant, "it isn't known")
-                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {reason}")
+                why = self.refused.get(result.variant, "it isn't known")
+                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {why}")
             self._requests.answer(key, answer)
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared

@@ -191,7 +191,7 @@ class LoaderIterator(Iterator[Any]):
         self.progress.catch_up()
         if self._taken and self._consumer is not None and self._consumer.ended and not self._continues:
             self._taken = TakenBatches()
-        if not self._taken:
+        if takes := not self._taken:
             if self._failure is not None:
                 try:
                     raise self._failure
@@ -199,7 +199,9 @@ class LoaderIterator(Iterator[Any]):
                     self._failure = None
             self._taken.add(self._take())
             self._take_ready()
-        batch, numbered, position, variant, worker_wait, result_wait = self._taken.next()
+            if len(self._taken) > 1 and self._consumer is not None:
+                self._consumer.advance(self._session, self._taken.last.numbered.batch, in_order=True)
+        batch, numbered, position, variant, worker_wait, result_wait = self._taken.next(takes)
         self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
         self._is_first = False
         if (consumer := self._consumer) is not None:
@@ -267,7 +269,6 @@ class LoaderIterator(Iterator[Any]):
                 return
             if arrived.numbered.batch != number or isinstance(arrived, FailedBatch):
                 return
-            consumer.advance(self._session, number, in_order=True)
             try:
                 batch = self._produced(arrived.data)
             except Interrupted:

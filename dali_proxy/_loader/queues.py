@@ -29,7 +29,7 @@ from pipeline._ipc.signals import deferred_signals, let_through
 __all__ = ["DirectQueue", "Pickled", "get_in_turns", "with_direct_queues"]
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, that a pipe accepts atomically
-_READ_SIZE = 1 << 20
+_BUFFER_SIZE, _READ_SIZE = 1 << 12, 1 << 20  # bytes to read at once, at least and at most
 _LOOK = 60.0  # seconds after which a wait for the rest of a message is restarted
 _TURN = 0.05  # seconds between calls of signal handlers, during waits that can't call them
 _PATIENCE = 0.05  # seconds to wait for other writers: a full pipe may block their threads indefinitely
@@ -41,7 +41,7 @@ else:
 
 
 class DirectQueue(_Queue):
-    """A `multiprocessing.Queue` in which the caller of `put` pickles and writes short messages itself.
+    """A `multiprocessing.Queue` with one reader, in which the caller of `put` pickles and writes short messages itself.
 
     If a message is long, the pipe is full or another process is writing, a thread sends the message and all later ones,
     in order, as in Python's queue. A worker exits if the queue is empty and the process that fills it is gone.
@@ -91,9 +91,9 @@ class DirectQueue(_Queue):
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
         self._born_of = os.getppid()  # recorded as soon as this process has the queue
-        # Python's `_poll` creates a selector for each call. A bound method here would form a cycle with this object.
-        self._poll = partial(_is_ready, self._reader, select.POLLIN)
-        self._recv_bytes = _Messages(self._reader.fileno()).receive
+        messages = _Messages(self._reader.fileno())  # this process is the only reader
+        self._poll = messages.has_arrived  # Python's creates a selector for each call
+        self._recv_bytes = messages.receive
 
     def _start_thread(self) -> None:
         super()._start_thread()  # type: ignore[misc]
@@ -173,7 +173,7 @@ def _is_ready(connection: Any, event: int, timeout: float = 0.0) -> bool:
 
 
 class _Messages:
-    """Reads the messages of a `multiprocessing.Connection`. An interrupted wait keeps the bytes received so far.
+    """Reads the messages of a `multiprocessing.Connection`, several at once. An interrupt loses no bytes.
 
     Args:
         fd: file descriptor of the pipe.
@@ -184,6 +184,15 @@ class _Messages:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._data = bytearray()
+
+    def has_arrived(self, timeout: float = 0.0) -> bool:
+        """Return whether a message is in the buffer, or anything in the pipe; wait for some seconds at most."""
+        begin = self.LENGTH.size
+        if len(self._data) > begin:
+            (length,) = self.LENGTH.unpack_from(self._data)
+            if 0 <= length <= len(self._data) - begin:
+                return True
+        return _is_ready(self._fd, select.POLLIN, timeout)
 
     def receive(self) -> bytes:
         """Wait for a message.
@@ -200,7 +209,8 @@ class _Messages:
                 self._fill(begin)
                 (length,) = self.LONG_LENGTH.unpack_from(self._data, self.LENGTH.size)
             self._fill(begin + length)
-            data, self._data = bytes(memoryview(self._data)[begin:]), bytearray()
+            data = bytes(memoryview(self._data)[begin : begin + length])
+            del self._data[: begin + length]
             return data
 
     def _fill(self, size: int) -> None:
@@ -208,7 +218,7 @@ class _Messages:
             if not _is_ready(self._fd, select.POLLIN):
                 let_through(_is_ready, self._fd, select.POLLIN, _LOOK)
                 continue
-            data = os.read(self._fd, min(size - len(self._data), _READ_SIZE))
+            data = os.read(self._fd, min(max(size - len(self._data), _BUFFER_SIZE), _READ_SIZE))
             if not data:
                 raise EOFError
             self._data += data

@@ -45,8 +45,9 @@ class TakenBatches:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[TakenBatch, torch.cuda.Stream | None]] = deque()
+        self._waiting: deque[TakenBatch] = deque()
         self._devices: set[torch.device] | None = None  # GPUs of the first batch, as of all others
+        self._stream: torch.cuda.Stream | None = None  # that was current when the batches were taken
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -55,23 +56,28 @@ class TakenBatches:
         """Add a batch that was taken just now."""
         if self._devices is None:
             self._devices = {tensor.device for tensor in find(taken.batch, torch.Tensor) if tensor.is_cuda}
-        device = next(iter(self._devices), None)
-        self._waiting.append((taken, None if device is None else torch.cuda.current_stream(device)))
+        if self._devices and not self._waiting:
+            self._stream = torch.cuda.current_stream(next(iter(self._devices)))
+        self._waiting.append(taken)
 
     @property
     def last(self) -> TakenBatch:
         """The batch that was taken last, and hasn't been returned."""
-        return self._waiting[-1][0]
+        return self._waiting[-1]
 
     @property
     def may_grow(self) -> bool:
         """Whether a batch may be taken before the loop asks for it: its tensors would be the same as if taken then."""
         return len(self._devices or ()) <= 1 and not torch.is_inference_mode_enabled()
 
-    def next(self) -> TakenBatch:
-        """Return the first batch and remove it."""
-        taken, stream = self._waiting[0]
-        if stream is not None and (current := torch.cuda.current_stream(stream.device)) != stream:
+    def next(self, now: bool) -> TakenBatch:
+        """Return the first batch and remove it.
+
+        Args:
+            now: whether it was taken by the same call of the user.
+        """
+        taken, stream = self._waiting[0], self._stream
+        if stream is not None and not now and (current := torch.cuda.current_stream(stream.device)) != stream:
             taken = taken._replace(batch=_copied(taken.batch, stream, current))
         self._waiting.popleft()  # not earlier: the copy may fail
         return taken

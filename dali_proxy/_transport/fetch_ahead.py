@@ -8,7 +8,7 @@ __all__ = ["AHEAD", "FetchAhead", "Session"]
 
 AHEAD = 2  # least number of batches beyond the current one: one is in flight while the next one is ready
 _MOST = 32
-# Size of the results that have arrived, or may arrive, if they are more than `AHEAD`: on the host, on a GPU.
+# Size of the results that have arrived, or may arrive, if they are more than `AHEAD`: for the host, for a GPU.
 _NBYTES, _GPU_NBYTES = 128 << 20, 256 << 20
 
 
@@ -57,13 +57,13 @@ class FetchAhead:
         closed = self._sessions.pop(session, None)
         return set() if closed is None else set(closed.keys)
 
-    def note_size(self, session: int, nbytes: int, on_gpu: bool = False) -> None:
-        """Record the size of a result, and whether it is on a GPU."""
+    def note_size(self, session: int, nbytes: int, on_gpu: bool = False, for_gpu: bool = False) -> None:
+        """Record the size of a result, whether it is on a GPU, and whether it is there now or goes there."""
         known = self._sessions.get(session)
         if known is None:
             return
-        if known.nbytes != nbytes or known.on_gpu != on_gpu:
-            most = _GPU_NBYTES if on_gpu else _NBYTES
+        if known.nbytes != nbytes:
+            most = _GPU_NBYTES if for_gpu else _NBYTES
             known.depth = max(AHEAD, min(_MOST, most // nbytes)) if nbytes else AHEAD
         known.nbytes, known.on_gpu = nbytes, on_gpu
 

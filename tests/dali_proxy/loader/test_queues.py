@@ -101,6 +101,30 @@ def test_messages_of_all_sizes_arrive_in_order(size: int) -> None:
     queue.join_thread()
 
 
+def test_messages_that_arrived_together_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = _make()
+    for number in range(3):
+        queue.put(number)
+    assert queue.get(timeout=PATIENCE_S) == 0
+    monkeypatch.setattr(os, "read", None)
+    assert [queue.get(timeout=0.0) for _ in range(2)] == [1, 2]
+    with pytest.raises(Empty):
+        queue.get(timeout=0.0)
+
+
+def test_queue_with_a_part_of_a_message_is_empty() -> None:
+    queue = _make()
+    data = ForkingPickler.dumps("arrives in two parts")
+    queue.put("first")
+    assert queue._sem.acquire()
+    os.write(queue._writer.fileno(), struct.pack("!i", len(data)) + bytes(data[:5]))
+    assert queue.get(timeout=PATIENCE_S) == "first"
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
+    os.write(queue._writer.fileno(), data[5:])
+    assert queue.get(timeout=PATIENCE_S) == "arrives in two parts"
+
+
 def test_full_pipe_does_not_block() -> None:
     queue = _make()
     for number in range(5_000):  # about 400 bytes each; a pipe holds 64 KiB

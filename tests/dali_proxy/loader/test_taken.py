@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -117,19 +116,19 @@ def test_error_of_the_sampler_is_raised_after_the_batches_that_were_taken(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     iterator = iter(loader(server))
-    batches = [next(iterator)]
-    wait_until_ready(server, iterator, 2)
-    arrives, calls = iterator._next_arrived, itertools.count()
+    arrives, raised = iterator._next_arrived, []
 
     def next_arrived() -> Any:
-        if next(calls) == 1:
-            raise LookupError("the sampler's fault")
+        if iterator._taken and not raised:
+            raised.append(LookupError("the sampler's fault"))
+            raise raised[0]
         return arrives()
 
     monkeypatch.setattr(iterator, "_next_arrived", next_arrived)
-    batches.append(next(iterator))
+    batches = [next(iterator)]
+    wait_until_ready(server, iterator, 1)
     with pytest.raises(LookupError, match="the sampler's fault"):
-        next(iterator)
+        batches.extend(iterator)
     check([*batches, *iterator], list(range(BATCHES)))
 
 

@@ -10,7 +10,6 @@ from dali_proxy._cluster.batch_pickle import FetchedTicket
 from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._consumer.pending_requests import fresh
-from dali_proxy._transport.fetch_ahead import Session
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
@@ -88,19 +87,20 @@ class ClusterConsumer:
     def advance(self, session: int, batch: int, in_order: bool) -> None:
         """Do nothing: the loader requests batches early."""
 
-    def is_ready(self, session: int, batch: int) -> bool:
-        """Return False: the loader asks for each batch."""
-        return False
-
-    def begin_arrived(self) -> None:
-        """Do nothing: the servers run the whole pipeline."""
-
     def place(self, variant: int, measured: bool) -> None:
         """Do nothing: the servers have one form of the pipeline."""
 
-    def session(self, session: int) -> Session:
-        """Return an empty session: results arrive in host memory, and the loader requests them and measures them."""
-        return Session()
+    def result_size(self, session: int) -> int:
+        """Return 0: the loader measures the size of results itself."""
+        return 0
+
+    def on_gpu(self, session: int) -> bool:
+        """Return False: results arrive in host memory."""
+        return False
+
+    def depth(self, session: int) -> int:
+        """Return the number of results that are sent before a thread requests them: all that the loader requests."""
+        return 0
 
     def statistics(self, subject: str = "stats") -> dict[str, Any]:
         """Request the counters of all servers and return their sums; `seconds` is the mean.

@@ -28,7 +28,6 @@ from dali_proxy._transport.deferred import DeferredOutputs, on_gpu
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
-from dali_proxy._transport.fetch_ahead import Session
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     Advance,
@@ -276,17 +275,6 @@ class ConsumerClient:
                 with suppress(IPCError):  # the server is gone: the next request raises that
                     self._channel.post(Advance(session, through))
 
-    def is_ready(self, session: int, batch: int) -> bool:
-        """Return whether results of a batch have arrived that no thread has asked for, without an error."""
-        return self._requests.has_results(session, batch)
-
-    @deferred_signals
-    def begin_arrived(self) -> None:
-        """Begin the device stage of the batches that have arrived, so that the GPU computes them early."""
-        if self._stages and self._receiver is None:
-            self._receive_ready()
-            self._stages.release_finished()
-
     def place(self, variant: int, measured: bool) -> None:
         """Let the server run later batches with another form of the pipeline: 0 for the first, n for the n-th other.
 
@@ -303,9 +291,17 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant, measured))
 
-    def session(self, session: int) -> Session:
-        """Return the last results of a session, and how many the server may send before a thread requests them."""
-        return self._ahead.session(session)
+    def result_size(self, session: int) -> int:
+        """Return the size of the last result of a session in the server's memory; 0 if there was none."""
+        return self._ahead.size(session)
+
+    def on_gpu(self, session: int) -> bool:
+        """Return whether the server's last result of a session is on a GPU."""
+        return self._ahead.on_gpu(session)
+
+    def depth(self, session: int) -> int:
+        """Return how many batches of a session the server may send before a thread requests them."""
+        return self._ahead.depth(session)
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""
@@ -367,7 +363,7 @@ class ConsumerClient:
                 request = self._requests[key] = PendingRequest()
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
-        if arrived:  # the usual case: the server has sent it early
+        if arrived and not self._stages:  # the usual case: the server has sent it early
             if self._releases:
                 self._flush_if_safe()
             return request.answer
@@ -478,7 +474,11 @@ class ConsumerClient:
             return
         received.close_fds()
         if isinstance(message, Failure):
-            self._requests.fail(("batch", message.client, message.seq), rebuild(message))
+            key = ("batch", message.client, message.seq)
+            with self._lock:
+                request = self._requests.get(key)
+            if request is not None and not request.coming:
+                self._requests.answer(key, rebuild(message))
         elif isinstance(message, Stats):
             self._requests.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
@@ -495,9 +495,8 @@ class ConsumerClient:
         with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
             outputs = result.outputs
-            on_gpu = any(each.device != "cpu" for each in outputs)
-            for_gpu = on_gpu or (result.origin is not None and self._stages.device_id is not None)
-            self._ahead.note_size(result.session, sum([each.nbytes for each in outputs]), on_gpu, for_gpu)
+            nbytes, on_gpu = sum([each.nbytes for each in outputs]), any(each.device != "cpu" for each in outputs)
+            self._ahead.note_size(result.session, nbytes, on_gpu)
             if request is None and self._ahead.arrive(result.session, key[1:], result.batch):
                 request = self._requests[key] = PendingRequest()
                 request.sent = True
@@ -507,8 +506,8 @@ class ConsumerClient:
         if stage is None:
             answer = self._open(result, fds, self._opener.receive)
             if result.origin is not None:  # another process chose this form of the pipeline
-                why = self.refused.get(result.variant, "it isn't known")
-                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {why}")
+                reason = self.refused.get(result.variant, "it isn't known")
+                answer = ProxyError(f"the GPU's part of the pipeline can't run here: {reason}")
             self._requests.answer(key, answer)
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared

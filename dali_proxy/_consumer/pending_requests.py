@@ -65,20 +65,6 @@ class PendingRequests(dict[Key, PendingRequest]):
                 request.answer = answer
                 self.changed.notify_all()
 
-    def fail(self, key: Key, error: Exception) -> None:
-        """Store the server's error as the answer, unless this process has the batch: the request was sent twice."""
-        with self.lock:
-            request = self.get(key)
-            if request is not None and not request.coming:
-                self.answer(key, error)
-
-    def has_results(self, session: int, batch: int) -> bool:
-        """Return whether results of a batch have arrived that no thread has asked for, without an error."""
-        with self.lock:
-            key = self.ahead.find(session, batch)
-            request = None if key is None else self.get(("batch", *key))
-            return request is not None and request.answer is not None and not isinstance(request.answer, Exception)
-
     def forget(self, key: Key) -> None:
         """Drop a request."""
         with self.lock:

@@ -23,7 +23,6 @@ from dali_proxy._loader.inner_loop import InnerLoop
 from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
-from dali_proxy._loader.taken import TakenBatch, TakenBatches
 from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
@@ -107,7 +106,6 @@ class LoaderIterator(Iterator[Any]):
         self._is_first = True
         # A signal handler may raise when a batch has arrived; the next call continues with this batch.
         self._arrived: CollatedBatch | FailedBatch | None = None  # arrived, but its results didn't
-        self._taken = TakenBatches()
         #: Finished batch, its number and indices, the worker's state.
         self._yielding: tuple[Any, NumberedIndices, bytes | None] | None = None
         self._failure: Exception | None = None  # that wasn't raised yet
@@ -189,37 +187,11 @@ class LoaderIterator(Iterator[Any]):
 
     def _next_batch(self) -> tuple[Any, NumberedIndices, bytes | None]:
         self.progress.catch_up()
-        if self._taken and self._consumer is not None and self._consumer.ended and not self._continues:
-            self._taken = TakenBatches()
-        if takes := not self._taken:
-            if self._failure is not None:
-                try:
-                    raise self._failure
-                finally:
-                    self._failure = None
-            self._taken.add(self._take())
-            self._take_ready()
-            if len(self._taken) > 1 and self._consumer is not None:
-                self._consumer.advance(self._session, self._taken.last.numbered.batch, in_order=True)
-        batch, numbered, position, variant, worker_wait, result_wait = self._taken.next(takes)
-        self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
-        self._is_first = False
-        if (consumer := self._consumer) is not None:
-            self._server.note_batch(variant, consumer)
-            session = consumer.session(self._session)
-            waited = result_wait if session.on_gpu else 0.0  # the training needs the host's memory
-            self._loop.note_result(session.nbytes, waited)
-            if not self._taken:
-                consumer.begin_arrived()
-        return batch, numbered, position
-
-    @property
-    def _continues(self) -> bool:
-        """Whether the epoch continues after the server's end: with a new server, unless the user has stopped it."""
-        return self._restarts and self._server.stops == self._stops
-
-    def _take(self) -> TakenBatch:
-        """Wait for the next batch and its results."""
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
         if not self._loop.begun or self._consumer is None:
@@ -252,34 +224,16 @@ class LoaderIterator(Iterator[Any]):
                 raise self._explained(error)  # noqa: B904  # `error` is its context
             self._arrived = None
             result_wait += consumer.waited - waited
-            return TakenBatch(batch, arrived.numbered, arrived.position, consumer.variant, worker_wait, result_wait)
-
-    def _take_ready(self) -> None:
-        """Take the batches whose results have arrived, too. A batch that fails stays, until it is the next one."""
-        while (consumer := self._consumer) is not None and self._loop.in_order and self._taken.may_grow:
-            number = self._taken.last.numbered.batch + 1
-            if not consumer.is_ready(self._session, number):
-                return
-            try:
-                arrived = self._arrived = self._next_arrived()
-            except Interrupted:
-                raise
-            except Exception as error:  # noqa: BLE001  # raised when the loop asks for this batch
-                self._failure = error.with_traceback(None)
-                return
-            if arrived.numbered.batch != number or isinstance(arrived, FailedBatch):
-                return
-            try:
-                batch = self._produced(arrived.data)
-            except Interrupted:
-                raise
-            except Exception:  # noqa: BLE001  # the same error, when the loop asks for this batch
-                return
-            self._arrived = None
-            self._taken.add(TakenBatch(batch, arrived.numbered, arrived.position, consumer.variant, 0.0, 0.0))
+            numbered = arrived.numbered
+            self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
+            self._server.note_batch(consumer)
+            waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
+            self._loop.note_result(consumer.result_size(self._session), waited)
+            self._is_first = False
+            return batch, arrived.numbered, arrived.position
 
     def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
-        noted = self._loop.chunk, consumer.session(self._session).depth
+        noted = self._loop.chunk, consumer.depth(self._session)
         if self._noted != noted:
             self._noted = noted
             ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")

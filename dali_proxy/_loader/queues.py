@@ -188,7 +188,7 @@ class _Messages:
     def has_arrived(self, timeout: float = 0.0) -> bool:
         """Return whether a message is in the buffer, or anything in the pipe; wait for some seconds at most."""
         begin = self.LENGTH.size
-        if len(self._data) > begin:
+        if len(self._data) >= begin:
             (length,) = self.LENGTH.unpack_from(self._data)
             if 0 <= length <= len(self._data) - begin:
                 return True

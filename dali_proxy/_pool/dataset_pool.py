@@ -50,7 +50,7 @@ class PendingRead:
 
     @property
     def nbytes(self) -> int:
-        return self._consumer.session(self.request.session).nbytes
+        return self._consumer.result_size(self.request.session)
 
     def result(self) -> Any:
         """Return the batch that has arrived, or raise its error. Call this only once.

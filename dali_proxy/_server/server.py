@@ -380,12 +380,12 @@ class DALIServer:
             return self.consumer.refused.get(number, "")
         return ""
 
-    def note_batch(self, variant: int, consumer: ConsumerClient | ClusterConsumer) -> None:
-        """Record that a loop of this process has taken a batch, which a form of the pipeline has computed."""
+    def note_batch(self, consumer: ConsumerClient | ClusterConsumer) -> None:
+        """Record that a loop of this process has taken a batch."""
         if time.monotonic() > self._report_at:
             self._report_loops()
         if self._placing.trial is not None:
-            self._placing.trial.take(variant, consumer.computed)
+            self._placing.trial.take(consumer.variant, consumer.computed)
 
     def note_pause(self) -> None:
         """Record that a loop of this process begins or ends."""

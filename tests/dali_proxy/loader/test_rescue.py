@@ -41,9 +41,7 @@ def kill(server: DALIServer) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_epoch_continues_after_the_server_died(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The server dies before all results are here.
-    monkeypatch.setattr("dali_proxy._loader.flight._NBYTES", 1000)
-    monkeypatch.setattr("dali_proxy._transport.fetch_ahead._MOST", 2)
+    monkeypatch.setattr("dali_proxy._loader.flight._NBYTES", 1000)  # the server dies before all results are here
     with DALIServer(noisy(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(60, server.proxy, 1), batch_size=4, num_workers=num_workers)
         undisturbed = torch.cat([images for images, _ in loader])

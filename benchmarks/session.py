@@ -58,7 +58,7 @@ def device_id(options: argparse.Namespace) -> int | None:
 
 def command(options: argparse.Namespace, program: str = "python -m benchmarks") -> str:
     """Return the command that repeats these measurements, without the output folder: results contain no paths."""
-    words = [program]
+    words = program.split()
     for name, value in vars(options).items():
         if name == "costs":
             words += [] if value else ["--no-costs"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import shlex
 import statistics
 import sys
 import tempfile
@@ -318,13 +320,17 @@ def test_service_lives_as_long_as_its_context(status: int, tmp_path: Path, monke
 def test_command_saves_its_results_when_time_is_over(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--device", "cpu", "--files", "8", "--limit", "0", "--output", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["gpu", *words])
+    words = ["--device", "cpu", "--files", "8", "--limit", "0", "--loaders", "ours, thread"]
+    monkeypatch.setattr(sys, "argv", ["gpu", *words, "--output", str(tmp_path)])
     assert command_line.main() == 0
     printed = capsys.readouterr().out
     assert "Skipped, because 0 s were over: pixels; throughput; graphs; timeline; sizes; training" in printed
     (saved,) = tmp_path.glob("*-gpu.json")
-    assert str(tmp_path) not in saved.read_text()
+    text = saved.read_text()
+    assert str(tmp_path) not in text
+    repeated = shlex.split(json.loads(text)["command"])
+    assert repeated[:3] == ["python", "-m", "benchmarks.gpu"]
+    assert "ours, thread" in repeated
 
 
 def test_command_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import multiprocessing
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.data
@@ -32,9 +32,6 @@ from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import current_context
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["DataLoader"]
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../buffers.h"
 #include "../sources.h"
 
 /* A row of the result: `HEADER` of headers.py. */
@@ -142,9 +143,7 @@ static PyObject *headers(PyObject *module, PyObject *args) {
         }
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&addresses);
-    PyBuffer_Release(&lengths);
-    PyBuffer_Release(&rows);
+    RELEASE(&addresses, &lengths, &rows);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "expected as many lengths and rows as addresses");
         return NULL;
@@ -167,8 +166,7 @@ static PyObject *set_regions(PyObject *module, PyObject *args) {
     const int32_t *region = regions.buf;
     for (Py_ssize_t i = 0; fits && i < count && !refused; i++, region += 4)
         refused = set((void *)(uintptr_t)parameter[i], region[0], region[1], region[2], region[3]);
-    PyBuffer_Release(&parameters);
-    PyBuffer_Release(&regions);
+    RELEASE(&parameters, &regions);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "expected as many parameters as regions");
         return NULL;
@@ -279,10 +277,7 @@ static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
         pthread_mutex_unlock(turn);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&addresses);
-    PyBuffer_Release(&sizes);
-    PyBuffer_Release(&images);
-    PyBuffer_Release(&parameters);
+    RELEASE(&addresses, &sizes, &images, &parameters);
     return turn ? Py_BuildValue("(iii)", prepared, decoded, waited) : NULL;
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../buffers.h"
 #include "../sources.h"
 
 #define ALIGNMENT 256 /* bytes: alignment of the tables; staging.py computes the size of the buffers with it */
@@ -309,8 +310,7 @@ static PyObject *repeat(PyObject *self, PyObject *args) {
         ready = append(&sequence, i, PyList_GET_ITEM(items, i), device);
     if (!ready) result = issue_without_gil(&sequence, stream, event, device, target, bytes);
     end_sequence(&sequence);
-    PyBuffer_Release(&tables);
-    PyBuffer_Release(&places);
+    RELEASE(&tables, &places);
     return result;
 }
 
@@ -344,9 +344,7 @@ static PyObject *describe(PyObject *self, PyObject *args) {
         PyBuffer_Release(&view);
     }
     Py_XDECREF(arrays);
-    PyBuffer_Release(&pointers);
-    PyBuffer_Release(&shapes);
-    PyBuffer_Release(&strides);
+    RELEASE(&pointers, &shapes, &strides);
     return arrays ? PyBool_FromLong(described) : NULL;
 }
 

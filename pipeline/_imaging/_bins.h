@@ -49,7 +49,6 @@ static PyObject *weigh_bins_call(PyObject *module, PyObject *arguments) {
 release_source:
     PyBuffer_Release(&source);
 release_weights:
-    PyBuffer_Release(&weights);
-    PyBuffer_Release(&bounds);
+    RELEASE(&weights, &bounds);
     return result;
 }

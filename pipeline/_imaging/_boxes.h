@@ -58,9 +58,6 @@ static PyObject *match_boxes_call(PyObject *module, PyObject *arguments) {
         result = Py_NewRef(Py_None);
     }
     free(work);
-    PyBuffer_Release(&boxes);
-    PyBuffer_Release(&anchors);
-    PyBuffer_Release(&areas);
-    PyBuffer_Release(&matched);
+    RELEASE(&boxes, &anchors, &areas, &matched);
     return result;
 }

@@ -78,9 +78,7 @@ static PyObject *map_bytes_call(PyObject *module, PyObject *arguments) {
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&target);
-    PyBuffer_Release(&tables);
+    RELEASE(&source, &target, &tables);
     return result;
 }
 
@@ -109,8 +107,7 @@ static PyObject *count_bytes_call(PyObject *module, PyObject *arguments) {
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&counts);
+    RELEASE(&source, &counts);
     return result;
 }
 
@@ -153,7 +150,6 @@ release_target:
 release_source:
     PyBuffer_Release(&source_view);
 release_indices:
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&columns);
+    RELEASE(&rows, &columns);
     return result;
 }

@@ -35,9 +35,7 @@ static PyObject *map_colors_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the matrix or the result doesn't fit the pixels");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&matrix);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &matrix, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -109,7 +107,6 @@ static PyObject *to_gray_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the result doesn't fit the pixels");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }

@@ -68,8 +68,6 @@ static PyObject *choose_crops_call(PyObject *module, PyObject *arguments) {
         }
         result = Py_NewRef(Py_None);
     }
-    PyBuffer_Release(&drawn);
-    PyBuffer_Release(&sizes);
-    PyBuffer_Release(&windows);
+    RELEASE(&drawn, &sizes, &windows);
     return result;
 }

@@ -111,10 +111,7 @@ static PyObject *draw_numbers_call(PyObject *module, PyObject *arguments) {
         used += samples * all[i].count;
     }
     if (state != NULL) PyEval_RestoreThread(state);
-    PyBuffer_Release(&draws);
-    PyBuffer_Release(&table);
-    PyBuffer_Release(&counter);
-    PyBuffer_Release(&out);
+    RELEASE(&draws, &table, &counter, &out);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "the draws don't fit the table and the output");
         return NULL;
@@ -148,9 +145,7 @@ static PyObject *random_words_call(PyObject *module, PyObject *arguments) {
         }
         if (state != NULL) PyEval_RestoreThread(state);
     }
-    PyBuffer_Release(&key);
-    PyBuffer_Release(&start);
-    PyBuffer_Release(&out);
+    RELEASE(&key, &start, &out);
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "a key has two words, and a counter four");
         return NULL;

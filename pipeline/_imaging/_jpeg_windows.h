@@ -237,11 +237,7 @@ static PyObject *decode_jpeg_windows_call(PyObject *module, PyObject *arguments)
         decode_all_windows(&given, count);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&pointers);
-    PyBuffer_Release(&lengths);
-    PyBuffer_Release(&windows);
-    PyBuffer_Release(&targets);
-    PyBuffer_Release(&decoded);
+    RELEASE(&pointers, &lengths, &windows, &targets, &decoded);
     if (fits) Py_RETURN_NONE;
     PyErr_SetString(PyExc_ValueError, "the files, the windows and the targets don't fit each other");
     return NULL;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../buffers.h"
 #include "../copy_past_cache.h"
 #include "../for_each_cpu.h"
 #include "../sources.h"
@@ -144,10 +145,7 @@ release_target:
 release_source:
     PyBuffer_Release(&source_view);
 release_weights:
-    PyBuffer_Release(&row_first);
-    PyBuffer_Release(&row_weights);
-    PyBuffer_Release(&column_first);
-    PyBuffer_Release(&column_weights);
+    RELEASE(&row_first, &row_weights, &column_first, &column_weights);
     return result;
 }
 
@@ -281,11 +279,7 @@ static PyObject *crop_resize_normalize_call(PyObject *module, PyObject *argument
 release_target:
     PyBuffer_Release(&view);
 release_values:
-    PyBuffer_Release(&images);
-    PyBuffer_Release(&regions);
-    PyBuffer_Release(&mirrors);
-    PyBuffer_Release(&gains);
-    PyBuffer_Release(&offsets);
+    RELEASE(&images, &regions, &mirrors, &gains, &offsets);
     return result;
 }
 
@@ -323,8 +317,7 @@ release_target:
 release_source:
     PyBuffer_Release(&source_view);
 release_values:
-    PyBuffer_Release(&gains);
-    PyBuffer_Release(&offsets);
+    RELEASE(&gains, &offsets);
     return result;
 }
 

@@ -52,7 +52,6 @@ static PyObject *round_floats_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "expected float32, and as many integers of 8 or 16 bits");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }

@@ -28,8 +28,7 @@ static PyObject *preemphasize_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the result doesn't fit the signal");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -81,8 +80,7 @@ static PyObject *find_sound_call(PyObject *module, PyObject *arguments) {
         Py_END_ALLOW_THREADS
         result = Py_BuildValue("nn", found ? first : 0, found ? last + window : 0);
     }
-    PyBuffer_Release(&signal);
-    PyBuffer_Release(&totals);
+    RELEASE(&signal, &totals);
     return result;
 }
 
@@ -199,7 +197,6 @@ static PyObject *take_windows_call(PyObject *module, PyObject *arguments) {
     }
     PyBuffer_Release(&rows);
 release_signal:
-    PyBuffer_Release(&signal);
-    PyBuffer_Release(&factors);
+    RELEASE(&signal, &factors);
     return result;
 }

@@ -70,11 +70,7 @@ static PyObject *locate_slices_call(PyObject *module, PyObject *arguments) {
                                  (int64_t *)extents.buf + at);
         }
     }
-    PyBuffer_Release(&shapes);
-    PyBuffer_Release(&begin);
-    PyBuffer_Release(&end);
-    PyBuffer_Release(&starts);
-    PyBuffer_Release(&extents);
+    RELEASE(&shapes, &begin, &end, &starts, &extents);
     if (fits) return PyBool_FromLong(valid);
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the samples, the axes and the bounds don't fit each other");
     return NULL;

@@ -75,9 +75,7 @@ static PyObject *sum_rows_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the means or the sums don't fit the rows");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&means);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &means, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -101,9 +99,6 @@ static PyObject *standardize_call(PyObject *module, PyObject *arguments) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the means, the factors or the result don't fit the rows");
     }
-    PyBuffer_Release(&source);
-    PyBuffer_Release(&means);
-    PyBuffer_Release(&factors);
-    PyBuffer_Release(&target);
+    RELEASE(&source, &means, &factors, &target);
     return fits ? Py_NewRef(Py_None) : NULL;
 }

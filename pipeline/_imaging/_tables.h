@@ -24,9 +24,7 @@ static PyObject *place_samples_call(PyObject *module, PyObject *arguments) {
         ((int64_t *)addresses.buf)[i] = address + offset;
         offset += (size + alignment - 1) / alignment * alignment;
     }
-    PyBuffer_Release(&shapes);
-    PyBuffer_Release(&addresses);
-    PyBuffer_Release(&strides);
+    RELEASE(&shapes, &addresses, &strides);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the shapes, the addresses and the strides don't fit each other");
     return fits ? PyLong_FromLongLong(offset) : NULL;
 }
@@ -75,9 +73,7 @@ static PyObject *lie_inside_call(PyObject *module, PyObject *arguments) {
     int inside = fits;
     for (Py_ssize_t i = 0; inside && i < shapes.len / 8; i++)
         inside = first[i] >= 0 && first[i] <= limit[i] && count[i] <= limit[i] - first[i];
-    PyBuffer_Release(&starts);
-    PyBuffer_Release(&extents);
-    PyBuffer_Release(&shapes);
+    RELEASE(&starts, &extents, &shapes);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the windows and the samples don't fit each other");
     return fits ? PyBool_FromLong(inside) : NULL;
 }
@@ -150,10 +146,7 @@ static PyObject *measure_gaussians_call(PyObject *module, PyObject *arguments) {
         ((double *)deviations.buf)[i] = sigma > 0 ? sigma : (double)(radius - 1) * 0.3 + 0.8;
         largest = !valid ? -1 : radius > largest ? radius : largest;
     }
-    PyBuffer_Release(&sigmas);
-    PyBuffer_Release(&sizes);
-    PyBuffer_Release(&radii);
-    PyBuffer_Release(&deviations);
+    RELEASE(&sigmas, &sizes, &radii, &deviations);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the arguments and the results don't fit each other");
     return fits ? PyLong_FromLongLong(largest) : NULL;
 }
@@ -176,9 +169,7 @@ static PyObject *normalize_windows_call(PyObject *module, PyObject *arguments) {
         for (Py_ssize_t k = 0; k < width; k++)
             ((float *)weights.buf)[i * width + k] = (float)(llabs(k - middle) <= radius ? row[k] / sum : 0);
     }
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&radii);
-    PyBuffer_Release(&weights);
+    RELEASE(&values, &radii, &weights);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the values, the radii and the weights don't fit each other");
     return fits ? Py_NewRef(Py_None) : NULL;
 }
@@ -201,9 +192,7 @@ static PyObject *align_windows_call(PyObject *module, PyObject *arguments) {
             memcpy((float *)aligned.buf + i * width, (const float *)weights.buf + i * given + middle - radius[i],
                    (size_t)(2 * radius[i] + 1) * sizeof(float));
     }
-    PyBuffer_Release(&weights);
-    PyBuffer_Release(&radii);
-    PyBuffer_Release(&aligned);
+    RELEASE(&weights, &radii, &aligned);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the weights, the radii and the rows don't fit each other");
     return fits ? Py_NewRef(Py_None) : NULL;
 }

@@ -80,7 +80,6 @@ release_target:
 release_source:
     PyBuffer_Release(&source_view);
 release_values:
-    PyBuffer_Release(&matrix);
-    PyBuffer_Release(&fill);
+    RELEASE(&matrix, &fill);
     return result;
 }

@@ -257,11 +257,7 @@ static PyObject *move_boxes_call(PyObject *module, PyObject *arguments) {
             }
         }
     }
-    PyBuffer_Release(&boxes);
-    PyBuffer_Release(&kept);
-    PyBuffer_Release(&anchors);
-    PyBuffer_Release(&shapes);
-    PyBuffer_Release(&moved);
+    RELEASE(&boxes, &kept, &anchors, &shapes, &moved);
     if (!fits) PyErr_SetString(PyExc_ValueError, "the arrays don't fit each other");
     return fits ? PyLong_FromSsize_t(total) : NULL;
 }

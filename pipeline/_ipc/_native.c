@@ -9,6 +9,7 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "../buffers.h"
 #include "../copy_past_cache.h"
 #include "../sources.h"
 #include "loan.h"

@@ -57,8 +57,7 @@ static PyObject *returned(PyObject *self, PyObject *arguments) {
         if (number == NULL || PyList_Append(found, number) < 0) Py_CLEAR(found);
         Py_XDECREF(number);
     }
-    PyBuffer_Release(&generations);
-    PyBuffer_Release(&page);
+    RELEASE(&generations, &page);
     return found;
 }
 

@@ -130,7 +130,7 @@ class _PythonFunction(BatchOperator):
         processes = self._processes
         if processes is not None and not processes.runs(self.node):
             self._processes = processes = None
-        if processes is not None and (self._trial is None or self._trial.is_slow):
+        if processes is not None and self.runs_in_processes:
             return processes.run(self.node, batch.request, batch.size, inputs, self._seeds(batch))
         trial = None if processes is None else self._trial
         outputs = self._run_here(batch, inputs, trial or Caller())

@@ -21,9 +21,9 @@ from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
 from dali_proxy._transport.labels import clip
-from pipeline._codecs import declare_no_training
 from pipeline._concurrency.switching import begin_short_turns
 from pipeline._definition.serializing import deserialize_for_host
+from pipeline._definition.server_process import declare_server_process
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
@@ -45,7 +45,7 @@ def main() -> int:
     received = control.receive(timeout=60)
     start = received.message
     _restore_environment(start)
-    declare_no_training()
+    declare_server_process()
     try:
         first, *others = _read(received)
         host = Host(

@@ -249,36 +249,30 @@ static PyType_Spec held_spec = {
 typedef int (*Prepare)(void *, void *, int, int, int);
 /* nvjpegDecodeBatchedEx: handle, state, addresses, sizes, images, parameters, stream. */
 typedef int (*Decode)(void *, void *, const void *, const void *, void *, const void *, void *);
-/* cuEventRecord: event, stream. cuEventSynchronize: event. */
-typedef int (*Record)(void *, void *);
-typedef int (*Wait)(void *);
 
 static void *pointer(unsigned long long address) { return (void *)(uintptr_t)address; }
 
 static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
-    int gpu, count, output, prepared = 0, decoded = 0, waited = 0;
-    unsigned long long prepare, decode, record, wait, handle, state, stream, event;
+    int gpu, count, output, prepared = 0, decoded = 0;
+    unsigned long long prepare, decode, handle, state, stream;
     Py_buffer addresses, sizes, images, parameters;
     (void)module;
-    if (!PyArg_ParseTuple(args, "iKKKKKKiiy*y*w*y*KK", &gpu, &prepare, &decode, &record, &wait, &handle, &state,
-                          &count, &output, &addresses, &sizes, &images, &parameters, &stream, &event))
+    if (!PyArg_ParseTuple(args, "iKKKKiiy*y*w*y*K", &gpu, &prepare, &decode, &handle, &state, &count, &output,
+                          &addresses, &sizes, &images, &parameters, &stream))
         return NULL;
     pthread_mutex_t *turn = turn_of(gpu);
     if (turn) {
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(turn);
         if (count) prepared = ((Prepare)(uintptr_t)prepare)(pointer(handle), pointer(state), count, 1, output);
-        if (!prepared) {
+        if (!prepared)
             decoded = ((Decode)(uintptr_t)decode)(pointer(handle), pointer(state), addresses.buf, sizes.buf,
                                                   images.buf, parameters.buf, pointer(stream));
-            if (event) waited = ((Record)(uintptr_t)record)(pointer(event), pointer(stream));
-            if (event && !waited) waited = ((Wait)(uintptr_t)wait)(pointer(event));
-        }
         pthread_mutex_unlock(turn);
         Py_END_ALLOW_THREADS
     }
     RELEASE(&addresses, &sizes, &images, &parameters);
-    return turn ? Py_BuildValue("(iii)", prepared, decoded, waited) : NULL;
+    return turn ? Py_BuildValue("(ii)", prepared, decoded) : NULL;
 }
 
 static PyMethodDef methods[] = {
@@ -287,9 +281,8 @@ static PyMethodDef methods[] = {
      "set_regions(function, parameters, regions): set x, y, width, height of each; return the first status that isn't "
      "0, else 0."},
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
-     "decode_in_turn(gpu, prepare, decode, record, wait, handle, state, count, output, addresses, sizes, images, "
-     "parameters, stream, event): call two functions of libnvjpeg in one turn, the first unless count is 0, and wait "
-     "for the second one's work unless event is 0; return the statuses of all three."},
+     "decode_in_turn(gpu, prepare, decode, handle, state, count, output, addresses, sizes, images, parameters, "
+     "stream): call two functions of libnvjpeg in one turn, the first unless count is 0; return their statuses."},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections import Counter
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, byref, c_int, c_uint, c_void_p
@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
-from pipeline._codecs.turns import Turn, training_possible
+from pipeline._codecs.turns import Turn
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._cuda.reclaiming import reclaiming
+from pipeline._cuda.streams import new_stream
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
@@ -70,9 +71,11 @@ class NvjpegDecoder:
     """The hardware JPEG engine of one device. Any thread may call it; the calls of all decoders are serialized.
 
     A call takes about as long as the engine works. Other work for a batch should run on another thread, so that the
-    next call is prepared when one ends. Concurrent calls, with any states, deadlocked in tests, and so did a call in a
-    process whose training replayed a CUDA graph (libnvjpeg 13.3 on an H100). If this process may also train, a call
-    therefore begins on an idle stream and lasts until the batch is decoded.
+    next call is prepared when one ends.
+
+    With libnvjpeg 13.3 on an H100, concurrent calls deadlocked. Calls on a stream that still had work also deadlocked,
+    beside other processes that used the engine or a CUDA graph of the same process. So each state has its own stream,
+    which is idle when a call begins.
 
     The engine supports baseline JPEGs of one scan with one or three components, except 4:1:1 and 4:1:0. A batch that
     contains any other data fails as a whole.
@@ -91,14 +94,13 @@ class NvjpegDecoder:
 
     def __init__(self, device_id: int) -> None:
         self.device_id = device_id
-        self._library, self._driver = _bind(load_nvjpeg()), _bind_driver()
+        self._library = _bind(load_nvjpeg())
         require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
-        self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
-        self._unused: list[_Decoding] = []  # no stream has used them
-        self._owned: Counter[int] = Counter()  # number of states, by the stream's address
-        self._most_owned = 2  # of one stream: a thread prepares a batch while the engine decodes another one
+        self._idle: deque[_Decoding] = deque()  # the one whose last batch is the oldest first
+        self._count = 0
+        self._most = 2  # a thread prepares a batch while the engine decodes another one
         self._users = 0
         self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
         with cuda_call("opening the JPEG engine"), load_cupy().cuda.Device(device_id), self._turn.held:
@@ -109,28 +111,30 @@ class NvjpegDecoder:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
 
-    def reserve(self, streams: int, batch_size: int, output_type: DALIImageType) -> None:
-        """Create the states for a number of streams now. Each takes about 0.1 s, in which nothing is decoded.
+    def reserve(self, batches: int, batch_size: int, output_type: DALIImageType) -> None:
+        """Create the states for a number of batches now. Each takes about 0.1 s, in which nothing is decoded.
 
         Args:
-            streams: number of streams on which batches will be decoded.
+            batches: number of batches that may be on the GPU at the same time.
             batch_size: usual number of images of a batch.
             output_type: RGB, BGR or GRAY.
 
         Raises:
             NvjpegError: the engine refused the parameters, or the GPU's memory is full.
         """
-        if streams > 1:
-            self._most_owned = 1  # a thread that waits for a state of one stream would wait for the engine anyway
+        with self._changed:
+            self._most = max(self._most, batches)
         with load_cupy().cuda.Device(self.device_id), self._use() as handle:
-            for _ in range(streams):
+            for _ in range(batches):
                 decoding = self._create(handle)
                 try:
                     decoding.prepare(batch_size, _OUTPUTS[output_type])
                 except NvjpegError:
                     decoding.free()
                     raise
-                self._unused.append(decoding)
+                with self._changed:
+                    self._count += 1
+                    self._idle.append(decoding)
 
     def decode(
         self,
@@ -141,17 +145,20 @@ class NvjpegDecoder:
         output_type: DALIImageType,
         stream: Any,
     ) -> None:
-        """Decode windows of a batch of JPEGs. The pixels are ready in stream order.
+        """Decode windows of a batch of JPEGs. The pixels are ready in the order of the stream.
+
+        The engine may start before earlier work on the stream has finished.
 
         Args:
-            pointers: (N,) host addresses of the JPEGs' bytes, which must not change until the stream has finished
-                decoding. From pinned memory, decoding is a third faster.
+            pointers: (N,) host addresses of the JPEGs' bytes, which must not change until the pixels are ready. From
+                pinned memory, decoding is a third faster.
             lengths: (N,) sizes of the JPEGs in bytes.
             starts: (N, 2), first row and column of each window.
             target: uint8 HWC images on the device with the sizes of the windows: packed pixels, rows that may be
-                padded. The windows must lie inside their JPEGs; this isn't checked.
+                padded, in memory that no earlier work uses. The windows must lie inside their JPEGs; this isn't
+                checked.
             output_type: RGB, BGR or GRAY.
-            stream: `cupy.cuda.Stream` to decode on.
+            stream: `cupy.cuda.Stream` that waits for the pixels.
 
         Raises:
             NvjpegError: the engine refused the batch, without reporting which image is at fault, or the GPU's memory is
@@ -164,17 +171,16 @@ class NvjpegDecoder:
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
         with load_cupy().cuda.Device(self.device_id), self._use() as handle:
-            decoding, usable = self._take(handle, stream), False
+            decoding: _Decoding | None = self._take(handle)
+            assert decoding is not None
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
-                usable = True
-            except NvjpegError:  # a state that failed once keeps failing
-                with cuda_call("cudaStreamSynchronize"):
-                    stream.synchronize()  # earlier batches may still use it
+            except BaseException:  # a state that failed once keeps failing
                 decoding.free()
+                decoding = None
                 raise
             finally:
-                self._give(stream, decoding if usable else None)
+                self._give(decoding)
 
     def close(self) -> None:
         """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent."""
@@ -186,10 +192,9 @@ class NvjpegDecoder:
         # On a GPU in error nothing can be freed any more, and the caller must be able to close other objects.
         with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
-            for decodings in (self._unused, *self._idle.values()):
-                for decoding in decodings:
-                    decoding.free()
-                decodings.clear()
+            for decoding in self._idle:
+                decoding.free()
+            self._idle.clear()
             with self._turn.held:
                 self._library.nvjpegDestroy(handle)
 
@@ -216,47 +221,45 @@ class NvjpegDecoder:
                 self._users -= 1
                 self._changed.notify_all()
 
-    def _take(self, handle: c_void_p, stream: Any) -> _Decoding:
-        """Return an idle state of a stream, whose order separates the batches, or another one that no stream used."""
-        address = int(stream.ptr)
+    def _take(self, handle: c_void_p) -> _Decoding:
+        """Return the state that has been idle for the longest time, or a new one."""
         with self._changed:
-            self._changed.wait_for(lambda: self._idle.get(address) or self._owned[address] < self._most_owned)
-            if self._idle.get(address):
-                return self._idle[address].pop()
-            self._owned[address] += 1
-            if self._unused:
-                return self._unused.pop()
+            self._changed.wait_for(lambda: self._idle or self._count < self._most)
+            if self._idle:
+                return self._idle.popleft()
+            self._count += 1
         try:
             return self._create(handle)
         except BaseException:
-            self._give(stream, None)
+            self._give(None)
             raise
 
     def _create(self, handle: c_void_p) -> _Decoding:
         """Return a new state."""
-        return reclaiming(_Decoding, _says_full)(self._library, self._driver, handle, self._turn)
+        return reclaiming(_Decoding, _says_full)(self._library, handle, self._turn)
 
-    def _give(self, stream: Any, decoding: _Decoding | None) -> None:
-        """Take back a state of a stream; None if it was freed."""
+    def _give(self, decoding: _Decoding | None) -> None:
+        """Take back a state; None if it was freed."""
         with self._changed:
             if decoding is None:
-                self._owned[int(stream.ptr)] -= 1
+                self._count -= 1
             else:
-                self._idle.setdefault(int(stream.ptr), []).append(decoding)
+                self._idle.append(decoding)
             self._changed.notify_all()
 
 
 class _Decoding:
-    """The resources of one call: a state (nvjpegJpegState_t), parameters of windows, and an event if needed."""
+    """The resources of one call: a state (nvjpegJpegState_t), parameters of windows, a stream, and its last event."""
 
-    def __init__(self, library: Any, driver: Any, handle: c_void_p, turn: Turn) -> None:
-        self._library, self._driver = library, driver
+    def __init__(self, library: Any, handle: c_void_p, turn: Turn) -> None:
+        self._library = library
         self._handle = handle
         self._turn = turn
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
         self._created: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_possible() else None
+        self._stream = new_stream()
+        self._decoded = load_cupy().cuda.Event(block=True, disable_timing=True)
         with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
@@ -287,34 +290,28 @@ class _Decoding:
             NvjpegError: a call of libnvjpeg failed. The caller must free this object.
             CudaError: CUDA failed.
         """
-        if self._event is not None:
-            with cuda_call("cudaEventSynchronize"):  # wait without the turn: the stream may wait for the training
-                self._event.record(stream)
-                self._event.synchronize()
+        with cuda_call("cudaEventSynchronize"):
+            self._decoded.synchronize()  # of the previous batch: the stream must be idle
         prepare = (len(sources), output)
-        if self._event is None and self._prepared not in (None, prepare):
-            with cuda_call("cudaStreamSynchronize"):  # the GPU may still use the memory that is allocated anew
-                stream.synchronize()
         batch = (sources, sizes, images, self._parameters(output, starts, shapes))
         wanted = None if self._prepared == prepare else prepare
-        event = 0 if self._event is None else self._event.ptr
-        prepared, decoded, waited = self._turn.decode(
-            self._library, self._driver, self._handle, self._state, wanted, batch, stream.ptr, event
-        )
-        if waited:
-            with cuda_call("cudaEventSynchronize"):  # fails again and raises the reason
-                stream.synchronize()
+        prepared, decoded = self._turn.decode(self._library, self._handle, self._state, wanted, batch, self._stream.ptr)
         _check(prepared, "nvjpegDecodeBatchedInitialize")
         _check(decoded, "nvjpegDecodeBatchedEx")
         self._prepared = prepare
+        with cuda_call("cudaEventRecord"):
+            self._decoded.record(self._stream)
+            stream.wait_event(self._decoded)
 
     def free(self) -> None:
-        """Free the resources. Their last use must have finished or failed."""
+        """Wait for the last batch, then free the resources unless the GPU is in error."""
         created = [parameters for each in self._created.values() for parameters in each.tolist()]
-        with self._turn.held:
-            self._library.nvjpegJpegStateDestroy(self._state)
-            for parameters in created:
-                self._library.nvjpegDecodeParamsDestroy(parameters)
+        with suppress(CudaError), cuda_call("cudaStreamSynchronize"):
+            self._stream.synchronize()
+            with self._turn.held:
+                self._library.nvjpegJpegStateDestroy(self._state)
+                for parameters in created:
+                    self._library.nvjpegDecodeParamsDestroy(parameters)
 
     def _parameters(
         self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
@@ -369,20 +366,6 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
             raise DeviceError(f"libnvjpeg is too old: it lacks {name}")
         function.argtypes, function.restype = arguments, c_int
     return library
-
-
-def _bind_driver() -> ctypes.CDLL:
-    """Load libcuda and declare its functions.
-
-    Raises:
-        DeviceError: libcuda is missing.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise DeviceError(f"no CUDA driver: {error}") from error
-    driver.cuEventRecord.argtypes, driver.cuEventSynchronize.argtypes = [c_void_p] * 2, [c_void_p]
-    return driver
 
 
 def _says_full(error: Exception) -> bool:

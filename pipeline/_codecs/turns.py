@@ -10,28 +10,13 @@ import numpy.typing as npt
 from pipeline._codecs.native import compiled
 from pipeline._concurrency.locks import Level, new_rlock
 
-__all__ = ["Turn", "declare_no_training", "training_possible"]
+__all__ = ["Turn"]
 
 _LOCKS: dict[int, Any] = {}
-_training_possible = True
-
-
-def declare_no_training() -> None:
-    """Declare that this process doesn't train a model, so that batches don't wait for the GPU (see `Turn`)."""
-    global _training_possible
-    _training_possible = False
-
-
-def training_possible() -> bool:
-    """Return whether this process may also train a model."""
-    return _training_possible
 
 
 class Turn:
     """A lock for libnvjpeg on one GPU, shared by all decoders of a process.
-
-    If the same process may also train a model, a turn lasts until the GPU has decoded the batch, not only until the
-    call returns. Otherwise the GPU could deadlock with a CUDA graph of the training (docs/decisions-gpu.md).
 
     With the C module, threads wait in `decode` without the GIL and don't need it to begin. The engine can start the
     next batch as soon as it has finished one, independently of Python code.
@@ -52,46 +37,36 @@ class Turn:
     def decode(
         self,
         library: Any,
-        driver: Any,
         handle: Any,
         state: Any,
         prepare: tuple[int, int] | None,
         batch: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
         stream: int,
-        event: int,
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int]:
         """Wait for the turn, prepare the state if requested, and decode a batch.
 
         Args:
             library: libnvjpeg.
-            driver: libcuda.
             handle: handle of libnvjpeg.
             state: an idle state.
             prepare: number of images and output format, or None if the state was prepared for the same ones.
             batch: arrays of the addresses, sizes, images and parameters.
             stream: address of the stream.
-            event: address of an event to record on the stream and to wait for before the turn ends; 0 to not wait.
 
         Returns:
-            The statuses of `nvjpegDecodeBatchedInitialize`, of `nvjpegDecodeBatchedEx` if the first is 0, and of the
-            wait.
+            The statuses of `nvjpegDecodeBatchedInitialize`, and of `nvjpegDecodeBatchedEx` if the first is 0.
         """
         if compiled is not None:
-            functions = (
-                library.nvjpegDecodeBatchedInitialize, library.nvjpegDecodeBatchedEx,
-                driver.cuEventRecord, driver.cuEventSynchronize,
-            )  # fmt: skip
+            functions = (library.nvjpegDecodeBatchedInitialize, library.nvjpegDecodeBatchedEx)
             addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
             count, output = prepare or (0, 0)
-            statuses: tuple[int, int, int] = compiled.decode_in_turn(
-                self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream, event
+            statuses: tuple[int, int] = compiled.decode_in_turn(
+                self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream
             )
             return statuses
         with self.held:
             if prepare is not None and (
                 status := library.nvjpegDecodeBatchedInitialize(handle, state, prepare[0], 1, prepare[1])
             ):
-                return status, 0, 0
-            decoded = library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
-            waited = event and (driver.cuEventRecord(event, stream) or driver.cuEventSynchronize(event))
-            return 0, decoded, waited
+                return status, 0
+            return 0, library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline._codecs.turns import training_possible
 from pipeline._definition.arguments import PipelineArguments
+from pipeline._definition.server_process import in_server_process
 from pipeline._external_source.parallel.functions import FunctionPool
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._user_functions.call import function_nodes
@@ -21,7 +21,7 @@ def start_functions(graph: Graph, arguments: PipelineArguments) -> FunctionPool 
         return None
     workers = max(arguments.py_num_workers, arguments.num_threads)
     # The process of a server belongs to its pipeline. Elsewhere, functions may share objects with the user's script.
-    automatic = not training_possible() and workers > 1 and arguments.py_start_method == "fork"
+    automatic = in_server_process() and workers > 1 and arguments.py_start_method == "fork"
     nodes = [node for node in function_nodes(graph) if _may_run_in_processes(node, automatic)]
     if not nodes:
         return None

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline._codecs.turns import training_possible
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.cpu_only import cpu_is_requested, warn_of_absent_gpu, warn_of_move
 from pipeline._definition.running import Runner
+from pipeline._definition.server_process import in_server_process
 from pipeline._definition.sources import SourceGroup
 from pipeline._external_source.data import check_batch, to_batch
 from pipeline._external_source.device import take_over
@@ -175,7 +175,7 @@ class PipelineInternals:
             if self._sources is not None:
                 raise GraphError("build(define_graph=...) is too late: start_py_workers() has already fixed the graph")
             self.describe(define_graph, "build(define_graph=...)")
-        if training_possible():  # a server has warned already
+        if not in_server_process():  # the server has warned already
             self.check_gpu()
         self.start_workers()
         assert self._sources is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline._codecs.turns import training_possible
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.functions import start_functions
+from pipeline._definition.server_process import in_server_process
 from pipeline._external_source.data import check_batch
 from pipeline._external_source.device import take_over
 from pipeline._external_source.parallel.functions import FunctionPool
@@ -77,7 +77,7 @@ class SourceGroup:
 
     def _create(self, spec: SourceSpec, parallel: Sequence[SourceSpec], node: GraphNode) -> Source:
         # Elsewhere, sources share the generators with the user's script, which may have seeded them.
-        seeded = spec.numbered and (spec.parallel or not training_possible())
+        seeded = spec.numbered and (spec.parallel or in_server_process())
         seeds = SourceSeeds(self._seed if seeded else None, node.random_stream)
         if spec not in parallel:
             return SerialSource(spec, node, self._max_batch_size, seeds)

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from pipeline import Pipeline, fn
-from pipeline._codecs.turns import training_possible
+from pipeline._definition.server_process import in_server_process
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 from tests.environment import with_project
@@ -82,13 +82,13 @@ def test_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALIServe
     assert next(loader)[1].tolist() == [8, 9, 10, 11]
 
 
-@pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])
-def test_server_process_knows_that_it_does_not_train(mode: Any, possible: int) -> None:
-    """In training processes, JPEG decoders wait for the GPU; in a server, waiting would slow down the training."""
-    pipe = pipe_with(lambda info: np.int64(training_possible()), batch=False)
+@pytest.mark.parametrize(("mode", "expected"), [("process", 1), ("thread", 0)])
+def test_server_process_knows_that_it_runs_no_script(mode: Any, expected: int) -> None:
+    """So its functions may run in worker processes, and its sources have their own seeds."""
+    pipe = pipe_with(lambda info: np.int64(in_server_process()), batch=False)
     with DALIServer(pipe, mode=mode) as server:
         (batch, *_) = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
-    assert batch[1].tolist() == [possible] * BATCH_SIZE
+    assert batch[1].tolist() == [expected] * BATCH_SIZE
 
 
 def test_workers_end_with_the_server() -> None:

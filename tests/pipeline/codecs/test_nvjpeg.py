@@ -20,7 +20,7 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
-from tests.pipeline.codecs.test_turns import driver, library
+from tests.pipeline.codecs.test_turns import library
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(60)
@@ -28,11 +28,40 @@ pytestmark = pytest.mark.timeout(60)
 GPU = 7
 
 
+class Event:
+    """An event that records the calls of its methods."""
+
+    def __init__(self, work: list[str]) -> None:
+        self.work, self.stream = work, 0
+
+    def record(self, stream: Any) -> None:
+        self.stream = stream.ptr
+        self.work.append(f"record on {stream.ptr}")
+
+    def synchronize(self) -> None:
+        self.work.append(f"wait for {self.stream}")
+
+
+class Stream:
+    """A stream that records the calls of its methods. Its synchronization may fail."""
+
+    def __init__(self, address: int, engine: Engine) -> None:
+        self.ptr, self.engine = address, engine
+
+    def wait_event(self, event: Event) -> None:
+        self.engine.work.append(f"{self.ptr} waits for {event.stream}")
+
+    def synchronize(self) -> None:
+        self.engine.synchronize()
+
+
 class Engine:
     """A decoder, the fakes of its libraries, and their recorded calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
+        self.work: list[str] = []  # calls of CUDA that order the work
+        self.streams = 0
         self.status = 0  # the status of decoding
         self.synchronize: Callable[[], None] = lambda: None
 
@@ -43,8 +72,9 @@ class Engine:
         self.prepared = 0  # the status of preparing a state
         self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
 
-        def decode(*_: Any) -> int:
+        def decode(*arguments: Any) -> int:
             self.calls.append("decode")
+            self.work.append(f"decode on {arguments[-1]}")
             self.during()
             return self.status
 
@@ -65,20 +95,24 @@ class Engine:
         calls.nvjpegDecodeParamsSetROI = PROTOTYPE(lambda *_: 0)
         calls.nvjpegJpegStateDestroy = lambda state: self.calls.append("free")
         calls.nvjpegDestroy = lambda handle: self.calls.append("destroy")
-        event = SimpleNamespace(ptr=80, record=lambda stream: None, synchronize=lambda: None)
         device = SimpleNamespace(synchronize=lambda: self.synchronize())
-        cuda = SimpleNamespace(Device=lambda _: nullcontext(device), Event=lambda **_: event)
+        cuda = SimpleNamespace(Device=lambda _: nullcontext(device), Event=lambda **_: Event(self.work))
         for name, value in {
             "load_nvjpeg": lambda: None,
             "_bind": lambda _: calls,
-            "_bind_driver": driver,
             "require_device": lambda _: None,
             "load_cupy": lambda: SimpleNamespace(cuda=cuda),
+            "new_stream": self.new_stream,
             "cuda_call": lambda _: nullcontext(),
         }.items():
             monkeypatch.setattr(nvjpeg, name, value)
         monkeypatch.setattr(reclaiming, "free_unused", lambda: self.calls.append("free unused memory"))
         self.decoder = NvjpegDecoder(GPU)
+
+    def new_stream(self) -> Any:
+        """Return a stream for a state: 1, 2 and so on."""
+        self.streams += 1
+        return Stream(self.streams, self)
 
     def decode(self, stream: Any) -> None:
         """Decode a batch of two images."""
@@ -93,7 +127,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     return Engine(monkeypatch)
 
 
-STREAM = SimpleNamespace(ptr=48, synchronize=lambda: None)
+STREAM = SimpleNamespace(ptr=48, wait_event=lambda _: None)
 
 
 def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
@@ -104,31 +138,41 @@ def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
     assert engine.calls == ["state", "decode", "decode", "free", "destroy"]
 
 
-def test_reserved_states_decode_the_first_batches(engine: Engine) -> None:
-    engine.decoder.reserve(2, 2, RGB)
-    for pointer in (48, 64, 48, 80):
-        engine.decode(SimpleNamespace(ptr=pointer))
-    engine.decoder.reserve(1, 2, RGB)
+def test_reserved_states_decode_the_batches_in_turn(engine: Engine) -> None:
+    engine.decoder.reserve(3, 2, RGB)
+    for _ in range(4):
+        engine.decode(STREAM)
     engine.decoder.close()
-    states = ["state"] * 2 + ["decode"] * 3 + ["state", "decode", "state"]
-    assert engine.calls == [*states, *["free"] * 4, "destroy"]
+    assert engine.calls == [*["state"] * 3, *["decode"] * 4, *["free"] * 3, "destroy"]
+    assert [entry for entry in engine.work if "decode" in entry] == [f"decode on {one}" for one in (1, 2, 3, 1)]
 
 
-def test_batches_of_one_stream_wait_for_its_state(engine: Engine) -> None:
+def test_batch_is_decoded_on_an_idle_stream_that_the_batch_stream_waits_for(engine: Engine) -> None:
+    """On a stream with work, the engine deadlocked beside other processes."""
+    engine.decoder.reserve(1, 2, RGB)
+    for _ in range(2):
+        engine.decode(Stream(48, engine))
+    batch = ["decode on 1", "record on 1", "48 waits for 1"]
+    assert engine.work == ["wait for 0", *batch, "wait for 1", *batch]
+
+
+def test_batch_waits_for_a_state(engine: Engine) -> None:
     """A new state would stop the engine for longer than the wait."""
     engine.decoder.reserve(2, 2, RGB)
-    other = threading.Thread(target=engine.decode, args=(STREAM,))
+    threads = [threading.Thread(target=engine.decode, args=(STREAM,)) for _ in range(2)]
 
     def during() -> None:
-        if not other.ident:
-            other.start()
+        if not threads[0].ident:
+            for thread in threads:
+                thread.start()
             wait_until(lambda: bool(engine.decoder._changed._waiters))  # type: ignore[attr-defined]
 
     engine.during = during
     engine.decode(STREAM)
-    other.join(50)
+    for thread in threads:
+        thread.join(50)
     engine.decoder.close()
-    assert engine.calls == ["state", "state", "decode", "decode", "free", "free", "destroy"]
+    assert engine.calls == ["state", "state", *["decode"] * 3, "free", "free", "destroy"]
 
 
 def test_refused_reservation_is_an_error(engine: Engine) -> None:
@@ -183,17 +227,12 @@ def test_failed_state_is_freed_immediately(engine: Engine) -> None:
 def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: Engine) -> None:
     closing = threading.Thread(target=engine.decoder.close)
 
-    class Stream:
-        """A stream whose address is read once the batch has begun."""
+    def during() -> None:
+        closing.start()
+        wait_until(lambda: engine.decoder._handle is None)
 
-        @property
-        def ptr(self) -> int:
-            if not closing.ident:
-                closing.start()
-                wait_until(lambda: engine.decoder._handle is None)
-            return 48
-
-    engine.decode(Stream())
+    engine.during = during
+    engine.decode(STREAM)
     closing.join(50)
     assert engine.calls == ["state", "decode", "free", "destroy"]
 

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.timeout(60)
 
 PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int] * 3)
 DECODE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 7)
-RECORD = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2)
-WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 HANDLE, STATE = ctypes.c_void_p(16), ctypes.c_void_p(32)
 BATCH = tuple(np.arange(count, dtype=np.uint64) for count in (3, 4, 5, 6))
 
@@ -29,11 +27,6 @@ BATCH = tuple(np.arange(count, dtype=np.uint64) for count in (3, 4, 5, 6))
 def library(prepare: Callable[..., int] = lambda *_: 0, decode: Callable[..., int] = lambda *_: 0) -> Any:
     """Return a fake of libnvjpeg: functions that C can call."""
     return SimpleNamespace(nvjpegDecodeBatchedInitialize=PREPARE(prepare), nvjpegDecodeBatchedEx=DECODE(decode))
-
-
-def driver(record: Callable[..., int] = lambda *_: 0, wait: Callable[..., int] = lambda *_: 0) -> Any:
-    """Return a fake of libcuda."""
-    return SimpleNamespace(cuEventRecord=RECORD(record), cuEventSynchronize=WAIT(wait))
 
 
 @pytest.fixture(params=["compiled", "python"], autouse=True)
@@ -51,70 +44,23 @@ def test_calls_and_their_arguments() -> None:
     def recorded(name: str, status: int) -> Callable[..., int]:
         return lambda *arguments: calls.append((name, arguments)) or status
 
-    made, cuda = (
-        library(recorded("prepare", 0), recorded("decode", 7)),
-        driver(recorded("record", 0), recorded("wait", 9)),
-    )
+    made = library(recorded("prepare", 0), recorded("decode", 7))
     turn = Turn(3)
-    assert turn.decode(made, cuda, HANDLE, STATE, (3, 5), BATCH, 48, 80) == (0, 7, 9)
-    assert turn.decode(made, cuda, HANDLE, STATE, None, BATCH, 64, 96) == (0, 7, 9)
+    assert turn.decode(made, HANDLE, STATE, (3, 5), BATCH, 48) == (0, 7)
+    assert turn.decode(made, HANDLE, STATE, None, BATCH, 64) == (0, 7)
     arrays = tuple(array.ctypes.data for array in BATCH)
     assert calls == [
         ("prepare", (16, 32, 3, 1, 5)),
         ("decode", (16, 32, *arrays, 48)),
-        ("record", (80, 48)),
-        ("wait", (80,)),
         ("decode", (16, 32, *arrays, 64)),
-        ("record", (96, 64)),
-        ("wait", (96,)),
     ]
 
 
 def test_batch_that_could_not_be_prepared_is_not_decoded() -> None:
     decoded: list[int] = []
     made = library(lambda *_: 2, lambda *_: decoded.append(1) or 0)
-    assert Turn(0).decode(made, driver(), HANDLE, STATE, (3, 5), BATCH, 0, 0) == (2, 0, 0)
+    assert Turn(0).decode(made, HANDLE, STATE, (3, 5), BATCH, 0) == (2, 0)
     assert not decoded
-
-
-def test_turn_without_an_event_does_not_wait() -> None:
-    waited: list[int] = []
-    cuda = driver(lambda *_: waited.append(1) or 4, lambda *_: waited.append(1) or 4)
-    assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 0) == (0, 0, 0)
-    assert not waited
-
-
-def test_event_that_could_not_be_recorded_is_not_waited_for() -> None:
-    waited: list[int] = []
-    cuda = driver(lambda *_: 4, lambda *_: waited.append(1) or 0)
-    assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 80) == (0, 0, 4)
-    assert not waited
-
-
-def test_turn_lasts_until_the_gpu_has_decoded() -> None:
-    order: list[str] = []
-    waiting, done = threading.Event(), threading.Event()
-
-    def wait(event: int) -> int:
-        if event == 1:
-            waiting.set()
-            assert done.wait(50)
-        order.append(f"{event} done")
-        return 0
-
-    made, cuda = library(decode=lambda *_: order.append("decode") or 0), driver(wait=wait)
-
-    def call(event: int) -> None:
-        Turn(0).decode(made, cuda, HANDLE, STATE, None, BATCH, 0, event)
-
-    threads = [threading.Thread(target=call, args=(event,)) for event in (1, 2)]
-    threads[0].start()
-    assert waiting.wait(50)
-    threads[1].start()
-    done.set()
-    for thread in threads:
-        thread.join(50)
-    assert order == ["decode", "1 done", "decode", "2 done"]
 
 
 def test_turns_of_a_gpu_come_one_at_a_time() -> None:
@@ -132,7 +78,7 @@ def test_turns_of_a_gpu_come_one_at_a_time() -> None:
     made = library(decode=decode)
 
     def call(number: int, gpu: int) -> None:
-        Turn(gpu).decode(made, driver(), ctypes.c_void_p(number), STATE, None, BATCH, 0, 0)
+        Turn(gpu).decode(made, ctypes.c_void_p(number), STATE, None, BATCH, 0)
         if gpu:
             other_gpu.set()
 
@@ -158,7 +104,7 @@ def test_held_turn_keeps_others_out() -> None:
 
     def call() -> None:
         begun.set()
-        Turn(0).decode(made, driver(), HANDLE, STATE, None, BATCH, 0, 0)
+        Turn(0).decode(made, HANDLE, STATE, None, BATCH, 0)
 
     with Turn(0).held:
         thread = threading.Thread(target=call)
@@ -210,7 +156,7 @@ def test_turn_is_released_by_an_interrupted_waiter() -> None:
         return 0
 
     made = library(decode=decode)
-    thread = threading.Thread(target=lambda: Turn(5).decode(made, driver(), HANDLE, STATE, None, BATCH, 0, 0))
+    thread = threading.Thread(target=lambda: Turn(5).decode(made, HANDLE, STATE, None, BATCH, 0))
     thread.start()
     assert inside.wait(50)
     turn = Turn(5)

@@ -17,9 +17,11 @@ pytestmark = [
     pytest.mark.skipif(missing_codec_reason() is not None, reason=str(missing_codec_reason())),
 ]
 
-PROCESSES = 12
+PROCESSES = 15
 BATCHES = 400
-"""Of 15 processes whose calls began on streams with work, each stopped before its 150th batch."""
+"""When calls began on streams with work, each process stopped before its 150th batch."""
+OTHERS = 2
+"""Processes that keep the GPU busy with kernels."""
 
 DECODE = """
 import itertools, pathlib, sys
@@ -41,17 +43,29 @@ print(sum(len(pipe.run()[0]) for _ in range(batches)))
 """
 
 
+MULTIPLY = """
+import cupy
+numbers = cupy.ones((64, 3, 96, 96), cupy.float32)
+while True:
+    for _ in range(200):
+        numbers = numbers * 1.0
+    cupy.cuda.get_current_stream().synchronize()
+"""
+
+
 @pytest.mark.timeout(280)
 def test_processes_that_share_the_engine_all_finish(jpeg_folder: Path) -> None:
     command = [sys.executable, "-c", DECODE, str(jpeg_folder), str(BATCHES)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    others = [subprocess.Popen([sys.executable, "-c", MULTIPLY]) for _ in range(OTHERS)]
     processes = [subprocess.Popen(command, cwd=ROOT, env=with_project(), **pipes) for _ in range(PROCESSES)]
     try:
         for process in processes:
             output, errors = process.communicate(timeout=240)
             assert process.returncode == 0, errors
             assert int(output) == BATCHES // 5 * (4 * 8 + 5)
+        assert all(process.poll() is None for process in others)
     finally:
-        for process in processes:
+        for process in [*processes, *others]:
             process.kill()
             process.communicate()

@@ -22,7 +22,7 @@ setup(
         Extension(
             f"pipeline.{folder}._native",
             [f"pipeline/{folder}/_native.c"],
-            depends=glob.glob(f"pipeline/{folder}/*.h") + glob.glob("pipeline/*.h"),
+            depends=glob.glob(f"pipeline/{folder}/**/*.h", recursive=True) + glob.glob("pipeline/*.h"),
             define_macros=[("SOURCES", f"{native['checksum'](folder)}u")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread", *arguments],
             extra_link_args=["-pthread", "-lm"],

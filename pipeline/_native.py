@@ -66,6 +66,6 @@ def find_compiled(folder: str) -> ModuleType | None:
 def checksum(folder: str) -> int:
     """Return the checksum of the sources of a folder's module; `setup.py` writes it into the module."""
     value = 0
-    for path in [_HERE / folder / "_native.c", *sorted((_HERE / folder).glob("*.h")), *sorted(_HERE.glob("*.h"))]:
+    for path in [_HERE / folder / "_native.c", *sorted((_HERE / folder).rglob("*.h")), *sorted(_HERE.glob("*.h"))]:
         value = zlib.crc32(path.read_bytes(), value)
     return value

@@ -2,8 +2,8 @@
 
    Without this module, `resample.py` and `normalize.py` compute the same in several passes over memory. Here an image
    passes through the registers once, in one call without the GIL. Python passes windows, borders and all weights except
-   those of the triangle filter. The loops, which compilers vectorise, are in `_fixed_point.h` and `_floats.h`; other
-   headers have those of other operators. */
+   those of the triangle filter. The loops, which compilers vectorise, are in `headers/fixed_point.h` and
+   `headers/floats.h`; other headers have those of other operators. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -43,9 +43,9 @@ ALWAYS_INLINE void scale_row(const uint8_t *from, Py_ssize_t step, Py_ssize_t wi
     for (Py_ssize_t x = 0; x < width; x++) out[x] = from[x * step] * gain + offset;
 }
 
-#include "_fixed_point.h"
-#include "_floats.h"
-#include "_rounding.h"
+#include "headers/fixed_point.h"
+#include "headers/floats.h"
+#include "headers/rounding.h"
 
 /* Borrow an array of rows, columns and channels; `format` is its element type, in the notation of `struct`. */
 static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, int writable) {
@@ -321,22 +321,22 @@ release_values:
     return result;
 }
 
-#include "_bins.h"
-#include "_blobs.h"
-#include "_boxes.h"
-#include "_bytes.h"
-#include "_colors.h"
-#include "_crops.h"
-#include "_draws.h"
-#include "_jpeg_windows.h"
-#include "_points.h"
-#include "_polygons.h"
-#include "_signals.h"
-#include "_slices.h"
-#include "_sums.h"
-#include "_tables.h"
-#include "_warps.h"
-#include "_windows.h"
+#include "headers/bins.h"
+#include "headers/blobs.h"
+#include "headers/boxes.h"
+#include "headers/bytes.h"
+#include "headers/colors.h"
+#include "headers/crops.h"
+#include "headers/draws.h"
+#include "headers/jpeg_windows.h"
+#include "headers/points.h"
+#include "headers/polygons.h"
+#include "headers/signals.h"
+#include "headers/slices.h"
+#include "headers/sums.h"
+#include "headers/tables.h"
+#include "headers/warps.h"
+#include "headers/windows.h"
 
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},

@@ -67,8 +67,8 @@ def test_doctor_names_modules_that_are_out_of_date(tmp_path: Path, monkeypatch: 
 
 def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_HERE", tmp_path)
-    files = [tmp_path / "bulk/_native.c", tmp_path / "bulk/_own.h", tmp_path / "shared.h"]
-    files[0].parent.mkdir()
+    files = [tmp_path / "bulk/_native.c", tmp_path / "bulk/headers/own.h", tmp_path / "shared.h"]
+    files[1].parent.mkdir(parents=True)
     found = []
     for path in files:
         path.write_text("int i;")

@@ -1,4 +1,4 @@
-/* Resampling of 8-bit images in floats, for weights that `_fixed_point.h` doesn't support, and normalisation. */
+/* Resampling of 8-bit images in floats, for weights that `fixed_point.h` doesn't support, and normalisation. */
 
 /* Compute the weighted sum of up to four rows of n bytes. Add it to `out`, or store it if it is the first sum. */
 ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const float *weights, int taps, int first,

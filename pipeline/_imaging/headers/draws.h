@@ -2,7 +2,7 @@
    Without fused multiply-add, which would round differently than NumPy. */
 
 #define INLINE ALWAYS_INLINE
-#include "../normal_quantile.h"
+#include "../../normal_quantile.h"
 
 /* Layout of `DRAW` in pipeline/_operator_api/joint_draws.py. */
 typedef struct {

@@ -17,9 +17,8 @@ _LEAST = 1 << 20
 class EngineMemory:
     """Blocks of device memory that the JPEG engine writes. Any thread may call the methods.
 
-    The engine may begin to write before earlier work on the stream has finished: if other processes delay this
-    process's kernels, a kernel can still be reading the previous images. The order of the stream therefore doesn't
-    protect a block. `take` returns blocks whose last use has finished.
+    The engine writes on another stream than the kernels that read the previous images, and may overtake them. `take`
+    therefore returns blocks whose last use has finished.
 
     Args:
         device_id: the CUDA device.

@@ -39,6 +39,7 @@ class ImageBatchDecoder:
             because it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec uses the
             engine only if libnvjpeg's batched calls aren't available.
         fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower, and not supported by the engine.
+        stream_priority: priority of the streams on which the engine's images are decoded.
 
     Raises:
         DeviceError: nvImageCodec, libnvjpeg, CuPy or the device is missing.
@@ -46,12 +47,18 @@ class ImageBatchDecoder:
     """
 
     def __init__(
-        self, device_id: int, num_threads: int, hw_load: float = 1.0, *, fancy_upsampling: bool = False
+        self,
+        device_id: int,
+        num_threads: int,
+        hw_load: float = 1.0,
+        *,
+        fancy_upsampling: bool = False,
+        stream_priority: int = 0,
     ) -> None:
         self._device_id = device_id
         if fancy_upsampling:
             hw_load = 0.0
-        self._engine = _open_engine(device_id) if hw_load > 0 else None
+        self._engine = _open_engine(device_id, stream_priority) if hw_load > 0 else None
         # nvImageCodec doesn't take turns (see `Turn`): its calls of the engine could deadlock with ours.
         codec_load = hw_load if self._engine is None else 0.0
         self._create_codec = partial(GpuDecoder, device_id, num_threads, codec_load, fancy_upsampling=fancy_upsampling)
@@ -60,17 +67,17 @@ class ImageBatchDecoder:
         self._closed = False
         self._memory = EngineMemory(device_id)
 
-    def reserve(self, streams: int, batch_size: int, output_type: DALIImageType) -> None:
-        """Prepare the hardware engine, if it is used, for batches on a number of streams. See `NvjpegDecoder.reserve`.
+    def reserve(self, batches: int, batch_size: int, output_type: DALIImageType) -> None:
+        """Prepare the hardware engine, if it is used, for a number of batches. See `NvjpegDecoder.reserve`.
 
         Args:
-            streams: number of streams.
+            batches: number of batches that may be decoded, or wait for their turn, at the same time.
             batch_size: usual number of images of a batch.
             output_type: output type of the images.
         """
         if self._engine is not None and output_type in (RGB, BGR, GRAY):
             with suppress(NvjpegError):  # the GPU may be full at present: batches try again
-                self._engine.reserve(streams, batch_size, output_type)
+                self._engine.reserve(batches, batch_size, output_type)
 
     @property
     def uses_engine(self) -> bool:
@@ -207,9 +214,9 @@ class ImageBatchDecoder:
             return self._codec
 
 
-def _open_engine(device_id: int) -> NvjpegDecoder | None:
+def _open_engine(device_id: int, stream_priority: int = 0) -> NvjpegDecoder | None:
     try:
-        return NvjpegDecoder(device_id)
+        return NvjpegDecoder(device_id, stream_priority)
     except DeviceError:  # most GPUs have no engine; nvImageCodec decodes with CUDA there
         return None
 

@@ -23,7 +23,7 @@ from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
-from pipeline._cuda.reclaiming import reclaiming
+from pipeline._cuda.reclaiming import is_full, reclaiming
 from pipeline._cuda.streams import new_stream
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
@@ -82,6 +82,7 @@ class NvjpegDecoder:
 
     Args:
         device_id: the CUDA device.
+        stream_priority: priority of the streams.
 
     Raises:
         DeviceError: libnvjpeg is missing or too old, CuPy or the device is missing, or the device has no JPEG engine.
@@ -92,8 +93,9 @@ class NvjpegDecoder:
         ...     decoder.decode(pointers, lengths, starts, target, RGB, stream)
     """
 
-    def __init__(self, device_id: int) -> None:
+    def __init__(self, device_id: int, stream_priority: int = 0) -> None:
         self.device_id = device_id
+        self._stream_priority = stream_priority
         self._library = _bind(load_nvjpeg())
         require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
@@ -115,7 +117,7 @@ class NvjpegDecoder:
         """Create the states for a number of batches now. Each takes about 0.1 s, in which nothing is decoded.
 
         Args:
-            batches: number of batches that may be on the GPU at the same time.
+            batches: number of batches that may be decoded, or wait for their turn, at the same time.
             batch_size: usual number of images of a batch.
             output_type: RGB, BGR or GRAY.
 
@@ -171,16 +173,16 @@ class NvjpegDecoder:
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
         with load_cupy().cuda.Device(self.device_id), self._use() as handle:
-            decoding: _Decoding | None = self._take(handle)
-            assert decoding is not None
+            decoding, usable = self._take(handle), False
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
-            except BaseException:  # a state that failed once keeps failing
-                decoding.free()
-                decoding = None
-                raise
+                usable = True
             finally:
-                self._give(decoding)
+                try:
+                    if not usable:  # a state that failed once keeps failing
+                        decoding.free()
+                finally:
+                    self._give(decoding if usable else None)
 
     def close(self) -> None:
         """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent."""
@@ -236,7 +238,7 @@ class NvjpegDecoder:
 
     def _create(self, handle: c_void_p) -> _Decoding:
         """Return a new state."""
-        return reclaiming(_Decoding, _says_full)(self._library, handle, self._turn)
+        return reclaiming(_Decoding, _says_full)(self._library, handle, self._turn, self._stream_priority)
 
     def _give(self, decoding: _Decoding | None) -> None:
         """Take back a state; None if it was freed."""
@@ -251,15 +253,16 @@ class NvjpegDecoder:
 class _Decoding:
     """The resources of one call: a state (nvjpegJpegState_t), parameters of windows, a stream, and its last event."""
 
-    def __init__(self, library: Any, handle: c_void_p, turn: Turn) -> None:
+    def __init__(self, library: Any, handle: c_void_p, turn: Turn, stream_priority: int) -> None:
         self._library = library
         self._handle = handle
         self._turn = turn
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
         self._created: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._stream = new_stream()
-        self._decoded = load_cupy().cuda.Event(block=True, disable_timing=True)
+        with _full_as_nvjpeg_error("cudaStreamCreateWithPriority"):
+            self._stream = new_stream(stream_priority)
+            self._decoded = load_cupy().cuda.Event(block=True, disable_timing=True)
         with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
@@ -366,6 +369,22 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
             raise DeviceError(f"libnvjpeg is too old: it lacks {name}")
         function.argtypes, function.restype = arguments, c_int
     return library
+
+
+@contextmanager
+def _full_as_nvjpeg_error(function: str) -> Iterator[None]:
+    """Raise `NvjpegError` if the GPU's memory is full, and `CudaError` after other errors of CUDA.
+
+    Args:
+        function: name of the function that is called in the context.
+    """
+    try:
+        with cuda_call(function):
+            yield
+    except CudaError as error:
+        if isinstance(error.__cause__, Exception) and is_full(error.__cause__):
+            raise NvjpegError(function, _OUT_OF_MEMORY) from error
+        raise
 
 
 def _says_full(error: Exception) -> bool:

@@ -51,7 +51,7 @@ class Turn:
             state: an idle state.
             prepare: number of images and output format, or None if the state was prepared for the same ones.
             batch: arrays of the addresses, sizes, images and parameters.
-            stream: address of the stream.
+            stream: address of a stream, which must be idle.
 
         Returns:
             The statuses of `nvjpegDecodeBatchedInitialize`, and of `nvjpegDecodeBatchedEx` if the first is 0.

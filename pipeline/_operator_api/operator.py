@@ -55,6 +55,7 @@ class Setup:
         seeded: whether functions of the user get seeded generators in this process, too.
         functions: processes for functions of the user, or None.
         gpu_streams: number of CUDA streams that the batches share.
+        stream_priority: priority of these streams, and of those that an operator creates.
     """
 
     max_batch_size: int
@@ -65,6 +66,7 @@ class Setup:
     seeded: bool = True
     functions: FunctionProcesses | None = None
     gpu_streams: int = 1
+    stream_priority: int = 0
 
     @classmethod
     def from_config(
@@ -72,7 +74,7 @@ class Setup:
     ) -> Setup:
         """Return the environment that an executor provides."""
         sizes = (config.max_batch_size, config.num_threads, config.device_id, config.seed)
-        return cls(*sizes, kernels, config.seeded, functions, config.gpu_streams)
+        return cls(*sizes, kernels, config.seeded, functions, config.gpu_streams, config.stream_priority)
 
     @property
     def reading_gpu(self) -> int | None:

@@ -148,6 +148,7 @@ class MixedImageDecoder(GpuOperator):
             setup.num_threads,
             node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
+            stream_priority=setup.stream_priority,
         )
         try:
             self._decoder.reserve(setup.gpu_streams, setup.max_batch_size, self._output_type)
@@ -161,7 +162,7 @@ class MixedImageDecoder(GpuOperator):
         with suppress(IndexError):  # no more; another thread may take the last one
             while True:
                 self._finished.popleft().release()
-        batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
+        batch.keep_alive.append(inputs)  # the engine reads them until the stream reaches the decoded images
         encoded = encoded_batch(inputs[0])
         batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
         regions = regions_of(self.node, batch, encoded, inputs[1:])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
-GPU = 7
+GPU, PRIORITY = 7, -1
 
 
 class Event:
@@ -43,7 +43,7 @@ class Event:
 
 
 class Stream:
-    """A stream that records the calls of its methods. Its synchronization may fail."""
+    """A stream that records the calls of its methods."""
 
     def __init__(self, address: int, engine: Engine) -> None:
         self.ptr, self.engine = address, engine
@@ -52,7 +52,17 @@ class Stream:
         self.engine.work.append(f"{self.ptr} waits for {event.stream}")
 
     def synchronize(self) -> None:
+        self.engine.work.append(f"synchronize {self.ptr}")
         self.engine.synchronize()
+
+
+@contextmanager
+def converting(_: str) -> Iterator[None]:
+    """The fake of `cuda_call`: a `MemoryError` is that of a full GPU."""
+    try:
+        yield
+    except MemoryError as error:
+        raise CudaError("a function", "out of memory") from error
 
 
 class Engine:
@@ -70,6 +80,8 @@ class Engine:
             return 0
 
         self.prepared = 0  # the status of preparing a state
+        self.full_streams = 0  # number of streams for which there is no memory
+        self.device: int | None = None  # the current one
         self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
 
         def decode(*arguments: Any) -> int:
@@ -78,7 +90,11 @@ class Engine:
             self.during()
             return self.status
 
-        self.library = calls = library(prepare=lambda *_: self.prepared, decode=decode)
+        def prepare(*_: Any) -> int:
+            self.work.append("prepare")
+            return self.prepared
+
+        self.library = calls = library(prepare=prepare, decode=decode)
 
         def state(*arguments: Any) -> int:
             if self.full:
@@ -93,24 +109,39 @@ class Engine:
         calls.nvjpegJpegStateCreate = state
         calls.nvjpegDecodeParamsSetOutputFormat = calls.nvjpegDecodeParamsDestroy = lambda *_: 0
         calls.nvjpegDecodeParamsSetROI = PROTOTYPE(lambda *_: 0)
-        calls.nvjpegJpegStateDestroy = lambda state: self.calls.append("free")
+        calls.nvjpegJpegStateDestroy = self.free
         calls.nvjpegDestroy = lambda handle: self.calls.append("destroy")
-        device = SimpleNamespace(synchronize=lambda: self.synchronize())
-        cuda = SimpleNamespace(Device=lambda _: nullcontext(device), Event=lambda **_: Event(self.work))
+        cuda = SimpleNamespace(Device=self.using, Event=lambda **_: Event(self.work))
         for name, value in {
             "load_nvjpeg": lambda: None,
             "_bind": lambda _: calls,
             "require_device": lambda _: None,
             "load_cupy": lambda: SimpleNamespace(cuda=cuda),
             "new_stream": self.new_stream,
-            "cuda_call": lambda _: nullcontext(),
+            "cuda_call": converting,
+            "is_full": lambda error: isinstance(error, MemoryError),
         }.items():
             monkeypatch.setattr(nvjpeg, name, value)
         monkeypatch.setattr(reclaiming, "free_unused", lambda: self.calls.append("free unused memory"))
-        self.decoder = NvjpegDecoder(GPU)
+        self.decoder = NvjpegDecoder(GPU, PRIORITY)
 
-    def new_stream(self) -> Any:
+    @contextmanager
+    def using(self, device: int) -> Iterator[Any]:
+        """Make a device current."""
+        before, self.device = self.device, device
+        yield SimpleNamespace(synchronize=lambda: self.synchronize())
+        self.device = before
+
+    def free(self, state: Any) -> None:
+        self.calls.append("free")
+        self.work.append("free")
+
+    def new_stream(self, priority: int) -> Any:
         """Return a stream for a state: 1, 2 and so on."""
+        assert (self.device, priority) == (GPU, PRIORITY)
+        if self.full_streams:
+            self.full_streams -= 1
+            raise MemoryError
         self.streams += 1
         return Stream(self.streams, self)
 
@@ -136,6 +167,7 @@ def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
     engine.decoder.close()
     engine.decoder.close()
     assert engine.calls == ["state", "decode", "decode", "free", "destroy"]
+    assert engine.work.count("prepare") == 1
 
 
 def test_reserved_states_decode_the_batches_in_turn(engine: Engine) -> None:
@@ -150,10 +182,28 @@ def test_reserved_states_decode_the_batches_in_turn(engine: Engine) -> None:
 def test_batch_is_decoded_on_an_idle_stream_that_the_batch_stream_waits_for(engine: Engine) -> None:
     """On a stream with work, the engine deadlocked beside other processes."""
     engine.decoder.reserve(1, 2, RGB)
+    engine.work.clear()
     for _ in range(2):
         engine.decode(Stream(48, engine))
     batch = ["decode on 1", "record on 1", "48 waits for 1"]
     assert engine.work == ["wait for 0", *batch, "wait for 1", *batch]
+
+
+def test_two_batches_have_states_though_one_was_reserved(engine: Engine) -> None:
+    """One is prepared while the other one is decoded."""
+    engine.decoder.reserve(1, 2, RGB)
+    other = threading.Thread(target=engine.decode, args=(STREAM,))
+
+    def during() -> None:
+        if not other.ident:
+            other.start()
+            wait_until(lambda: engine.decoder._count == 2)
+
+    engine.during = during
+    engine.decode(STREAM)
+    other.join(50)
+    engine.decoder.close()
+    assert engine.calls == ["state", "decode", "state", "decode", "free", "free", "destroy"]
 
 
 def test_batch_waits_for_a_state(engine: Engine) -> None:
@@ -191,11 +241,15 @@ def test_memory_that_is_not_used_is_freed_for_a_state(engine: Engine) -> None:
 
 def test_full_gpu_costs_a_batch_its_engine(engine: Engine) -> None:
     """The engine's next batch has a state again."""
-    engine.full = 2
-    with pytest.raises(NvjpegError, match=r"nvjpegJpegStateCreate failed: out of memory"):
+    for _ in range(3):
+        engine.full = 2
+        with pytest.raises(NvjpegError, match=r"nvjpegJpegStateCreate failed: out of memory"):
+            engine.decode(STREAM)
+    engine.full_streams = 2
+    with pytest.raises(NvjpegError, match=r"cudaStreamCreateWithPriority failed: out of memory"):
         engine.decode(STREAM)
     engine.decode(STREAM)
-    assert engine.calls == ["free unused memory", "state", "decode"]
+    assert engine.calls == [*["free unused memory"] * 4, "state", "decode"]
 
 
 def test_full_gpu_is_an_error_when_the_engine_is_opened(engine: Engine) -> None:
@@ -206,7 +260,7 @@ def test_full_gpu_is_an_error_when_the_engine_is_opened(engine: Engine) -> None:
 
 
 def test_pipeline_is_built_though_no_state_can_be_reserved(engine: Engine) -> None:
-    decoder = images.ImageBatchDecoder(GPU, 1)
+    decoder = images.ImageBatchDecoder(GPU, 1, stream_priority=PRIORITY)
     engine.full = 2
     decoder.reserve(2, 4, RGB)
     assert decoder.uses_engine
@@ -222,6 +276,36 @@ def test_failed_state_is_freed_immediately(engine: Engine) -> None:
     engine.decode(STREAM)
     engine.decoder.close()
     assert engine.calls == ["state", "decode", "free", "state", "decode", "free", "destroy"]
+    failed = engine.work[: engine.work.index("free")]
+    assert failed[-2:] == ["decode on 1", "synchronize 1"], "the engine may still write to the images' memory"
+
+
+class Failing(Stream):
+    """A stream that fails to wait."""
+
+    def wait_event(self, event: Event) -> None:
+        raise CudaError("cudaStreamWaitEvent", "no reason")
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["freed", "interrupted"])
+def test_state_is_freed_when_no_stream_waits_for_its_batch(engine: Engine, interrupted: bool) -> None:
+    """Nothing protects the images' memory from the next batch until then, and the state is never used again."""
+    free = engine.library.nvjpegJpegStateDestroy
+
+    def interrupt(state: Any) -> None:
+        free(state)
+        raise KeyboardInterrupt
+
+    if interrupted:
+        engine.library.nvjpegJpegStateDestroy = interrupt
+    with pytest.raises(KeyboardInterrupt if interrupted else CudaError):
+        engine.decode(Failing(48, engine))
+    engine.library.nvjpegJpegStateDestroy = free
+    assert engine.work[-3:] == ["record on 1", "synchronize 1", "free"]
+    for _ in range(2):
+        engine.decode(STREAM)
+    engine.decoder.close()
+    assert engine.calls == ["state", "decode", "free", "state", "decode", "decode", "free", "destroy"]
 
 
 def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: Engine) -> None:

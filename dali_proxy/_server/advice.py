@@ -64,6 +64,11 @@ def _workers(stats: ServerStats) -> str:
     overloaded = overload(stats.load)
     if overloaded:
         return text + overloaded
+    if not stats.workers:  # they have ended with their epoch
+        return (
+            f"{text}Raise num_workers up to the number of cores ({stats.cores}). If that isn't enough, move work from "
+            f"the dataset to the pipeline."
+        )
     if not stats.cores or stats.workers < stats.cores:
         return f"{text}Raise num_workers ({_counted(stats.workers, 'process')} now, {_counted(stats.cores, 'core')})."
     return (

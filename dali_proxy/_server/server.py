@@ -319,7 +319,9 @@ class DALIServer:
             return copy.copy(self._life.last_end)
         if self._life.failure:
             return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
-        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
+        return ServerClosedError(
+            "the server is not running: use it inside `with DALIServer(...)`, or call start(); its counters end with it"
+        )
 
     def explain(self, gone: ProxyError) -> ProxyError:
         """Return the error to raise after a connection failed; it says how the server ended, if this process knows."""

@@ -44,12 +44,14 @@ class SourceLocation:
 
     @classmethod
     def from_caller(cls) -> SourceLocation:
-        """Return the innermost line of the call stack that isn't in these packages."""
+        """Return the innermost line of the call stack that isn't in these packages; empty if only Python is outside."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_OURS):
             if frame.f_back is None:
                 break
             frame = frame.f_back
+        if frame.f_code.co_filename.startswith("<frozen "):  # `python -m dali_proxy`
+            return cls()
         return cls._of_line(frame.f_code, frame.f_lineno)
 
     @classmethod

@@ -41,7 +41,10 @@ class Reshaped(BatchView):
         if self._new_layout is None:
             return self._layout if len(self._layout) == ndim else ""
         if len(self._new_layout) not in (0, ndim):
-            raise ArgumentValueError(f"Requested layout {self._new_layout!r} is not compatible with a {ndim}D shape")
+            hint = "; an encoded image, such as a JPEG, must be decoded first" if ndim == 1 else ""
+            raise ArgumentValueError(
+                f"Requested layout {self._new_layout!r} is not compatible with a {ndim}D shape{hint}"
+            )
         return self._new_layout
 
 

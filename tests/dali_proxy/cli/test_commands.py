@@ -117,6 +117,15 @@ ERRORS = {
 }
 
 
+def test_operators_of_a_compose_have_no_line(tmp_path: Path) -> None:
+    """They are created by this package, and `-m` calls it from a frozen module of Python."""
+    (tmp_path / "composed.py").write_text(
+        "from pipeline.torchvision import Compose, ToTensor\ntrain = Compose([ToTensor()])\n"
+    )
+    done = run_python("-m", "dali_proxy", "graph", "composed:train", "--json", cwd=tmp_path, env=with_project())
+    assert {(node["file"], node["line"]) for node in json.loads(done.stdout)["nodes"]} == {("", 0)}
+
+
 def test_errors_are_one_line(folder: Path) -> None:
     results = run_all(folder, list(ERRORS))
     expected = [

@@ -37,10 +37,12 @@ FOR_CPU = ("jpeg rgb", "jpeg cmyk", "jpeg cmyk, not adobe", "jpeg ycck")
 class HostDecoder:
     """Stands for the decoder of a GPU."""
 
-    def __init__(self, device_id: int, num_threads: int, hw_load: float, *, fancy_upsampling: bool) -> None:
+    def __init__(
+        self, device_id: int, num_threads: int, hw_load: float, *, fancy_upsampling: bool, stream_priority: int
+    ) -> None:
         self._codec = GpuDecoder(None, num_threads, fancy_upsampling=fancy_upsampling)
 
-    def reserve(self, streams: int, batch_size: int, output_type: Any) -> None:
+    def reserve(self, batches: int, batch_size: int, output_type: Any) -> None:
         pass
 
     def decode(self, encoded: EncodedBatch, stream: Any, **options: Any) -> Any:

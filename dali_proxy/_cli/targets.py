@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["add_inputs", "add_target", "input_values", "load_callable", "load_pipeline"]
 
 _HELP = (
-    "FILE.py:NAME or MODULE:NAME: a Pipeline, a function that returns one, or a function of pipeline.dynamic; without "
-    ":NAME, the only one in there"
+    "FILE.py:NAME or MODULE:NAME: a Pipeline, a function that returns one, a function of pipeline.dynamic, or a "
+    "Compose; without :NAME, the only one in there"
 )
 
 

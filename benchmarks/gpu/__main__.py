@@ -118,6 +118,8 @@ def parser() -> argparse.ArgumentParser:
     add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
     add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
     add("--train-seconds", type=float, default=4.0, help="length of each training (default: %(default)s)")
+    kinds = training.LAUNCHES
+    add("--launches", nargs="+", choices=kinds, default=list(kinds), help="kinds of training (default: %(default)s)")
     names = {loader.name for device_id in (0, None) for loader in training.loaders(device_id)}
     add("--loaders", nargs="*", default=[], choices=sorted(names), help="loaders to train from (default: all)")
     add("--counting", type=int, default=0, help="processes that only count during training (default: %(default)s)")
@@ -215,7 +217,7 @@ def _train(session: Session, options: argparse.Namespace, document: Document, ri
         entry["missing"] = reason
         print(f"  Training is skipped: {reason}.", flush=True)
         return
-    wanted = (options.train_batches, options.train_seconds, options.network)
+    wanted = (options.train_batches, options.train_seconds, options.network, options.launches)
     for share in training.measure_training(session, rivals, *wanted):
         print(share, flush=True)
         entry["shares"].append(training.as_json(share))

@@ -248,7 +248,7 @@ def run_rank(options: argparse.Namespace) -> None:
                 shard=(here.rank, here.world_size),
             )  # fmt: skip
             watched = _Watched(rival, device_id)
-            (share,) = train_from(watched, options.network, setup, options.seconds, trainer)
+            (share,) = train_from(watched, options.network, setup, options.seconds, trainer=trainer)
             print(json.dumps(asdict(RankShare(share, watched.memory_mb, watched.gpu_memory_mb))), flush=True)
             distributed.barrier()
     distributed.destroy_process_group()

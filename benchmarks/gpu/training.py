@@ -33,6 +33,9 @@ EAGER = "eager"
 REPLAY = "CUDA graph"
 """One launch per step: the GPU limits the speed, for any batch size."""
 
+LAUNCHES = (EAGER, REPLAY)
+"""All kinds of training."""
+
 REPLAYED = (256, 64, 32)
 """Batch sizes with both kinds of training."""
 
@@ -148,6 +151,7 @@ def measure_training(
     batch_sizes: Iterable[int] = BATCH_SIZES,
     seconds: float = 4.0,
     network: str = "resnet50",
+    launches: Sequence[str] = LAUNCHES,
 ) -> Iterator[Share]:
     """Train from each loader in turn in one process; from NVIDIA's, which has separate CUDA libraries, in another.
 
@@ -157,6 +161,7 @@ def measure_training(
         batch_sizes: Batch sizes, the most important one first.
         seconds: Duration of the blocks from a loader and with resident batches, with the pauses between them.
         network: A model of torchvision, or ``"tiny"``.
+        launches: Kinds of training: `EAGER`, `REPLAY` or both.
 
     Yields:
         The result of each loader and batch size that there was time for.
@@ -178,7 +183,7 @@ def measure_training(
                 continue
             session.say(what)
             process = processes.of(rival)
-            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds)
+            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, launches)
             try:
                 shares: list[Share] = process.end(4 * (seconds + 2 * (BLOCK + PATIENCE)))
             except RivalError as error:
@@ -223,17 +228,26 @@ def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[in
     return sorted(pairs, key=lambda pair: pair[0] != batch_sizes[0] and pair[1] in LAST)
 
 
-def train_from(rival: Rival, network: str, setup: Setup, seconds: float, trainer: Trainer | None = None) -> list[Share]:
+def train_from(
+    rival: Rival,
+    network: str,
+    setup: Setup,
+    seconds: float,
+    launches: Sequence[str] = LAUNCHES,
+    trainer: Trainer | None = None,
+) -> list[Share]:
     """Train from one loader, and on its first batches, in turn; each way to launch steps yields a share."""
     trainer = trainer or trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
         ways: dict[str, Step] = {EAGER: trainer.step}
-        if trainer.can_replay and setup.batch_size in REPLAYED:
+        if REPLAY in launches and trainer.can_replay and setup.batch_size in REPLAYED:
             ways[REPLAY] = trainer.replayed(resident[0])
-        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in ways.items()]
+        wanted = [way for way in ways.items() if way[0] in launches]
+        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in wanted]
         resident.clear()  # frees the GPU's memory
         ways.clear()
+        wanted.clear()
     trainer.free()
     return shares
 

@@ -125,7 +125,9 @@ def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
 
 def test_training_from_a_loader(session: Session) -> None:
     setup = session.of_kind("paths")
-    (share,) = training.train_from(Ours("ours, thread", mode="thread"), "tiny", setup, 0.1)
+    rival = Ours("ours, thread", mode="thread")
+    assert not training.train_from(rival, "tiny", setup, 0.1, launches=[training.REPLAY])  # which needs a GPU
+    (share,) = training.train_from(rival, "tiny", setup, 0.1)
     assert share.launches == training.EAGER
     assert len(share.rates) == 1
     assert len(share.resident) == 2

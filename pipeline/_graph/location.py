@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import CodeType, FrameType, TracebackType
 
 from pipeline.errors import PipelineError
 
-__all__ = ["SourceLocation", "user_traceback", "warn_caller"]
+__all__ = ["SourceLocation", "at_location", "user_traceback", "warn_caller"]
 
 # Frames of these packages are ours: the user's line is the first one outside.
 _OURS = tuple(
@@ -44,9 +45,14 @@ class SourceLocation:
 
     @classmethod
     def from_caller(cls) -> SourceLocation:
-        """Return the innermost line of the call stack that isn't in these packages; empty if only Python is outside."""
+        """Return the innermost line of the call stack that isn't in these packages; empty if only Python is outside.
+
+        If the call stack enters these packages through an `at_location`, return its location.
+        """
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+            if _CONTEXTS.innermost is not None and frame is _CONTEXTS.innermost.frame:
+                return _CONTEXTS.innermost.location
             if frame.f_back is None:
                 break
             frame = frame.f_back
@@ -86,6 +92,35 @@ class SourceLocation:
         if not self.line:
             return ""
         return f"{self.file}:{self.line} in {self.function}" + (f": {self.text}" if self.text else "")
+
+
+class at_location:
+    """A context in which our code works for another line than the one that called it. It may be nested.
+
+    Args:
+        location: what `SourceLocation.from_caller` returns, unless code of the user that is called in the context calls
+            us in turn.
+    """
+
+    def __init__(self, location: SourceLocation) -> None:
+        self.location = location
+        self.frame: FrameType | None = None
+        self._outer: at_location | None = None
+
+    def __enter__(self) -> None:
+        self.frame = sys._getframe(1)
+        self._outer, _CONTEXTS.innermost = _CONTEXTS.innermost, self
+
+    def __exit__(self, *error: object) -> None:
+        self.frame = None
+        _CONTEXTS.innermost = self._outer
+
+
+class _Contexts(threading.local):
+    innermost: at_location | None = None
+
+
+_CONTEXTS = _Contexts()
 
 
 def _is_foreign(frame: FrameType) -> bool:

@@ -10,7 +10,7 @@ from pipeline._dynamic.randomness import RNG
 from pipeline._dynamic.values import tracing
 from pipeline._torchvision.arguments import probability
 from pipeline._torchvision.control import chance, choice, switch, uniform
-from pipeline._torchvision.declaration import Transform
+from pipeline._torchvision.declaration import Located, Transform
 from pipeline._torchvision.images import Image, apply, decoded, of_operator, ops
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
@@ -47,7 +47,7 @@ def _steps(op_list: Any, transforms: Any = None) -> list[Step]:
     return list(transforms)
 
 
-class Compose:
+class Compose(Located):
     """Transforms that run in turn, as one graph. `DALIServer` and `dali_proxy.serve` accept it, too.
 
     Args:
@@ -94,7 +94,7 @@ class Compose:
             inpt: a PIL image, a torch tensor (CHW, or with dimensions in front), a dynamic tensor or batch, encoded
                 bytes, or a list of PIL images or tensors.
         """
-        with nullcontext() if self._rng is None or tracing.active() else self._rng:
+        with self._at_its_line(), nullcontext() if self._rng is None or tracing.active() else self._rng:
             return apply(self._transformed, inpt, encoded=True)
 
     def _transformed(self, image: Image) -> Any:

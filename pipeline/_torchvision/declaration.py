@@ -5,20 +5,37 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from pipeline._dynamic.devices import as_device
+from pipeline._dynamic.values import tracing
+from pipeline._graph.location import SourceLocation, at_location
 from pipeline._torchvision.arguments import PARSERS, Parser
 from pipeline._torchvision.images import Image, apply
 
-__all__ = ["Transform", "functional", "transform"]
+__all__ = ["Located", "Transform", "functional", "transform"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEVICE = inspect.Parameter("device", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="cpu")
 
 
-class Transform:
+class Located:
+    """An object that knows the user's line that created it: in a trace, its operators are at this line."""
+
+    _location: SourceLocation
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self._location = SourceLocation.from_caller()
+        return self
+
+    def _at_its_line(self) -> AbstractContextManager[None]:
+        return at_location(self._location) if tracing.active() else nullcontext()
+
+
+class Transform(Located):
     """A transform: an object that is called with an image, or as a part of `Compose`.
 
     Args:
@@ -43,7 +60,8 @@ class Transform:
 
     def __call__(self, inpt: Any) -> Any:
         """Return the transformed images, in the type of the input: see `apply`."""
-        return apply(self._transformed, inpt)
+        with self._at_its_line():
+            return apply(self._transformed, inpt)
 
     def _transformed(self, image: Image) -> Any:
         return type(self)._function(_on_device(image, self.device), **self._arguments)

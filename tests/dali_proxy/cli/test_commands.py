@@ -117,13 +117,36 @@ ERRORS = {
 }
 
 
-def test_operators_of_a_compose_have_no_line(tmp_path: Path) -> None:
-    """They are created by this package, and `-m` calls it from a frozen module of Python."""
-    (tmp_path / "composed.py").write_text(
-        "from pipeline.torchvision import Compose, ToTensor\ntrain = Compose([ToTensor()])\n"
-    )
+COMPOSED = """
+from pipeline import dynamic
+from pipeline.torchvision import Compose, Lambda, RandomApply, Resize, ToTensor
+
+def darker(images):
+    return dynamic.brightness(images, brightness=0.5)  # 6
+
+train = Compose(  # 8
+    [
+        dynamic.decoders.image,
+        Resize(8),  # 11
+        RandomApply([Lambda(darker)]),
+        ToTensor(),  # 13
+    ]
+)
+"""
+
+
+def test_operators_of_a_compose_are_at_the_lines_of_its_transforms(tmp_path: Path) -> None:
+    """`-m` traces them without a line of the user: the input has none."""
+    (tmp_path / "composed.py").write_text(COMPOSED)
     done = run_python("-m", "dali_proxy", "graph", "composed:train", "--json", cwd=tmp_path, env=with_project())
-    assert {(node["file"], node["line"]) for node in json.loads(done.stdout)["nodes"]} == {("", 0)}
+    lines = {}
+    for node in json.loads(done.stdout)["nodes"]:
+        lines.setdefault(node["operator"], (Path(node["file"]).name, node["line"]))
+    assert lines["external_source"] == ("", 0)
+    assert lines["decoders.image"] == ("composed.py", 8)
+    assert lines["resize"] == ("composed.py", 11)
+    assert lines["brightness"] == ("composed.py", 6)
+    assert lines["transpose"] == ("composed.py", 13)
 
 
 def test_errors_are_one_line(folder: Path) -> None:

@@ -61,6 +61,15 @@ static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, i
     return 0;
 }
 
+/* Borrow an image of bytes, and memory for the result, whose elements are of the type `format`: both or neither. */
+static int borrow_both(PyObject *from, Py_buffer *source_view, Image *source, PyObject *to, char format,
+                       Py_buffer *target_view, Image *target) {
+    if (borrow(from, source_view, source, 'B', 0) < 0) return -1;
+    if (borrow(to, target_view, target, format, 1) == 0) return 0;
+    PyBuffer_Release(source_view);
+    return -1;
+}
+
 /* Read the resampling of an axis, and check that all taps are among the `extent` inputs. */
 static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_t extent, Py_ssize_t size, Axis *axis) {
     axis->first = first->buf;
@@ -129,21 +138,18 @@ static PyObject *resample_call(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "OOy*y*y*y*", &from, &to, &row_first, &row_weights, &column_first,
                           &column_weights))
         return NULL;
-    if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_weights;
-    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
-    if (check_images(&source, &target) < 0) goto release_target;
+    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) goto release_weights;
+    if (check_images(&source, &target) < 0) goto release_images;
     if (read_axis(&row_first, &row_weights, source.shape[0], target.shape[0], &rows) < 0 ||
         read_axis(&column_first, &column_weights, source.shape[1], target.shape[1], &columns) < 0)
-        goto release_target;
+        goto release_images;
     if (resample_any(&source, &target, &rows, &columns) < 0) {
         PyErr_NoMemory();
-        goto release_target;
+        goto release_images;
     }
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target_view);
-release_source:
-    PyBuffer_Release(&source_view);
+release_images:
+    RELEASE(&source_view, &target_view);
 release_weights:
     RELEASE(&row_first, &row_weights, &column_first, &column_weights);
     return result;
@@ -161,12 +167,11 @@ static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
     double y0, x0, y1, x1;
     int antialias;
     if (!PyArg_ParseTuple(arguments, "OOddddp", &from, &to, &y0, &x0, &y1, &x1, &antialias)) return NULL;
-    if (borrow(from, &source_view, &source, 'B', 0) < 0) return NULL;
-    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
-    if (check_images(&source, &target) < 0) goto release_target;
+    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) return NULL;
+    if (check_images(&source, &target) < 0) goto release_images;
     if (!is_region(y0, x0, y1, x1) || min_extent(&source) < 1 || min_extent(&target) < 1) {
         PyErr_SetString(PyExc_ValueError, "the region is too large, or the image or the result is empty");
-        goto release_target;
+        goto release_images;
     }
     if (plan_triangle(source.shape[0], target.shape[0], y0, y1, antialias, 0, &rows) < 0 ||
         plan_triangle(source.shape[1], target.shape[1], x0, x1, antialias, 0, &columns) < 0 ||
@@ -176,10 +181,8 @@ static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
         result = Py_NewRef(Py_None);
     free_axis(&rows);
     free_axis(&columns);
-release_target:
-    PyBuffer_Release(&target_view);
-release_source:
-    PyBuffer_Release(&source_view);
+release_images:
+    RELEASE(&source_view, &target_view);
     return result;
 }
 
@@ -294,28 +297,25 @@ static PyObject *normalize_call(PyObject *module, PyObject *arguments) {
     Image source, target;
     int mirror;
     if (!PyArg_ParseTuple(arguments, "OOpy*y*", &from, &to, &mirror, &gains, &offsets)) return NULL;
-    if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_values;
-    if (borrow(to, &target_view, &target, 'f', 1) < 0) goto release_source;
+    if (borrow_both(from, &source_view, &source, to, 'f', &target_view, &target) < 0) goto release_values;
     Py_ssize_t nbytes = source.shape[2] * (Py_ssize_t)sizeof(float);
     if (memcmp(source.shape, target.shape, sizeof(source.shape)) != 0 || gains.len != nbytes ||
         offsets.len != nbytes || (target.strides[1] != sizeof(float) && target.shape[1] > 1)) {
         PyErr_SetString(PyExc_ValueError, "the result or the values don't fit the image");
-        goto release_target;
+        goto release_images;
     }
     float *mirrored = mirror ? malloc((source.shape[1] + 1) * sizeof(float)) : NULL;
     if (mirror && mirrored == NULL) {
         PyErr_NoMemory();
-        goto release_target;
+        goto release_images;
     }
     Py_BEGIN_ALLOW_THREADS
     normalize(&source, &target, gains.buf, offsets.buf, mirrored);
     Py_END_ALLOW_THREADS
     free(mirrored);
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target_view);
-release_source:
-    PyBuffer_Release(&source_view);
+release_images:
+    RELEASE(&source_view, &target_view);
 release_values:
     RELEASE(&gains, &offsets);
     return result;

@@ -121,8 +121,7 @@ static PyObject *take_call(PyObject *module, PyObject *arguments) {
     Py_buffer rows, columns, source_view, target_view;
     Image source, target;
     if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &rows, &columns)) return NULL;
-    if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_indices;
-    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
+    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) goto release_indices;
     const int32_t *y = rows.buf, *x = columns.buf;
     Py_ssize_t height = target.shape[0], width = target.shape[1], channels = source.shape[2];
     int fits = check_images(&source, &target) == 0 && rows.len == height * (Py_ssize_t)sizeof(int32_t) &&
@@ -132,7 +131,7 @@ static PyObject *take_call(PyObject *module, PyObject *arguments) {
     for (Py_ssize_t i = 0; fits && i < width; i++) fits = x[i] >= 0 && x[i] < source.shape[1];
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "the rows or columns don't fit the image or the result");
-        goto release_target;
+        goto release_images;
     }
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t i = 0; i < height; i++) {
@@ -145,10 +144,8 @@ static PyObject *take_call(PyObject *module, PyObject *arguments) {
     }
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target_view);
-release_source:
-    PyBuffer_Release(&source_view);
+release_images:
+    RELEASE(&source_view, &target_view);
 release_indices:
     RELEASE(&rows, &columns);
     return result;

@@ -60,8 +60,7 @@ static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
     Py_buffer matrix, fill, source_view, target_view;
     Image source, target;
     if (!PyArg_ParseTuple(arguments, "OOy*y*", &from, &to, &matrix, &fill)) return NULL;
-    if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_values;
-    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
+    if (borrow_both(from, &source_view, &source, to, 'B', &target_view, &target) < 0) goto release_values;
     Py_ssize_t size = source.shape[2];
     int adjacent = (source.strides[2] == 1 || size == 1) && (source.strides[1] == size || source.shape[1] == 1) &&
                    (target.strides[2] == 1 || size == 1) && (target.strides[1] == size || target.shape[1] == 1);
@@ -69,16 +68,14 @@ static PyObject *warp_nearest_call(PyObject *module, PyObject *arguments) {
         source.shape[1] > INT32_MAX || target.shape[1] > INT32_MAX || matrix.len != 6 * (Py_ssize_t)sizeof(double) ||
         (fill.len && fill.len != size)) {
         PyErr_SetString(PyExc_ValueError, "the image, the result, the matrix and the fill value don't fit each other");
-        goto release_target;
+        goto release_images;
     }
     Py_BEGIN_ALLOW_THREADS
     warp_nearest(&source, &target, matrix.buf, fill.len ? fill.buf : NULL);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
-release_target:
-    PyBuffer_Release(&target_view);
-release_source:
-    PyBuffer_Release(&source_view);
+release_images:
+    RELEASE(&source_view, &target_view);
 release_values:
     RELEASE(&matrix, &fill);
     return result;

@@ -240,14 +240,12 @@ def train_from(
     trainer = trainer or trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
-        ways: dict[str, Step] = {EAGER: trainer.step}
+        ways: dict[str, Step] = {EAGER: trainer.step} if EAGER in launches else {}
         if REPLAY in launches and trainer.can_replay and setup.batch_size in REPLAYED:
             ways[REPLAY] = trainer.replayed(resident[0])
-        wanted = [way for way in ways.items() if way[0] in launches]
-        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in wanted]
+        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in ways.items()]
         resident.clear()  # frees the GPU's memory
         ways.clear()
-        wanted.clear()
     trainer.free()
     return shares
 

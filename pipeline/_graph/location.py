@@ -49,10 +49,10 @@ class SourceLocation:
 
         If the call stack enters these packages through an `at_location`, return its location.
         """
-        frame = sys._getframe(1)
+        frame, context = sys._getframe(1), _CONTEXTS.innermost
         while frame is not None and frame.f_code.co_filename.startswith(_OURS):
-            if _CONTEXTS.innermost is not None and frame is _CONTEXTS.innermost.frame:
-                return _CONTEXTS.innermost.location
+            if context is not None and frame is context.frame:
+                return context.location
             if frame.f_back is None:
                 break
             frame = frame.f_back

@@ -80,7 +80,7 @@ class Engine:
             return 0
 
         self.prepared = 0  # the status of preparing a state
-        self.full_streams = 0  # number of streams for which there is no memory
+        self.full_streams = 0  # number of streams that the GPU has no memory for
         self.device: int | None = None  # the current one
         self.during: Callable[[], None] = lambda: None  # called while a batch is decoded
 
@@ -103,7 +103,7 @@ class Engine:
             self.calls.append("state")
             return made(*arguments)
 
-        self.full = 0  # number of states for which there is no memory
+        self.full = 0  # number of states that the GPU has no memory for
 
         calls.nvjpegCreateEx = calls.nvjpegDecodeParamsCreate = made
         calls.nvjpegJpegStateCreate = state

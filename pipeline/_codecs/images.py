@@ -36,8 +36,7 @@ class ImageBatchDecoder:
         device_id: the CUDA device.
         num_threads: number of CPU threads for images that are decoded on the CPU.
         hw_load: 0 disables the JPEG engine. Otherwise the engine decodes every baseline JPEG that needs no rotation,
-            because it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec uses the
-            engine only if libnvjpeg's batched calls aren't available.
+            because it is faster alone than together with CUDA (see docs/decisions-gpu.md).
         fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower, and not supported by the engine.
         stream_priority: priority of the streams on which the engine's images are decoded.
 
@@ -56,12 +55,9 @@ class ImageBatchDecoder:
         stream_priority: int = 0,
     ) -> None:
         self._device_id = device_id
-        if fancy_upsampling:
-            hw_load = 0.0
-        self._engine = _open_engine(device_id, stream_priority) if hw_load > 0 else None
-        # nvImageCodec doesn't take turns (see `Turn`): its calls of the engine could deadlock with ours.
-        codec_load = hw_load if self._engine is None else 0.0
-        self._create_codec = partial(GpuDecoder, device_id, num_threads, codec_load, fancy_upsampling=fancy_upsampling)
+        with_engine = hw_load > 0 and not fancy_upsampling
+        self._engine = _open_engine(device_id, stream_priority) if with_engine else None
+        self._create_codec = partial(GpuDecoder, device_id, num_threads, fancy_upsampling=fancy_upsampling)
         self._codec_lock = new_lock(Level.IMAGE_DECODER, "image decoder")
         self._codec = self._create_codec() if self._engine is None else None
         self._closed = False

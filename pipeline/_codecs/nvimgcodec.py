@@ -1,4 +1,4 @@
-"""Decodes batches of images with nvImageCodec: on the hardware engine if possible, else with CUDA."""
+"""Decodes batches of images with nvImageCodec: with CUDA, or on the host."""
 
 from __future__ import annotations
 
@@ -50,10 +50,7 @@ class GpuDecoder:
     Args:
         device_id: the CUDA device. With None, nvImageCodec's CPU decoders decode on the host, without a GPU.
         num_threads: number of CPU threads for images that are decoded on the CPU; 0 for one per core.
-        hw_load: fraction of a batch for the hardware engine, if the GPU has one; CUDA decodes the rest. 0 disables
-            the engine.
-        fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower, and not supported by the hardware engine.
-        options: further options of nvImageCodec's decoders, such as "nvjpeg_hw_decoder:preallocate_batch_size=64".
+        fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower.
 
     Raises:
         DeviceError: nvImageCodec, libnvjpeg, CuPy or the device is missing.
@@ -65,19 +62,9 @@ class GpuDecoder:
         ...     batch.release()
     """
 
-    def __init__(
-        self,
-        device_id: int | None,
-        num_threads: int,
-        hw_load: float = 1.0,
-        *,
-        fancy_upsampling: bool = False,
-        options: str = "",
-    ) -> None:
+    def __init__(self, device_id: int | None, num_threads: int, *, fancy_upsampling: bool = False) -> None:
         codec = require_codec()
         self.device_id = device_id
-        #: Fraction of a batch that is offered to the hardware engine.
-        self.hw_load = 0.0 if device_id is None else hw_load
         self._codec = codec
         kinds = codec.BackendKind
         if device_id is None:
@@ -85,16 +72,15 @@ class GpuDecoder:
         else:
             require_device(device_id)
             # Not CPU_ONLY: its decoders of TIFF and JPEG 2000 write beyond their memory if a file is damaged.
-            others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)
-            backends = [codec.Backend(kind) for kind in others]
-            if self.hw_load > 0:
-                backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=self.hw_load))
+            # Not HW_GPU_ONLY: the engine doesn't follow the order of the stream, and its calls could deadlock with
+            # those of `NvjpegDecoder`.
+            backends = [codec.Backend(kind) for kind in (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)]
         try:
             self._decoder: Any = codec.Decoder(
                 device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY if device_id is None else device_id,
                 max_num_cpu_threads=num_threads,
                 backends=backends,
-                options=f":fancy_upsampling={int(fancy_upsampling)} {options}".strip(),
+                options=f":fancy_upsampling={int(fancy_upsampling)}",
             )
         except RuntimeError as error:
             raise DeviceError(f"nvImageCodec can't create a decoder for device {device_id}: {error}") from error

@@ -79,7 +79,7 @@ def test_decoder_names_the_images_that_it_cannot_decode(
     device: str, engine: bool, windows: bool, clean: list[Bytes], damaged: list[Bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not engine:
-        monkeypatch.setattr(images, "_open_engine", lambda device_id: None)
+        monkeypatch.setattr(images, "_open_engine", lambda *_: None)
     pipe = decoded(device, windows, device_id=None if device == "cpu" else 0)
     pipe.build()
     expected = arrays(pipe, clean)

@@ -77,9 +77,9 @@ def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) ->
     trainer.rate(batches, seconds / 2, warm_up=8)
     alone, rates = [], []
     for _ in range(ROUNDS):
-        alone.append(trainer.rate(batches, seconds, warm_up=2)[0])
+        alone.append(trainer.rate(batches, seconds, warm_up=2).rate)
         with counting(neighbours):
-            rates.append(trainer.rate(batches, seconds, warm_up=2)[0])
+            rates.append(trainer.rate(batches, seconds, warm_up=2).rate)
     trainer.free()
     return Beside(setup.batch_size, neighbours, tuple(alone), tuple(rates))
 

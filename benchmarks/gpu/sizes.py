@@ -14,12 +14,18 @@ import torch
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
 from benchmarks.gpu_memory import memory_in_use
-from benchmarks.measurement import measure
+from benchmarks.measurement import WARM_UP, measure
 from benchmarks.rivals.ours import Ours
 from benchmarks.workload import READER_KIND, Setup, prepare_images
 
 START = 30.0
 """Seconds that a stream may take to open."""
+
+PREFETCHED = 2
+"""Number of batches that torch's loader requests from each worker."""
+
+FILLS = 3
+"""How often all batches in flight pass before the clock starts: the memory of the first ones isn't pinned yet."""
 
 LARGE_FILES = 64
 """Number of images to create of each larger size."""
@@ -128,8 +134,9 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
 
 def rate_of(rival: Any, setup: Setup, seconds: float) -> tuple[float, float, float | None]:
     """Measure one stream: samples per second, cores, and MiB in use on the GPU."""
+    in_flight = 0 if setup.kind == READER_KIND else PREFETCHED * setup.workers
     with closing(rival.stream(setup)) as stream:
-        found = measure(stream, seconds)
+        found = measure(stream, seconds, warm_up=max(WARM_UP, FILLS * in_flight))
         memory = None if setup.device_id is None else memory_in_use(setup.device_id)
     _free_gpu()
     return found.rate, found.cpu_seconds / found.seconds, memory

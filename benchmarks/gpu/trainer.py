@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -23,6 +24,21 @@ AHEAD = 2
 
 Step = Callable[[torch.Tensor], None]
 """Function that trains on one batch."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of training, and what it used.
+
+    Attributes:
+        rate: Samples per second.
+        cores: Cores that this process and its descendants used.
+        taking: Milliseconds of processor time that the training's thread spent on taking a batch, without waiting.
+    """
+
+    rate: float
+    cores: float
+    taking: float
 
 
 @cache
@@ -100,7 +116,7 @@ class Trainer:
         warm_up: int,
         step: Step | None = None,
         on_begin: Callable[[], None] = lambda: None,
-    ) -> tuple[float, float]:
+    ) -> Speed:
         """Train for a given time.
 
         Args:
@@ -109,23 +125,23 @@ class Trainer:
             warm_up: Number of batches before the measurement.
             step: `step`, or a replayed one.
             on_begin: Called after the warm-up.
-
-        Returns:
-            Samples per second, and the cores that this process and its descendants used.
         """
         step = step or self.step
         for images in itertools.islice(batches, warm_up):
             step(images)
         self.wait()
         on_begin()
-        samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
-        while self.goes_on(not samples or time.perf_counter() - begin < seconds):
+        samples, steps, taking, cpu, begin = 0, 0, 0.0, tree_cpu(), time.perf_counter()
+        while self.goes_on(not steps or time.perf_counter() - begin < seconds):
+            before = time.thread_time()
             images = next(batches)
+            taking += time.thread_time() - before
             step(images)
             samples += len(images)
+            steps += 1
         self.wait()
         elapsed = time.perf_counter() - begin
-        return samples / elapsed, (tree_cpu() - cpu) / elapsed
+        return Speed(samples / elapsed, (tree_cpu() - cpu) / elapsed, taking / steps * 1e3)
 
     def goes_on(self, wanted: bool) -> bool:
         """Return whether another step follows; `wanted` is the answer of this process."""

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
-from benchmarks.gpu.trainer import Step, Trainer, trainer_of
+from benchmarks.gpu.trainer import Speed, Step, Trainer, trainer_of
 from benchmarks.measurement import PATIENCE, settle
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
@@ -74,6 +74,7 @@ class Share:
         resident: Samples per second in blocks of batches on the GPU: before the first of these blocks and after each.
         cpu_cores: Cores that all processes used while training from the loader.
         resident_cores: Cores without the loader's work.
+        taking: Milliseconds of processor time that the training's thread spends on taking a batch, without waiting.
         report: What the loader reports about itself.
     """
 
@@ -84,6 +85,7 @@ class Share:
     resident: tuple[float, ...]
     cpu_cores: float
     resident_cores: float
+    taking: float
     report: str = ""
 
     @property
@@ -107,8 +109,8 @@ class Share:
         return (
             f"  batch {self.batch_size:>4}, {self.launches:<10}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
             f"{statistics.median(self.rates):>8,.0f} of {statistics.median(self.resident):>6,.0f} img/s, "
-            f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f})"
-            + (f"\n      {self.chosen}" if "auto" in self.loader else "")
+            f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f}), "
+            f"{self.taking:.2f} ms to take a batch" + (f"\n      {self.chosen}" if "auto" in self.loader else "")
         )
 
 
@@ -266,27 +268,32 @@ def _share(
     end = time.perf_counter() + DECISION
     while trainer.goes_on(not rival.is_ready() and time.perf_counter() < end):
         step(next(batches))
-    rates, alone, cores, cores_alone, report = [], [], [], [], ""
+    blocks: list[Speed] = []
+    alone: list[Speed] = []
+    report = ""
 
     def rest() -> None:
         settle()
-        rate, used = trainer.rate(kept, BLOCK, warm_up=2, step=step)
-        alone.append(rate)
-        cores_alone.append(used)
+        alone.append(trainer.rate(kept, BLOCK, warm_up=2, step=step))
 
     end = time.perf_counter() + seconds
     rest()
-    while trainer.goes_on(not rates or time.perf_counter() < end):
+    while trainer.goes_on(not blocks or time.perf_counter() < end):
         drain(batches)
-        rate, used = trainer.rate(batches, BLOCK, warm_up=6, step=step, on_begin=rival.mark)
+        blocks.append(trainer.rate(batches, BLOCK, warm_up=6, step=step, on_begin=rival.mark))
         report = rival.report()
-        rates.append(rate)
-        cores.append(used)
         rest()
     return Share(
-        rival.name, setup.batch_size, launches, tuple(rates), tuple(alone),
-        statistics.median(cores), statistics.median(cores_alone), report,
-    )  # fmt: skip
+        rival.name,
+        setup.batch_size,
+        launches,
+        rates=tuple(block.rate for block in blocks),
+        resident=tuple(block.rate for block in alone),
+        cpu_cores=statistics.median(block.cores for block in blocks),
+        resident_cores=statistics.median(block.cores for block in alone),
+        taking=statistics.median(block.taking for block in blocks),
+        report=report,
+    )
 
 
 def drain(batches: Iterator[Any]) -> None:

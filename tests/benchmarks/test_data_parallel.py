@@ -19,7 +19,7 @@ from benchmarks.ranks import RankError, run_ranks
 
 
 def rank(rate: float, resident: tuple[float, float], memory: float) -> RankShare:
-    return RankShare(Share("ours", 8, "eager", (rate,), resident, 2.0, 1.0), memory, 0.0)
+    return RankShare(Share("ours", 8, "eager", (rate,), resident, 2.0, 1.0, 0.1), memory, 0.0)
 
 
 def test_result_adds_up_the_rates_of_ranks() -> None:

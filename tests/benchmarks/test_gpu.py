@@ -174,7 +174,7 @@ def test_loop_counts_until_its_end() -> None:
 
 
 def test_share_is_that_of_its_neighbours() -> None:
-    share = training.Share("ours", 256, training.EAGER, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
+    share = training.Share("ours", 256, training.EAGER, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0, 0.1)
     assert share.shares == [1.0, 0.6]
     assert share.share == 0.8
     assert training.quartiles(share.shares) == pytest.approx((0.7, 0.9))

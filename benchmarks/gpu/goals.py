@@ -8,20 +8,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.gpu.throughput import REFERENCE
-from benchmarks.gpu.training import EAGER, REPLAY, REPLAYED, quartiles, shares_of_blocks
+from benchmarks.gpu.training import EAGER, REPLAY, quartiles, shares_of_blocks
+from benchmarks.rivals.ours import PLACEMENTS
 from benchmarks.targets import Figure
 
 CPU_SHARE = 0.5
 """Upper bound of our CPU time per sample, as a fraction of that of NVIDIA's loader."""
 
-BEST_SHARES = {256: 0.98, 64: 0.985, 32: 0.96}
-"""Lower bound of the training's speed with our best mode, relative to the training alone, by batch size."""
-
-SERVER_SHARES = {256: 0.90, 64: 0.90, 32: 0.95}
-"""The same with the server in a separate process on the training's GPU, without MPS."""
-
 AUTO_SHARES = {256: 0.99, 64: 0.985, 32: 0.98}
-"""The same with ``placement="auto"`` and a CUDA graph."""
+"""Lower bound of the training's speed with ``placement="auto"`` and a CUDA graph, relative to resident batches."""
+
+CORES_SHARE = 0.98
+"""The same for ``placement="cores"``, with any batch size."""
+
+BEHIND = 0.02
+"""Upper bound of the difference between the share of the best other placement and that of ``"auto"``."""
+
+TAKING, TAKING_SIZE = 0.3, 64
+"""Upper bound of the milliseconds of the training's thread for taking a batch, and the batch's size."""
+
+RATES_BY_SIZE = {16: 0.6, 1024: 0.95}
+"""Lower bound of the rate with batches of other sizes, relative to batches of 256."""
+
+AUTO, CORES = "ours, process, auto", "ours, process, cores"
+OTHERS = ("nvidia-proxy", "torch-best")
 
 KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded images", "reader": "own reader"}
 
@@ -62,7 +72,7 @@ class Goal:
 
 def goals(document: dict[str, Any]) -> list[Goal]:
     """Find all goals in a document of results."""
-    return [*_rates(document), *_cores(document), *_shares(document)]
+    return [*_rates(document), *_cores(document), *_sizes(document), *_shares(document), *_taking(document)]
 
 
 def summary(document: dict[str, Any]) -> str:
@@ -126,42 +136,68 @@ def _cores(document: dict[str, Any]) -> Iterator[Goal]:
         yield Goal(title, CPU_SHARE, Figure.from_rounds(ratios), below=True, note=cores)
 
 
+def _sizes(document: dict[str, Any]) -> Iterator[Goal]:
+    rates = {point["x"]: point["rate"] for point in document.get("sizes", ()) if point["series"] == "batch size"}
+    for size, bound in RATES_BY_SIZE.items():
+        title = f"images/s with batches of {size} / of 256"
+        if size in rates and 256 in rates:
+            yield Goal(title, bound, Figure.from_rounds([rates[size] / rates[256]]), note=f"{rates[size]:,.0f} img/s")
+        else:
+            yield Goal(title, bound, None, note="not measured")
+
+
 def _shares(document: dict[str, Any]) -> Iterator[Goal]:
-    shares = document.get("training", {}).get("shares", [])
-    why = document.get("training", {}).get("missing") or "not measured"
-    for title, bounds, launches, belongs in (
-        ("our best mode", BEST_SHARES, EAGER, _is_ours),
-        ("server in its process", SERVER_SHARES, EAGER, _is_server),
-        ("our best mode, CUDA graph", BEST_SHARES, REPLAY, _is_ours),
-        ("server in its process, CUDA graph", SERVER_SHARES, REPLAY, _is_server),
-        ('placement="auto", CUDA graph', AUTO_SHARES, REPLAY, _is_auto),
-    ):
-        for batch_size, bound in bounds.items():
-            if launches == REPLAY and batch_size not in REPLAYED:
-                continue
-            of_size = [one for one in shares if one["batch_size"] == batch_size and one["launches"] == launches]
-            found = [one for one in of_size if belongs(one["loader"])]
-            name = f"training's share, batch {batch_size}: {title}"
-            if not found:
-                yield Goal(name, bound, None, note=why)
-                continue
-            best = max(found, key=lambda one: one["share"])
-            rate = f"{statistics.median(best['rates']):,.0f} img/s"
-            blocks = shares_of_blocks(best["rates"], best["resident"])
-            figure = Figure(statistics.median(blocks), *quartiles(blocks))
-            yield Goal(name, bound, figure, note=f"{best['loader']}, {rate}")
+    for size, bound in AUTO_SHARES.items():
+        yield _share(document, f'batch {size}, CUDA graph: "auto"', bound, _trained(document, AUTO, size, REPLAY))
+        yield _share(
+            document, f'batch {size}, CUDA graph: "cores"', CORES_SHARE, _trained(document, CORES, size, REPLAY)
+        )
+        yield _compared(document, size, REPLAY)
+        yield _compared(document, size, EAGER)
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith("ours")
+def _share(document: dict[str, Any], title: str, bound: float, trained: dict[str, Any] | None) -> Goal:
+    """Return the goal for the share of one loader."""
+    title = f"training's share, {title}"
+    if trained is None:
+        return Goal(title, bound, None, note=_why_untrained(document))
+    blocks = shares_of_blocks(trained["rates"], trained["resident"])
+    note = f"{statistics.median(trained['rates']):,.0f} img/s"
+    return Goal(title, bound, Figure(statistics.median(blocks), *quartiles(blocks)), note=note)
 
 
-def _is_server(name: str) -> bool:
-    return name in ("ours, process", "ours, process, server", "ours, process, cores")
+def _compared(document: dict[str, Any], size: int, launches: str) -> Goal:
+    """Return the goal for ``"auto"`` beside our other placements, or, if training is eager, beside the rivals."""
+    eager = launches == EAGER
+    beside = OTHERS if eager else [f"ours, process, {place}" for place in PLACEMENTS if place != "auto"]
+    auto = _trained(document, AUTO, size, launches)
+    others = [found for name in beside if (found := _trained(document, name, size, launches))]
+    title = f'batch {size}, eager: "auto" / best rival' if eager else f'batch {size}, CUDA graph: best other - "auto"'
+    title, bound = f"training's share, {title}", 1.0 if eager else BEHIND
+    if auto is None or not others:
+        return Goal(title, bound, None, below=not eager, note=_why_untrained(document))
+    best = max(others, key=lambda found: float(found["share"]))
+    figure = auto["share"] / best["share"] if eager else best["share"] - auto["share"]
+    return Goal(title, bound, Figure.from_rounds([figure]), below=not eager, note=best["loader"])
 
 
-def _is_auto(name: str) -> bool:
-    return name == "ours, process, auto"
+def _taking(document: dict[str, Any]) -> Iterator[Goal]:
+    for launches in (EAGER, REPLAY):
+        title = f"ms of the training's thread for a batch of {TAKING_SIZE}, {launches}"
+        auto = _trained(document, AUTO, TAKING_SIZE, launches) or {}
+        figure = Figure.from_rounds([auto["taking"]]) if "taking" in auto else None
+        yield Goal(title, TAKING, figure, below=True, note="" if figure else _why_untrained(document))
+
+
+def _trained(document: dict[str, Any], loader: str, batch_size: int, launches: str) -> dict[str, Any] | None:
+    """Return the measurement of training from a loader, or None."""
+    wanted = {"loader": loader, "batch_size": batch_size, "launches": launches}
+    shares: list[dict[str, Any]] = document.get("training", {}).get("shares", [])
+    return next((one for one in shares if wanted.items() <= one.items()), None)
+
+
+def _why_untrained(document: dict[str, Any]) -> str:
+    return str(document.get("training", {}).get("missing") or "not measured")
 
 
 def _cpu_per_sample(measured: dict[str, float]) -> float:

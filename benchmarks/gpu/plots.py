@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.goals import BEST_SHARES, KIND_TITLES
-from benchmarks.gpu.training import EAGER
+from benchmarks.gpu.goals import AUTO, AUTO_SHARES, KIND_TITLES
+from benchmarks.gpu.training import EAGER, REPLAY
 from benchmarks.plots import COLORS, missing_matplotlib, title_of
 
 RIVAL_COLORS = {
@@ -101,8 +101,8 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
             if (one["batch_size"], one["launches"]) == (size, launches):
                 place = names.index(one["loader"]) + (number - (len(ways) - 1) / 2) * height
                 axes.barh(place, one["share"], height=height * 0.9, **look)
-                if size in BEST_SHARES and one["loader"].startswith("ours"):
-                    mark, half = BEST_SHARES[size], height * 0.45
+                if size in AUTO_SHARES and (one["loader"], launches) == (AUTO, REPLAY):
+                    mark, half = AUTO_SHARES[size], height * 0.45
                     axes.plot([mark, mark], [place - half, place + half], color="#d62728", linewidth=1.5)
                 # In a separate column, which no bar reaches.
                 axes.text(

@@ -141,7 +141,7 @@ class Distribution:
         lengths: number of values in each list.
     """
 
-    UNIFORM, LISTED, COIN, NORMAL = range(4)  # as in _draws.h and draws.cu
+    UNIFORM, LISTED, COIN, NORMAL = range(4)  # as in headers/draws.h and draws.cu
 
     kind: int
     low: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))

@@ -81,7 +81,6 @@ class RankTrainer(Trainer):
 
     def __init__(self, device: str, network: str) -> None:
         super().__init__(device, network)
-        self.can_replay = False
         here = [self.device] if self.on_gpu else None
         self.model = DistributedDataParallel(self.model, device_ids=here)
         self._answers = distributed.new_group(backend="gloo", timeout=DEADLINE)

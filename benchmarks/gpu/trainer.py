@@ -58,7 +58,6 @@ class Trainer:
     def __init__(self, device: str, network: str) -> None:
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
-        self.can_replay = self.on_gpu
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.benchmark_limit = 3  # of ten: the choice took half of the time of training with a loader
         made = _tiny() if network == "tiny" else _of_torchvision(network)

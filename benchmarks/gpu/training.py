@@ -150,7 +150,7 @@ def missing() -> str | None:
 def measure_training(
     session: Session,
     rivals: Sequence[Rival],
-    batch_sizes: Iterable[int] = BATCH_SIZES,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
     seconds: float = 4.0,
     network: str = "resnet50",
     launches: Sequence[str] = LAUNCHES,
@@ -169,6 +169,9 @@ def measure_training(
         The result of each loader and batch size that there was time for.
     """
     taking_part = {}
+    for size in batch_sizes:
+        if not possible_launches(launches, size, session.setup.device):
+            session.say(f"  batch {size} left out: batches of {REPLAYED} train with a {REPLAY}, on a GPU")
     for rival in rivals:
         if session.setup.device.split(":")[0] not in rival.devices or (reason := rival.unavailable()):
             session.say(f"  {rival.name} left out: {reason}")
@@ -178,14 +181,15 @@ def measure_training(
         for process in [processes.of(rival) for rival in taking_part.values()]:  # none imports while another one trains
             with session.guarded(f"the start of {process.name}"):
                 process.wait()
-        for batch_size, name in in_turn(list(batch_sizes), list(taking_part)):
+        for batch_size, name in in_turn(batch_sizes, list(taking_part)):
             what = f"training, batch {batch_size}, {name}"
             rival = taking_part.get(name)
-            if rival is None or not session.budget.allows(what):
+            possible = possible_launches(launches, batch_size, session.setup.device)
+            if rival is None or not possible or not session.budget.allows(what):
                 continue
             session.say(what)
             process = processes.of(rival)
-            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, launches)
+            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, possible)
             try:
                 shares: list[Share] = process.end(4 * (seconds + 2 * (BLOCK + PATIENCE)))
             except RivalError as error:
@@ -230,24 +234,33 @@ def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[in
     return sorted(pairs, key=lambda pair: pair[0] != batch_sizes[0] and pair[1] in LAST)
 
 
+def possible_launches(launches: Iterable[str], batch_size: int, device: str) -> list[str]:
+    """Return the kinds of training that are measured with a batch size on a device.
+
+    Example:
+        >>> possible_launches(LAUNCHES, 64, "cuda:0"), possible_launches(LAUNCHES, 128, "cuda:0")
+        (['eager', 'CUDA graph'], ['eager'])
+    """
+    replays = batch_size in REPLAYED and device != "cpu"
+    return [name for name in launches if name == EAGER or replays]
+
+
 def train_from(
     rival: Rival,
     network: str,
     setup: Setup,
     seconds: float,
-    launches: Sequence[str] = LAUNCHES,
+    launches: Sequence[str] = (EAGER,),
     trainer: Trainer | None = None,
 ) -> list[Share]:
-    """Train from one loader, and on its first batches, in turn; each way to launch steps yields a share."""
+    """Train from one loader, and on its first batches, in turn; each kind of training yields a share."""
     trainer = trainer or trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
-        ways: dict[str, Step] = {EAGER: trainer.step} if EAGER in launches else {}
-        if REPLAY in launches and trainer.can_replay and setup.batch_size in REPLAYED:
-            ways[REPLAY] = trainer.replayed(resident[0])
-        shares = [_share(rival, stream, resident, (trainer, *way), setup, seconds) for way in ways.items()]
+        steps = {name: trainer.step if name == EAGER else trainer.replayed(resident[0]) for name in launches}
+        shares = [_share(rival, stream, resident, (trainer, *step), setup, seconds) for step in steps.items()]
         resident.clear()  # frees the GPU's memory
-        ways.clear()
+        steps.clear()
     trainer.free()
     return shares
 

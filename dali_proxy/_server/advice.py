@@ -64,13 +64,9 @@ def _workers(stats: ServerStats) -> str:
     overloaded = overload(stats.load)
     if overloaded:
         return text + overloaded
-    if not stats.workers:  # they have ended with their epoch
-        return (
-            f"{text}Raise num_workers up to the number of cores ({stats.cores}). If that isn't enough, move work from "
-            f"the dataset to the pipeline."
-        )
-    if not stats.cores or stats.workers < stats.cores:
-        return f"{text}Raise num_workers ({_counted(stats.workers, 'process')} now, {_counted(stats.cores, 'core')})."
+    if not stats.cores or stats.workers < stats.cores:  # they end with their epoch, so their number may be 0
+        most = f", up to the number of cores ({stats.cores})" if stats.cores else ""
+        return f"{text}Raise num_workers{most}. If that isn't enough, move work from the dataset to the pipeline."
     return (
         f"{text}There are as many workers as cores ({stats.cores}): move work from the dataset to the pipeline, for "
         f"example decoding, or store smaller samples."

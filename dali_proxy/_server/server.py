@@ -319,9 +319,7 @@ class DALIServer:
             return copy.copy(self._life.last_end)
         if self._life.failure:
             return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
-        return ServerClosedError(
-            "the server is not running: use it inside `with DALIServer(...)`, or call start(); its counters end with it"
-        )
+        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def explain(self, gone: ProxyError) -> ProxyError:
         """Return the error to raise after a connection failed; it says how the server ended, if this process knows."""
@@ -488,7 +486,11 @@ class DALIServer:
             raise
 
     def stats(self) -> ServerStats:
-        """Return the server's counters since its last start."""
+        """Return the server's counters since its last start.
+
+        Raises:
+            ServerClosedError: the server isn't running. Its counters end with it.
+        """
         return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,

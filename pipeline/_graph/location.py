@@ -5,13 +5,15 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import sysconfig
 import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
+from typing import Any
 
-from pipeline.errors import PipelineError
+from pipeline.errors import GraphError, PipelineError
 
 __all__ = ["SourceLocation", "at_location", "user_traceback", "warn_caller"]
 
@@ -21,7 +23,13 @@ _OURS = tuple(
     for package in ("pipeline", "dali_proxy")
 )
 
+_AT = "\n  at "  # before the location in a message
+
 _INSTALLED = {"dist-packages", "site-packages"}
+_SCRIPTS = os.path.join(sysconfig.get_path("scripts"), "")  # of commands, which call our packages for nobody's line
+
+#: Warnings that were shown, for each file: `warnings` shows those of one line only once.
+_SHOWN: dict[str, dict[Any, Any]] = {}
 
 # Operators call these packages, too, so their frames don't show whose code failed.
 _LIBRARIES = sys.stdlib_module_names | {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
@@ -36,29 +44,35 @@ class SourceLocation:
         line: number of the line, from 1; 0 if unknown.
         function: name of the function.
         text: the line itself, stripped; empty if the source can't be read.
+        module: name of the module; empty if unknown.
     """
 
     file: str = ""
     line: int = 0
     function: str = ""
     text: str = ""
+    module: str = ""
 
     @classmethod
     def from_caller(cls) -> SourceLocation:
-        """Return the innermost line of the call stack that isn't in these packages; empty if only Python is outside.
+        """Return the innermost line of the call stack that is neither in these packages nor in Python's library.
 
-        If the call stack enters these packages through an `at_location`, return its location.
+        The location is empty if there is none: in a thread of Python's pools, or in one of our commands. If the call
+        stack enters these packages through an `at_location`, return its location.
         """
-        frame, context = sys._getframe(1), _CONTEXTS.innermost
-        while frame is not None and frame.f_code.co_filename.startswith(_OURS):
-            if context is not None and frame is context.frame:
+        frame: FrameType | None = sys._getframe(1)
+        context = _CONTEXTS.innermost
+        while frame is not None:
+            name = str(frame.f_globals.get("__name__", ""))
+            ours = frame.f_code.co_filename.startswith(_OURS)
+            if ours and context is not None and frame is context.frame:
                 return context.location
-            if frame.f_back is None:
+            if not ours and name.partition(".")[0] not in sys.stdlib_module_names:
                 break
             frame = frame.f_back
-        if frame.f_code.co_filename.startswith("<frozen "):  # `python -m dali_proxy`
+        if frame is None or frame.f_code.co_filename.startswith(_SCRIPTS):
             return cls()
-        return cls._of_line(frame.f_code, frame.f_lineno)
+        return cls._of_line(frame.f_code, frame.f_lineno, name)
 
     @classmethod
     def from_error(cls, error: BaseException) -> SourceLocation:
@@ -79,9 +93,9 @@ class SourceLocation:
         return cls._of_line(*(own[-1] if own else lines[0]))
 
     @classmethod
-    def _of_line(cls, code: CodeType, line: int) -> SourceLocation:
+    def _of_line(cls, code: CodeType, line: int, module: str = "") -> SourceLocation:
         text = linecache.getline(code.co_filename, line).strip()
-        return cls(code.co_filename, line, code.co_name, text)
+        return cls(code.co_filename, line, code.co_name, text, module)
 
     @property
     def short(self) -> str:
@@ -95,11 +109,13 @@ class SourceLocation:
 
 
 class at_location:
-    """A context in which our code works for another line than the one that called it. It may be nested.
+    """A context in which `SourceLocation.from_caller` returns a given location. It may be nested.
+
+    An error of the graph whose message has no location gets this one.
 
     Args:
-        location: what `SourceLocation.from_caller` returns, unless code of the user that is called in the context calls
-            us in turn.
+        location: the location. If the context calls code of the user that calls us in turn, `from_caller` returns the
+            line of that code.
     """
 
     def __init__(self, location: SourceLocation) -> None:
@@ -111,9 +127,11 @@ class at_location:
         self.frame = sys._getframe(1)
         self._outer, _CONTEXTS.innermost = _CONTEXTS.innermost, self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.frame = None
         _CONTEXTS.innermost = self._outer
+        if isinstance(error, GraphError) and self.location.line and _AT not in str(error):
+            error.args = (f"{error}{_AT}{self.location}",)
 
 
 class _Contexts(threading.local):
@@ -153,8 +171,7 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the user: the warning belongs to the innermost line of the call stack that isn't in these packages."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level + 1)
+    """Warn the user: the warning belongs to the line of `SourceLocation.from_caller`."""
+    at = SourceLocation.from_caller()
+    file = at.file or "<unknown>"
+    warnings.warn_explicit(message, category, file, at.line, at.module or None, _SHOWN.setdefault(file, {}))

@@ -17,7 +17,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["JointDraws", "NumberDraw"]
 
-#: struct Draw of _draws.h.
+#: struct Draw of headers/draws.h.
 _DRAW = np.dtype(
     [
         *[("key", "u8", (2,)), ("low", "f8"), ("range", "f8"), ("limit", "f8"), ("count", "i8")],

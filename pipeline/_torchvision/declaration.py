@@ -18,6 +18,7 @@ from pipeline._torchvision.images import Image, apply
 __all__ = ["Located", "Transform", "functional", "transform"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+L = TypeVar("L", bound="Located")
 _DEVICE = inspect.Parameter("device", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="cpu")
 
 
@@ -26,7 +27,7 @@ class Located:
 
     _location: SourceLocation
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls: type[L], *args: Any, **kwargs: Any) -> L:
         self = super().__new__(cls)
         self._location = SourceLocation.from_caller()
         return self

@@ -148,7 +148,6 @@ def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
 def test_training_from_a_loader(session: Session) -> None:
     setup = session.of_kind("paths")
     rival = Ours("ours, thread", mode="thread")
-    assert not training.train_from(rival, "tiny", setup, 0.1, launches=[training.REPLAY])  # which needs a GPU
     (share,) = training.train_from(rival, "tiny", setup, 0.1)
     assert share.launches == training.EAGER
     assert len(share.rates) == 1

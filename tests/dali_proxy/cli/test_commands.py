@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -135,17 +137,24 @@ train = Compose(  # 8
 """
 
 
-def test_operators_of_a_compose_are_at_the_lines_of_its_transforms(tmp_path: Path) -> None:
-    """`-m` traces them without a line of the user: the input has none."""
+SCRIPT = os.path.join(sysconfig.get_path("scripts"), "dali-proxy")
+
+
+@pytest.mark.parametrize("command", [("-m", "dali_proxy"), (SCRIPT,)], ids=["module", "script"])
+def test_operators_of_a_compose_are_at_the_lines_of_its_transforms(command: tuple[str, ...], tmp_path: Path) -> None:
+    """The command traces them without a line of the user: the input has none."""
     (tmp_path / "composed.py").write_text(COMPOSED)
-    done = run_python("-m", "dali_proxy", "graph", "composed:train", "--json", cwd=tmp_path, env=with_project())
-    lines = {}
-    for node in json.loads(done.stdout)["nodes"]:
+    shown = subprocess.check_output(
+        [sys.executable, *command, "graph", "composed:train", "--json"], cwd=tmp_path, env=with_project()
+    )
+    lines: dict[str, tuple[str, int]] = {}
+    for node in json.loads(shown)["nodes"]:
         lines.setdefault(node["operator"], (Path(node["file"]).name, node["line"]))
     assert lines["external_source"] == ("", 0)
     assert lines["decoders.image"] == ("composed.py", 8)
     assert lines["resize"] == ("composed.py", 11)
     assert lines["brightness"] == ("composed.py", 6)
+    assert lines["merge"] == ("composed.py", 12)
     assert lines["transpose"] == ("composed.py", 13)
 
 

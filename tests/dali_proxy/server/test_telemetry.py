@@ -96,9 +96,9 @@ OPERATORS = {"fn.rotate": OperatorTimes(5, 6.0, 7.0), "fn.crop": OperatorTimes(5
         ({"training": 9.8, "worker_wait": 0.2}, ["training itself", "2%"]),
         (
             {"worker_wait": 9, "busy": 3, "workers": 2},
-            ["waits 90%", "only 30%", "Raise num_workers (2 processes"],
+            ["waits 90%", "only 30%", "Raise num_workers, up to the number of cores (8)"],
         ),
-        ({"worker_wait": 9, "busy": 3, "workers": 0}, ["Raise num_workers up to the number of cores (8)"]),
+        ({"worker_wait": 9, "busy": 3, "workers": 0}, ["Raise num_workers, up to the number of cores (8)"]),
         ({"worker_wait": 9, "busy": 3, "workers": 8}, ["as many workers as cores (8)"]),
         ({"worker_wait": 9, "busy": 3, "workers": 2, "arena_wait": 9}, ["raise arena_bytes_limit"]),
         ({"worker_wait": 9, "busy": 3, "workers": 2, "load": 3.0}, ["3.0 processes share each core"]),

@@ -302,6 +302,7 @@ def test_state_is_freed_when_no_stream_waits_for_its_batch(engine: Engine, inter
         engine.decode(Failing(48, engine))
     engine.library.nvjpegJpegStateDestroy = free
     assert engine.work[-3:] == ["record on 1", "synchronize 1", "free"]
+    assert engine.decoder._count == 0, "later batches would wait for it"
     for _ in range(2):
         engine.decode(STREAM)
     engine.decoder.close()

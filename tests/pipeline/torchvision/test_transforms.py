@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from PIL import Image
 
 from pipeline import dynamic
 from pipeline import torchvision as T
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError
 
 RNG = np.random.default_rng(0)
 IMAGES = [RNG.integers(0, 256, (40 + n, 52 - n, 3), np.uint8) for n in range(3)]
@@ -197,6 +201,44 @@ def test_pil_images_and_tensors_are_converted() -> None:
 def test_wrong_arguments_are_errors(create: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         create()
+
+
+def line_of(text: str) -> int:
+    """Return the number of the only line of this file that contains a text."""
+    (found,) = (number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
+    return found
+
+
+def test_errors_of_traced_transforms_name_their_line() -> None:
+    five = T.Compose([T.Resize(8), T.Lambda(lambda x: 5)])  # makes five
+    with pytest.raises(ArgumentTypeError, match="Compose returned int") as wrong:
+        dynamic.trace(five)
+    assert f"{__file__}:{line_of('# makes ' + 'five')} in" in str(wrong.value)
+    normalize = T.Normalize([0, 0], [1, 1])  # two means
+    with pytest.raises(ArgumentValueError, match="mean has 2 values for 3 channels") as wrong:
+        dynamic.trace(T.Compose([normalize]))
+    assert str(wrong.value).count("\n  at ") == 1
+    assert f"{__file__}:{line_of('# two ' + 'means')} in" in str(wrong.value)
+
+
+def test_warnings_of_traced_transforms_name_their_line() -> None:
+    step = partial(dynamic.crop, crop=(2, 2), image_type=3)
+    compose = T.Compose([step])  # warns
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", DeprecationWarning)
+        for _ in range(2):
+            dynamic.trace(compose)
+    assert [(each.filename, each.lineno) for each in caught] == [(__file__, line_of("# wa" + "rns"))], "once for a line"
+
+
+def test_encoded_images_must_be_decoded_before_transforms() -> None:
+    data = io.BytesIO()
+    PIL.save(data, "JPEG")
+    with (
+        dynamic.trace(T.Compose([T.Resize(8)]), batch_size=1, num_threads=1) as pipe,
+        pytest.raises(OperatorError, match="an encoded image, such as a JPEG, must be decoded first"),
+    ):
+        pipe.run(inpt=[np.frombuffer(data.getvalue(), np.uint8)])
 
 
 def test_traced_inputs_may_be_tensors_of_torch() -> None:

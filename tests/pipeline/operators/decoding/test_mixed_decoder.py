@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline import Pipeline, fn
 from pipeline._codecs import EncodedBatch, GpuDecoder, missing_codec_reason
 from pipeline._operators.decoding import image
 from pipeline.errors import OperatorError
@@ -37,9 +38,12 @@ FOR_CPU = ("jpeg rgb", "jpeg cmyk", "jpeg cmyk, not adobe", "jpeg ycck")
 class HostDecoder:
     """Stands for the decoder of a GPU."""
 
+    priorities: ClassVar[list[int]] = []
+
     def __init__(
         self, device_id: int, num_threads: int, hw_load: float, *, fancy_upsampling: bool, stream_priority: int
     ) -> None:
+        self.priorities.append(stream_priority)
         self._codec = GpuDecoder(None, num_threads, fancy_upsampling=fancy_upsampling)
 
     def reserve(self, batches: int, batch_size: int, output_type: Any) -> None:
@@ -73,6 +77,18 @@ def on_both(feed: list[Array], operator: str = "image", **arguments: Any) -> Ite
         for device in ("cpu", "mixed")
     )
     return zip(cpu, gpu, strict=True)
+
+
+def test_streams_have_the_priority_of_the_pipeline() -> None:
+    if image.ImageBatchDecoder is not HostDecoder:
+        pytest.skip("needs a decoder that tells its priority")
+    HostDecoder.priorities.clear()
+    pipe = Pipeline(batch_size=1, num_threads=1, device_id=0, default_cuda_stream_priority=-1)
+    with pipe:
+        pipe.set_outputs(fn.decoders.image(fn.external_source(name="encoded"), device="mixed"))
+    pipe.build()
+    pipe.close()
+    assert HostDecoder.priorities == [-1]
 
 
 @pytest.mark.parametrize("output_type", ["RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA"])

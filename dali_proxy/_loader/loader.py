@@ -201,7 +201,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
         Raises:
             ArgumentMismatchError: the state belongs to a different loader: it differs in `batch_size`, length of the
-                dataset, number of workers of an iterable dataset, or set of generators.
+                dataset, class of the sampler (as with another `shuffle`), number of workers of an iterable dataset, or
+                set of generators. If the seed of the pipeline differs, this only warns: the next batches have the same
+                samples, with other random numbers.
         """
         if state_dict:
             start = LoaderState.from_dict(state_dict)
@@ -218,7 +220,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def _between_epochs(self) -> LoaderState:
         ended = None if self._progress is None else self._progress.sampler_at_end
         return replace(
-            start_of_epoch(self, self._epoch),
+            start_of_epoch(self, self._epoch, self.dali_server.seed),
             seeded=self._lasting is None,
             sampler=SamplerState(stateful_sampler(self)).now() if ended is None else ended,
         )

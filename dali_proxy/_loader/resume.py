@@ -16,6 +16,7 @@ from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
+from pipeline._graph.location import warn_caller
 from pipeline._ipc.signals import deferred_signals
 from pipeline.errors import ArgumentMismatchError
 
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _VERSION = 1
+_LATER = {"order", "seed"}  # fields that states of earlier versions don't have
 
 _MUST_AGREE = {
     "kind": "dataset kind",
@@ -58,6 +60,9 @@ class LoaderState:
         done: numbers of further batches that have been yielded (``in_order=False``).
         batch_size: batch size of the loader.
         samples: length of the dataset; None for a dataset without a length.
+        order: class of the sampler, which decides the order of the samples; empty for an iterable dataset, or if
+            unknown.
+        seed: seed of the server's pipeline; None if unknown.
         own: states of the user's generators; see `Generators`.
         shared: states of the process's global generators; empty if the epoch hasn't begun.
         seeded: whether the iterator draws a seed for its workers; true for a new iterator, false for the later epochs
@@ -76,6 +81,8 @@ class LoaderState:
     done: list[int] = field(default_factory=list)
     batch_size: int | None = None
     samples: int | None = None
+    order: str = ""
+    seed: int | None = None
     own: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
     seeded: bool = True
@@ -94,7 +101,7 @@ class LoaderState:
             ArgumentMismatchError: the dict isn't a state, or has a different version.
         """
         names = {each.name for each in fields(cls)}
-        if not isinstance(state, Mapping) or set(state) != names:
+        if not isinstance(state, Mapping) or not names - _LATER <= set(state) <= names:
             raise ArgumentMismatchError("this isn't a state that dali_proxy.DataLoader.state_dict() returned")
         if state["version"] != _VERSION:
             raise ArgumentMismatchError(
@@ -127,9 +134,19 @@ class LoaderState:
                 f"the objects that have a `generator` must be the same, or the order would differ: the state was saved "
                 f"with {sorted(self.own) or 'none'}, but this loader has {sorted(other.own) or 'none'}"
             )
+        if self.order not in ("", other.order):
+            raise ArgumentMismatchError(
+                f"the state was saved with the sampler {self.order}, but this loader has {other.order}, so the order "
+                f"would differ"
+            )
         if self.sampler is not None and other.sampler is None:
             raise ArgumentMismatchError(
                 "the state contains a sampler's state, but this loader's sampler has no load_state_dict"
+            )
+        if self.seed not in (None, other.seed):
+            warn_caller(
+                f"the state was saved with another seed of the pipeline: the next samples are the same as without the "
+                f"stop, but their random numbers aren't. Create the pipeline with seed={self.seed} to get the same"
             )
 
     @property
@@ -296,14 +313,16 @@ class SamplerState:
                 pass
 
 
-def start_of_epoch(loader: DataLoader[Any], epoch: int) -> LoaderState:
-    """Return the state in which an epoch begins."""
+def start_of_epoch(loader: DataLoader[Any], epoch: int, seed: int) -> LoaderState:
+    """Return the state in which an epoch begins, with a pipeline of the given seed."""
     kind = kind_of(loader.dataset)
     return LoaderState(
         kind=kind,
         epoch=epoch,
         batch_size=loader.batch_size,
         samples=_length(loader.dataset) if kind == "map" else None,
+        order=type(_samplers(loader)[-1]).__name__ if kind == "map" else "",
+        seed=seed,
         own=Generators(loader).own(),
         workers=max(loader.num_workers, 1) if kind == "iterable" else 0,
     )

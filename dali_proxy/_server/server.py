@@ -185,6 +185,7 @@ class DALIServer:
         check_limits(timeout, num_workers, **sizes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline
+        self.seed = pipeline._internals.arguments.drawn_seed  # the user's, or one that was drawn
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
         self.mode = mode
@@ -486,11 +487,7 @@ class DALIServer:
             raise
 
     def stats(self) -> ServerStats:
-        """Return the server's counters since its last start.
-
-        Raises:
-            ServerClosedError: the server isn't running. Its counters end with it.
-        """
+        """Return the counters of the running server since its last start. They end with the server."""
         return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,

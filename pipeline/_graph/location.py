@@ -26,7 +26,7 @@ _OURS = tuple(
 _AT = "\n  at "  # before the location in a message
 
 _INSTALLED = {"dist-packages", "site-packages"}
-_SCRIPTS = os.path.join(sysconfig.get_path("scripts"), "")  # of commands, which call our packages for nobody's line
+_SCRIPTS = os.path.join(sysconfig.get_path("scripts"), "")  # of commands, whose files have no line of the user
 
 #: Warnings that were shown, for each file: `warnings` shows those of one line only once.
 _SHOWN: dict[str, dict[Any, Any]] = {}

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import random
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -488,13 +489,37 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
         ),
         (stream(noise, PlainStream, 0), "kind"),
         (make(noise, shuffle=True, generator=generator()), "generator"),
-        (make(noise, sampler=SamplerWithState(SAMPLES)), "sampler"),
+        (make(noise, sampler=SamplerWithState(SAMPLES)), "sampler SamplerWithState, but this loader has Sequential"),
     ):
         with pytest.raises(ArgumentMismatchError, match=message):
             loader.load_state_dict(state_of(other))
     with pytest.raises(ArgumentMismatchError, match=r"num_workers .*each worker reads its part"):
         stream(noise, PlainStream, 3).load_state_dict(state_of(stream(noise, PlainStream, 2)))
     assert len(list(loader)) == 6  # the failed calls had no effect
+
+
+def test_another_order_is_refused(noise: DALIServer) -> None:
+    state = make(noise).state_dict()
+    with pytest.raises(ArgumentMismatchError, match="the sampler SequentialSampler, but this loader has RandomSampler"):
+        make(noise, shuffle=True).load_state_dict(state)
+
+
+def test_another_seed_of_the_pipeline_causes_a_warning(noise: DALIServer) -> None:
+    state = make(noise).state_dict()
+    assert state["seed"] == noise.seed
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(noise).load_state_dict(state)
+        make(noise).load_state_dict({name: value for name, value in state.items() if name not in ("order", "seed")})
+    with (
+        DALIServer(noisy(seed=noise.seed + 1)) as other,
+        pytest.warns(UserWarning, match=f"Create the pipeline with seed={noise.seed} to get the same") as caught,
+    ):
+        make(other).load_state_dict(state)
+    assert caught[0].filename == __file__
+    with DALIServer(noisy(seed=noise.seed)) as same:
+        make(same).load_state_dict(state)
+        assert [bits(batch) for batch in make(same)] == [bits(batch) for batch in make(noise)]
 
 
 class RunsCode:

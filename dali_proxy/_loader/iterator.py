@@ -280,7 +280,11 @@ class LoaderIterator(Iterator[Any]):
     def _explained(self, error: Exception) -> Exception:
         """Return the error, or a better one that names the process that died."""
         if isinstance(error, ServerClosedError | ServerDiedError):
-            return error if self._server.stops != self._stops else self._server.explain(error)
+            if self._server.stops != self._stops:
+                return error
+            explained = self._server.explain(error)
+            explained.__suppress_context__ = True  # it says what `error` says
+            return explained
         if isinstance(error, StopIteration):  # from a callback or an object in the batch, not the epoch's end
             failure = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
             failure.__cause__ = error

@@ -39,12 +39,6 @@ def overload(load: float) -> str:
     )
 
 
-def _busy(stats: ServerStats) -> float:
-    """Return the share of the loops' time for which the pipeline is busy. A server may be idle before and after."""
-    loops = stats.training + stats.worker_wait + stats.result_wait
-    return min(1.0, stats.busy / max(min(loops, stats.seconds), 1e-9))
-
-
 def _training(stats: ServerStats) -> str:
     return (
         f"The training itself limits the speed: it waits for data only {_waiting(stats):.0%} of the time. "
@@ -55,7 +49,7 @@ def _training(stats: ServerStats) -> str:
 def _workers(stats: ServerStats) -> str:
     text = (
         f"The dataset limits the speed: the loop waits {_waiting(stats):.0%} of the time, and the pipeline is busy "
-        f"only {_busy(stats):.0%}. "
+        f"only {stats.busy_share:.0%}. "
     )
     if stats.arena_wait > _LARGE * stats.seconds * max(stats.workers, 1):
         return (
@@ -74,7 +68,7 @@ def _workers(stats: ServerStats) -> str:
 
 
 def _pipeline(stats: ServerStats) -> str:
-    text = f"The pipeline limits the speed: it is busy {_busy(stats):.0%} of the time. "
+    text = f"The pipeline limits the speed: it is busy {stats.busy_share:.0%} of the time. "
     if stats.operators:
         overloaded = overload(stats.load)
         name, times = max(stats.operators.items(), key=lambda item: item[1].wall)

@@ -315,7 +315,8 @@ class DALIServer:
                 f"its socket {self.endpoint.path} was removed while it ran, possibly by a program that cleans the "
                 f"temporary folder; start() starts it again"
             )
-            return ServerDiedError(f"the server is gone: {how}")
+            hint = '; with restart="on-failure", loops continue with a new one' if self.restart == "never" else ""
+            return ServerDiedError(f"the server is gone: {how}{hint}")
         if self._life.last_end is not None and not self.owned:
             return copy.copy(self._life.last_end)
         if self._life.failure:

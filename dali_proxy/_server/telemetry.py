@@ -254,7 +254,16 @@ class ServerStats:
             return ""
         if waited < _WAITING * total:
             return "training"
-        return "pipeline" if self.busy >= _BUSY * min(total, self.seconds) else "workers"
+        return "pipeline" if self.busy_share >= _BUSY else "workers"
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the loops' time for which the executor was busy: a server may be idle before and after a loop.
+
+        Without a loop, it is a share of the server's time.
+        """
+        loops = self.training + self.worker_wait + self.result_wait
+        return min(1.0, self.busy / max(min(loops or self.seconds, self.seconds), 1e-9))
 
     @property
     def advice(self) -> str:
@@ -275,7 +284,7 @@ class ServerStats:
             f"losses      {self.skipped:,} samples skipped, {self.replaced:,} replaced; "
             f"the server was started again {self.restarts} times",
             f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",
-            f"executor    busy {self.busy / seconds:.0%} of the time, "
+            f"executor    busy {self.busy_share:.0%} of the time, "
             f"{self.occupancy / seconds:.1f} of {self.depth} batches at once",
             f"loops       {self.training / total:.0%} training, {self.worker_wait / total:.0%} waiting for workers, "
             f"{self.result_wait / total:.0%} for results; {self.start_wait:.1f} s for first batches",

@@ -14,13 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["BatchRef", "Placeholder", "SampleRef"]
 
 # All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
-# need.
-_DATA_METHODS = """
-    abs add and array array_function array_ufunc bool complex contains delitem divmod float floordiv ge
-    getitem gt iadd iand ifloordiv ilshift imatmul imod imul index int invert ior ipow irshift isub iter
-    itruediv ixor le len lshift lt matmul mod mul neg or pos pow radd rand rdivmod reversed rfloordiv
-    rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor
-"""
+# need. Messages name them as users write them.
+_CALLS = "abs bool complex divmod float int iter len reversed round"
+_SYMBOLS = {
+    **{"add": "+", "sub": "-", "mul": "*", "matmul": "@", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"},
+    **{"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"},
+}
+_USES = {
+    **{name: f"{name}()" for name in _CALLS.split()},
+    **{f"{side}{name}": symbol for name, symbol in _SYMBOLS.items() for side in ("", "r")},
+    **{f"i{name}": f"{symbol}=" for name, symbol in _SYMBOLS.items()},
+    **{"rdivmod": "divmod()", "neg": "-", "pos": "+", "invert": "~", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
+    **{"getitem": "[...]", "setitem": "[...] =", "delitem": "del", "contains": "in", "index": "use as an index"},
+    **dict.fromkeys(("array", "array_function", "array_ufunc"), "a function of NumPy"),
+}
 
 
 class Placeholder:
@@ -43,7 +50,7 @@ class Placeholder:
         self._refuse("!=")
 
     def _refuse(self, use: str) -> NoReturn:
-        raise PlaceholderError(f"{self!r} has no data yet, but {use} was called on it. {self.advice}")
+        raise PlaceholderError(f"{self!r} has no data yet, so {use} isn't possible. {self.advice}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # protocols check this way whether a method exists
@@ -53,19 +60,19 @@ class Placeholder:
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         name = getattr(function, "__name__", str(function))
-        raise PlaceholderError(f"a {cls.__name__} has no data yet, but torch's {name} was called on it. {cls.advice}")
+        raise PlaceholderError(f"a {cls.__name__} has no data yet, so torch's {name} isn't possible. {cls.advice}")
 
 
-def _refusing(name: str) -> Callable[..., NoReturn]:
+def _refusing(name: str, use: str) -> Callable[..., NoReturn]:
     def method(self: Placeholder, *args: Any, **kwargs: Any) -> NoReturn:
-        self._refuse(name)
+        self._refuse(use)
 
     method.__name__ = name
     return method
 
 
-for _name in _DATA_METHODS.split():
-    setattr(Placeholder, f"__{_name}__", _refusing(f"__{_name}__"))
+for _name, _use in _USES.items():
+    setattr(Placeholder, f"__{_name}__", _refusing(f"__{_name}__", _use))
 
 
 class SampleRef(Placeholder):
@@ -82,9 +89,9 @@ class SampleRef(Placeholder):
     __slots__ = ("output", "sample")
 
     advice = (
-        "It is a placeholder for a pipeline's output, which is produced after collation. "
-        "Move the computation into the pipeline, or after the loader: DataLoader(batch_transform=function), for "
-        "example with dali_proxy.MixUp."
+        "It stands for an output of the pipeline. Compute on it in the pipeline, in "
+        "DataLoader(batch_transform=function), or in the training loop. A collate_fn passes such placeholders to "
+        "torch.utils.data.default_collate."
     )
 
     def __init__(self, sample: Sample, output: int) -> None:

@@ -91,9 +91,10 @@ class Proxy:
                     f"the pipeline has one input, {names[0]!r}, but the proxy got {len(args) + len(kwargs)}"
                 )
         elif args:
+            got = len(args) + len(kwargs)
             raise ProxyCallError(
-                f"the pipeline has {len(names)} inputs: pass them by name, "
-                f"proxy({', '.join(f'{name}=...' for name in names)})"
+                f"the pipeline has {len(names)} inputs{f', but the proxy got {got}' * (got != len(names))}: pass them "
+                f"by name, proxy({', '.join(f'{name}=...' for name in names)})"
             )
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in names if name not in kwargs]

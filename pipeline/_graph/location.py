@@ -31,7 +31,7 @@ _SCRIPTS = os.path.join(sysconfig.get_path("scripts"), "")  # of commands, whose
 #: Warnings that were shown, for each file: `warnings` shows those of one line only once.
 _SHOWN: dict[str, dict[Any, Any]] = {}
 
-# Operators call these packages, too, so their frames don't show whose code failed.
+# Operators call these packages, and these call our functions, so their frames don't show whose code it is.
 _LIBRARIES = sys.stdlib_module_names | {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
 
 
@@ -55,7 +55,7 @@ class SourceLocation:
 
     @classmethod
     def from_caller(cls) -> SourceLocation:
-        """Return the innermost line of the call stack that is neither in these packages nor in Python's library.
+        """Return the innermost line of the call stack outside of these packages, Python's library, NumPy and torch.
 
         The location is empty if there is none: in a thread of Python's pools, or in one of our commands. If the call
         stack enters these packages through an `at_location`, return its location.
@@ -63,16 +63,14 @@ class SourceLocation:
         frame: FrameType | None = sys._getframe(1)
         context = _CONTEXTS.innermost
         while frame is not None:
-            name = str(frame.f_globals.get("__name__", ""))
-            ours = frame.f_code.co_filename.startswith(_OURS)
-            if ours and context is not None and frame is context.frame:
+            if context is not None and frame is context.frame:
                 return context.location
-            if not ours and name.partition(".")[0] not in sys.stdlib_module_names:
+            if _is_foreign(frame):
                 break
             frame = frame.f_back
         if frame is None or frame.f_code.co_filename.startswith(_SCRIPTS):
             return cls()
-        return cls._of_line(frame.f_code, frame.f_lineno, name)
+        return cls._of_line(frame.f_code, frame.f_lineno, str(frame.f_globals.get("__name__", "")))
 
     @classmethod
     def from_error(cls, error: BaseException) -> SourceLocation:

@@ -15,6 +15,12 @@ FLIP_LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC", "FCDHW", "FCHW", "CDHW", "CHW")
 RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
 
 
+_HINTS = {
+    1: "; encoded images must be decoded first, by fn.decoders.image",
+    2: "; an image or a mask without channels needs one: array[..., None]",
+}
+
+
 def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
     """Return the layout with which an operator reads samples.
 
@@ -35,7 +41,7 @@ def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
         for candidate in allowed:
             if len(candidate) == dimensions:
                 return candidate
-        hint = "; encoded images must be decoded first, by fn.decoders.image" if dimensions == 1 else ""
+        hint = _HINTS.get(dimensions, "")
         raise ArgumentValueError(
             f"The number of dimensions {dimensions} does not match any of the allowed; the samples have no layout, and "
             f"the operator supports {', '.join(allowed)}{hint}"

@@ -19,10 +19,10 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
     """Return the bytes of a sample, without a copy if it is contiguous.
 
     Args:
-        sample: array of any dtype, with at most one dimension of more than one element.
+        sample: array of an integer type, with at most one dimension of more than one element.
 
     Raises:
-        DecodeError: the sample has the shape of decoded pixels.
+        DecodeError: the sample has the shape or the type of decoded pixels.
 
     Example:
         >>> flat_bytes(np.zeros((1, 5), np.uint8)).shape
@@ -30,7 +30,7 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
     """
     if sample.ndim == 1 and sample.dtype == np.uint8:
         return sample
-    if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1):
+    if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1) or sample.dtype.kind == "f":
         raise DecodeError(
             f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, like "
             "decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "

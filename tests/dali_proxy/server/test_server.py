@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -238,9 +239,10 @@ def test_server_is_killed_while_a_loop_runs(num_workers: int) -> None:
         check_affine(*next(iterator))
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
-        with soon(), pytest.raises(ServerDiedError):
+        with soon(), pytest.raises(ServerDiedError, match='with restart="on-failure", loops continue') as raised:
             deque((check_affine(*batch) for batch in iterator), maxlen=0)
-        del iterator
+        assert "".join(traceback.format_exception(raised.value)).count("was killed by SIGKILL") == 1, "says it twice"
+        del iterator, raised
         check_affine(*next(iter(loader)))  # the loader restarts the server
 
 

@@ -64,10 +64,27 @@ def refs(server: DALIServer) -> list[Any]:
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> None:
     for ref, advice in zip(
-        refs, (r"after the loader: DataLoader\(batch_transform", "collate_fn runs before the pipeline"), strict=True
+        refs, ("A collate_fn passes such placeholders", "collate_fn runs before the pipeline"), strict=True
     ):
         with pytest.raises(PlaceholderError, match=advice):
             use(ref)
+
+
+@pytest.mark.parametrize(
+    ("use", "shown"),
+    [
+        (lambda ref: ref / 255, "/ isn't"),
+        (lambda ref: 1 + ref, "[+] isn't"),
+        (lambda ref: ref.__imul__(2), "[*]= isn't"),
+        (lambda ref: ref[:, 0], r"\[...\] isn't"),
+        (len, r"len\(\) isn't"),
+        (np.asarray, "a function of NumPy isn't"),
+        (lambda ref: torch.stack([ref, ref]), "torch's stack isn't"),
+    ],
+)
+def test_messages_name_the_use_as_it_is_written(refs: list[Any], use: Callable[[Any], Any], shown: str) -> None:
+    with pytest.raises(PlaceholderError, match=f"no data yet, so {shown} possible"):
+        use(refs[0])
 
 
 def test_protocols_find_nothing(refs: list[Any]) -> None:

@@ -44,6 +44,10 @@ def converts(x: dynamic.Tensor) -> dynamic.Tensor:
     return dynamic.as_tensor(np.sort(np.asarray(x)))
 
 
+def flips(x: dynamic.Tensor) -> dynamic.Tensor:
+    return dynamic.as_tensor(np.flip(x, 1))  # a function of NumPy in Python, which is not the user's line
+
+
 def draws(x: dynamic.Tensor) -> dynamic.Tensor:
     return dynamic.rotate(x, angle=random.random())
 
@@ -62,6 +66,7 @@ def own_generator(x: dynamic.Tensor) -> dynamic.Tensor:
         (branches, "truth value"),
         (reads_shape, "shape of a tensor"),
         (converts, "reads the data"),
+        (flips, "reads the data"),
         (draws, "different arguments"),
         (repeats, "for a batch"),
         (own_generator, "called with rng"),

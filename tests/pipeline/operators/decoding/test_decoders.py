@@ -145,6 +145,8 @@ def test_decoded_pixels_in_a_batch_for_the_gpu_are_named() -> None:
     with pytest.raises(OperatorError, match="decoded pixels") as caught:
         encoded_batch(TensorListCPU([np.zeros((1, 5), np.uint8), np.zeros((4, 5), np.uint8)], ""))
     assert [failure.sample for failure in caught.value.failures] == [1]
+    with pytest.raises(OperatorError, match=r"an array of float32 of shape \(5,\)"):
+        encoded_batch(TensorListCPU([np.zeros(5, np.float32)], ""))
 
 
 @pytest.mark.parity

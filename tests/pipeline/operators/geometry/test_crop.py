@@ -116,6 +116,8 @@ def test_layouts_without_height_or_channels_are_refused() -> None:
         sample_images((5, 5)),
         match="number of dimensions 2 does not match any of the allowed",
     )
+    with pytest.raises(OperatorError, match=r"without channels needs one: array\[\.\.\., None\]"):
+        run_ours(lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)))
 
 
 def test_only_failing_samples_are_named() -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,7 +12,6 @@ from typing import Any
 
 from dali_proxy._consumer.device_stage import DeviceStages
 from dali_proxy._consumer.pending_requests import (
-    ChannelGuard,
     Deadline,
     Key,
     PendingRequest,
@@ -24,6 +19,7 @@ from dali_proxy._consumer.pending_requests import (
     fresh,
     without_frames,
 )
+from dali_proxy._consumer.shared_channel import SharedChannel
 from dali_proxy._transport.deferred import DeferredOutputs, on_gpu
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
@@ -49,28 +45,24 @@ from dali_proxy._transport.protocol import (
 from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.signals import deferred_signals, let_through
+from pipeline._ipc.signals import deferred_signals
 from pipeline._operator_api.trace import Trace
 
 __all__ = ["ConsumerClient"]
 
-_GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _UNASKED = 0.005  # seconds to wait for a result that the server may send unasked, before it is requested
-_TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
 
 class ConsumerClient:
     """Connection of a process to a server, for fetching results. Thread-safe.
 
-    Waiting threads take turns at the socket: one receives for all, and the others wait until it has received their
-    answers. The server sends the next batches of a session early, so that they have arrived when a thread requests
-    them. If an executor runs the device stage, this object starts a receiving thread, so that batches progress while
-    no thread waits.
+    Waiting threads take turns at the channel: see `SharedChannel`. The server sends the next batches of a session
+    early, so that they have arrived when a thread requests them. If an executor runs the device stage, a separate
+    thread receives, so that batches progress while no other thread waits.
 
     Args:
         endpoint: address of the server.
@@ -104,7 +96,7 @@ class ConsumerClient:
         self._device_id = device_id
         self._stages = DeviceStages(device_stages)
         try:
-            self._channel, received = open_channel(endpoint, "consumer", "main")
+            channel, received = open_channel(endpoint, "consumer", "main")
         except BaseException:
             self._stages.close()
             raise
@@ -117,25 +109,19 @@ class ConsumerClient:
         self.refused = self._stages.refused
         self._reads: dict[int, Callable[[BatchRead, tuple[int, ...]], None]] = {}  # requested batches, by number
         self._requests = PendingRequests()
-        self._lock, self._changed, self._ahead = self._requests.lock, self._requests.changed, self._requests.ahead
+        self._lock, self._ahead = self._requests.lock, self._requests.ahead
+        self._channel = SharedChannel(channel, self._requests, self._file, self._explain_end)
         self._taking = new_rlock(Level.DELIVERY, "delivery")
-        self._receiving = False
-        self._end: ProxyError | None = None
         self._goodbye = ""
         self._tokens = itertools.count()
         self._releases = ReleaseQueue()
-        self._in_channel = threading.local()  # .now: this thread is using the channel, so finalizers send nothing
         discard_through(self.server, self._discard)
-        self._receiver: threading.Thread | None = None
         if self._stages.wait_for_all:
-            self._receiving = True
-            receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             try:
-                receiver.start()
+                self._channel.receive_always()
             except BaseException:  # the limit of threads is reached
                 self.close()
                 raise
-            self._receiver = receiver
 
     @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
@@ -191,23 +177,16 @@ class ConsumerClient:
     @property
     def ended(self) -> bool:
         """Whether the connection has ended, for any reason."""
-        return self._end is not None or self._channel.closed
+        return self._channel.ended
 
     def check(self) -> None:
-        """Raise if the connection has ended.
-
-        Raises:
-            ServerClosedError, ServerDiedError: the connection has ended.
-        """
-        if self._end is not None:
-            raise fresh(self._end)
-        if self._channel.closed:
-            raise ServerDiedError("the connection to the server was closed; the next loop makes a new one")
+        """Raise if the connection has ended; see `SharedChannel.check`."""
+        self._channel.check()
 
     def open_session(self, session: int) -> None:
         """Open the session of an iterator: batches submitted for it belong to this process."""
-        with deferred_signals, server_errors(), ChannelGuard(self._in_channel):
-            self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
+        with deferred_signals, server_errors(), self._channel.guard():
+            self._channel.send(OpenSession(session), self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
 
@@ -227,12 +206,12 @@ class ConsumerClient:
             ProxyError: the request is too large.
         """
         number = next(self._tokens)
-        with deferred_signals, ChannelGuard(self._in_channel):
+        with deferred_signals, self._channel.guard():
             self._reads[number] = arrive
             try:
                 self._channel.post(ReadBatch(number, session, request, reader.nbytes), (reader.fd,))
             except ChannelClosedError as error:
-                self._note_end(error)
+                self._channel.note_end(error)
             except IPCError as error:
                 del self._reads[number]
                 raise ProxyError(f"a batch can't be requested: {error}") from error
@@ -245,18 +224,7 @@ class ConsumerClient:
     @deferred_signals
     def receive(self, seconds: float) -> None:
         """Wait until a message arrives, for some seconds at most, and handle it."""
-        with self._lock:
-            if self._end is not None:
-                return
-            waits = self._receiving
-            if waits:
-                self._changed.wait(min(seconds, _TURN))
-            else:
-                self._receiving = True
-        if waits:
-            let_through(int)  # lets signal handlers run, without the lock
-        else:
-            self._receive_in_turn(seconds)
+        self._channel.receive(seconds)
 
     def advance(self, session: int, batch: int, in_order: bool) -> None:
         """Record that a thread is about to request a batch of a session, so that the server sends the next ones.
@@ -266,7 +234,7 @@ class ConsumerClient:
             batch: number of the batch.
             in_order: whether no thread will request batches with smaller numbers.
         """
-        with ChannelGuard(self._in_channel):
+        with self._channel.guard():
             with self._lock:
                 through = self._ahead.advance(session, batch)
                 if in_order and (unused := self._ahead.unused(session, batch)):
@@ -288,7 +256,7 @@ class ConsumerClient:
         self.computed, self._measured = None, variant if measured else None
         if variant in self.refused:
             return
-        with ChannelGuard(self._in_channel), suppress(IPCError):  # if the server is gone, the next request raises that
+        with self._channel.guard(), suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant, measured))
 
     def result_size(self, session: int) -> int:
@@ -323,9 +291,9 @@ class ConsumerClient:
 
     def report_loops(self, report: LoopReport) -> None:
         """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
-        if getattr(self._in_channel, "now", False) or sys.is_finalizing():
+        if not self._channel.is_safe():
             return
-        with deferred_signals, ChannelGuard(self._in_channel), suppress(IPCError):  # the next request raises that
+        with deferred_signals, self._channel.guard(), suppress(IPCError):  # the next request raises that
             self._channel.post(report)
 
     def trace(self, trace: Trace | None) -> None:
@@ -337,12 +305,7 @@ class ConsumerClient:
         """Disconnect. Fetched tensors stay valid."""
         forget_discard(self.server, self._discard)
         self._flush_if_safe()
-        with self._lock:
-            self._end = self._end or ServerClosedError("the server was stopped")
-        with ChannelGuard(self._in_channel):
-            self._channel.close()
-        if self._receiver is not None:
-            self._receiver.join()
+        self._channel.close(ServerClosedError("the server was stopped"))
         self._stages.close()
         self._opener.close()
 
@@ -355,9 +318,9 @@ class ConsumerClient:
             patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
             unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
         """
-        with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
-            if self._end is not None:
-                raise fresh(self._end)
+        with self._channel.guard(), self._lock:  # a finalizer that closes a session must not come in between
+            if self._channel.end is not None:
+                raise fresh(self._channel.end)
             request = self._requests.get(key)
             if request is None:
                 request = self._requests[key] = PendingRequest()
@@ -368,11 +331,10 @@ class ConsumerClient:
                 self._flush_if_safe()
             return request.answer
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
-        if self._receiver is None:
-            self._receive_ready()
+        self._channel.receive_ready()
         self._stages.release_finished()
         if unasked and not request.sent:
-            self._wait(request, deadline, time.monotonic() + unasked)
+            self._channel.wait(request, deadline, time.monotonic() + unasked)
         with self._lock:
             new = not request.sent and request.answer is None
             request.sent = True
@@ -384,78 +346,8 @@ class ConsumerClient:
             raise
         if self._releases:  # added by a finalizer; if the batch arrived early, no message carried them
             self._flush_if_safe()
-        self._wait(request, deadline)
+        self._channel.wait(request, deadline)
         return request.answer
-
-    def _wait(self, request: PendingRequest, deadline: Deadline, end: float = math.inf) -> None:
-        """Wait until a request is answered, or until a time of `time.monotonic`.
-
-        Raises:
-            ProxyError: the deadline has passed, or the connection has ended.
-        """
-        while True:
-            left = end - time.monotonic() if deadline.left is None else min(deadline.left, end - time.monotonic())
-            with self._lock:
-                if request.answer is not None or (left <= 0 and end < math.inf):
-                    return
-                waits = request.coming or (self._receiving and self._end is None)
-                if waits:
-                    self._changed.wait(min(left, _TURN))
-                elif self._end is not None:
-                    raise fresh(self._end)
-                else:
-                    self._receiving = True
-            if waits:
-                let_through(int)  # lets signal handlers run, without the lock
-            else:
-                self._receive_in_turn(left)
-            deadline.check()
-
-    def _receive(self) -> None:
-        """Receive for all threads until the connection ends."""
-        try:
-            while self._end is None:
-                self._receive_one()
-        except Exception as error:  # noqa: BLE001  # waiting threads must get any error
-            with self._lock:
-                self._end = self._end or ProxyError(f"can't read the server's message: {error}")
-        with self._lock:
-            self._changed.notify_all()
-
-    def _receive_in_turn(self, left: float) -> None:
-        try:
-            self._receive_one(left)
-        finally:
-            with self._lock:
-                self._receiving = False
-                self._changed.notify_all()
-
-    def _receive_one(self, left: float = _GLANCE) -> None:
-        """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
-        try:
-            with ChannelGuard(self._in_channel):
-                if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
-                    self._channel.flush()
-                received = self._channel.receive(timeout=max(0.0, min(left, _GLANCE)))
-        except ChannelTimeoutError:
-            return
-        except ChannelClosedError as error:
-            with self._lock:
-                self._end = self._end or self._explain_end(error)
-            return
-        except IPCError as error:
-            self._note_unreadable(error)
-            return
-        self._file(received)
-
-    def _file_all(self, ready: deque[Received]) -> None:
-        """Handle messages: all of them, even if a signal handler raises."""
-        try:
-            while ready:
-                self._file(ready.popleft())
-        finally:
-            if ready:
-                self._file_all(ready)
 
     def _file(self, received: Received) -> None:
         message = received.message
@@ -470,7 +362,7 @@ class ConsumerClient:
         if isinstance(message, BatchRead) and (arrive := self._reads.pop(message.number, None)) is not None:
             arrive(message, received.fds)
             with self._lock:
-                self._changed.notify_all()
+                self._requests.changed.notify_all()
             return
         received.close_fds()
         if isinstance(message, Failure):
@@ -492,7 +384,7 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with ChannelGuard(self._in_channel), self._lock:  # a finalizer that closes a session must not come in between
+        with self._channel.guard(), self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
             outputs = result.outputs
             nbytes, on_gpu = sum([each.nbytes for each in outputs]), any(each.device != "cpu" for each in outputs)
@@ -523,14 +415,9 @@ class ConsumerClient:
         try:
             return opened(result, fds)
         except ChannelClosedError as error:  # another thread stops or restarts the server
-            return self._end or self._explain_end(error)
+            return self._channel.end or self._explain_end(error)
         except Exception as error:  # noqa: BLE001  # raised for the requesting thread, not for this one
             return without_frames(ProxyError(f"a batch arrived, but its memory can't be opened here: {error}"), error)
-
-    def _note_unreadable(self, error: IPCError) -> None:
-        """Record that a message can't be read: the channel is closed now."""
-        with self._lock:
-            self._end = self._end or ServerDiedError(f"can't read the server's messages: {error}")
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:
@@ -539,58 +426,24 @@ class ConsumerClient:
 
     def _send(self, message: Any, deadline: Deadline) -> None:
         try:
-            with ChannelGuard(self._in_channel):
+            with self._channel.guard():
                 self._flush()
-                self._channel.send(message, timeout=deadline.left)
+                self._channel.send(message, deadline.left)
         except ChannelTimeoutError as error:
             raise deadline.error() from error
         except ChannelClosedError as error:
-            raise fresh(self._note_end(error)) from error
-
-    def _note_end(self, error: ChannelClosedError) -> ProxyError:
-        """Record that the connection has ended. Return the reason, from the server's last message if there is one."""
-        with self._lock:
-            self._changed.wait_for(lambda: not self._receiving, _GLANCE)
-            self._receive_ready(rest=True)
-            self._end = self._end or self._explain_end(error)
-            return self._end
-
-    def _receive_ready(self, *, rest: bool = False) -> None:
-        """Handle the messages that have arrived, without waiting. Do nothing while a thread is receiving.
-
-        Args:
-            rest: read all remaining messages, because no further call follows.
-        """
-        with self._lock:
-            if self._receiving:
-                return
-            self._receiving = True
-        try:
-            with ChannelGuard(self._in_channel):
-                ready = self._channel.receive_ready(rest=rest)
-            self._file_all(deque(ready))
-        except ChannelClosedError:
-            return  # the server is gone: waiting threads get that error
-        except IPCError as error:
-            self._note_unreadable(error)
-        finally:
-            with self._lock:
-                self._receiving = False
-                self._changed.notify_all()
+            raise fresh(self._channel.note_end(error)) from error
 
     def _discard(self, client: int, seq: int) -> None:
         """Release the batch of a ticket that was freed unused. Finalizers call this, anywhere in any thread."""
         self._releases.add_batch(client, seq)
         self._flush_if_safe()
 
-    def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # The function is an argument because finalizers also run after modules have lost their globals.
-        # A thread that is using the channel holds the locks itself, and its next message sends the rest of the queue.
-        # Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
-        if getattr(self._in_channel, "now", False) or is_finalizing():
+    def _flush_if_safe(self) -> None:
+        if not self._channel.is_safe():
             return
         try:
-            with deferred_signals, ChannelGuard(self._in_channel):
+            with deferred_signals, self._channel.guard():
                 self._flush()
         except IPCError:
             return  # the server is gone, and the batches with it

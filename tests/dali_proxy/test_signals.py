@@ -381,7 +381,7 @@ def test_closed_channel_is_replaced_by_the_next_loop(server: DALIServer, monkeyp
     loader = DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=1)
     iterator = iter(loader)
     check_affine(*next(iterator))
-    server.consumer._channel.close()
+    server.consumer._channel._channel.close()
     with pytest.raises(ProxyError):
         list(iterator)
     del iterator

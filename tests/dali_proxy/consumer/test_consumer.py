@@ -125,19 +125,19 @@ def test_answer_is_not_replaced(server: DALIServer) -> None:
     """An interrupt makes the client send a request twice; the server refuses the second one."""
     batch = one_batch(server)
     wait_until(lambda: server.stats().batches == 1)
-    consumer = server.consumer
-    send, receive_one = consumer._channel.send, consumer._receive_one
+    channel = server.consumer._channel
+    send, receive_one = channel.send, channel._receive_one
 
-    def twice(message: Any, **options: Any) -> None:
-        send(message, **options)
-        send(message, **options)
+    def twice(message: Any, timeout: float | None) -> None:
+        send(message, timeout)
+        send(message, timeout)
 
     def receive_both(left: float | None = None) -> None:
         receive_one()
         receive_one()
 
-    consumer._channel.send = twice  # type: ignore[method-assign]
-    consumer._receive_one = receive_both  # type: ignore[method-assign]
+    channel.send = twice  # type: ignore[method-assign]
+    channel._receive_one = receive_both  # type: ignore[method-assign]
     check_one(server.produce_data(batch))
 
 

@@ -141,8 +141,9 @@ _CONTEXTS = _Contexts()
 
 def _is_foreign(frame: FrameType) -> bool:
     """Return whether a frame belongs neither to our packages nor to libraries that they call."""
-    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return not frame.f_code.co_filename.startswith(_OURS) and package not in _LIBRARIES
+    if frame.f_code.co_filename.startswith(_OURS):
+        return False
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _LIBRARIES
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:

@@ -238,8 +238,10 @@ def possible_launches(launches: Iterable[str], batch_size: int, device: str) -> 
     """Return the kinds of training that are measured with a batch size on a device.
 
     Example:
-        >>> possible_launches(LAUNCHES, 64, "cuda:0"), possible_launches(LAUNCHES, 128, "cuda:0")
-        (['eager', 'CUDA graph'], ['eager'])
+        >>> possible_launches(LAUNCHES, 64, "cuda:0")
+        ['eager', 'CUDA graph']
+        >>> possible_launches(LAUNCHES, 128, "cuda:0"), possible_launches(LAUNCHES, 64, "cpu")
+        (['eager'], ['eager'])
     """
     replays = batch_size in REPLAYED and device != "cpu"
     return [name for name in launches if name == EAGER or replays]

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakMethod
 
 from dali_proxy._consumer.pending_requests import ChannelGuard, Deadline, PendingRequest, PendingRequests, fresh
 from dali_proxy.errors import ProxyError, ServerDiedError
@@ -31,8 +32,9 @@ class SharedChannel:
     Args:
         channel: the channel.
         requests: the requests of the threads.
-        handle: handles a message that was received. Only one thread at a time calls it.
-        explain: returns the reason for the end of the connection, for the error that showed it.
+        handle: method that handles a message. Only one thread at a time calls it. This object keeps no reference to the
+            method's object, which owns it.
+        explain: method that returns the reason for the end of the connection, for the error that showed it.
 
     Attributes:
         end: reason why the connection has ended; None while it lasts.
@@ -46,8 +48,7 @@ class SharedChannel:
         explain: Callable[[ChannelClosedError], ProxyError],
     ) -> None:
         self._channel = channel
-        self._handle = handle
-        self._explain = explain
+        self._handle_method, self._explain_method = WeakMethod(handle), WeakMethod(explain)
         self._lock, self._changed = requests.lock, requests.changed
         self._in_channel = threading.local()  # .now: this thread is using the channel, so finalizers send nothing
         self._receiving = False
@@ -89,23 +90,21 @@ class SharedChannel:
         return not getattr(self._in_channel, "now", False) and not is_finalizing()
 
     def post(self, message: Any, fds: Sequence[int] = ()) -> None:
-        """Send a message without waiting for the server.
+        """Send a message without waiting for the server. Call it in a `guard`.
 
         Raises:
             IPCError: the message can't be sent.
         """
-        with self.guard():
-            self._channel.post(message, fds)
+        self._channel.post(message, fds)
 
     def send(self, message: Any, timeout: float | None) -> None:
-        """Send a message.
+        """Send a message. Call it in a `guard`.
 
         Raises:
             ChannelTimeoutError: the server doesn't read.
             ChannelClosedError: the connection has ended; see `note_end`.
         """
-        with self.guard():
-            self._channel.send(message, timeout=timeout)
+        self._channel.send(message, timeout=timeout)
 
     def receive_always(self) -> None:
         """Start a thread that receives for all others until the connection ends."""
@@ -194,6 +193,16 @@ class SharedChannel:
             self._channel.close()
         if self._thread is not None:
             self._thread.join()
+
+    def _handle(self, received: Received) -> None:
+        handle = self._handle_method()
+        assert handle is not None  # its object owns this one
+        handle(received)
+
+    def _explain(self, error: ChannelClosedError) -> ProxyError:
+        explain = self._explain_method()
+        assert explain is not None
+        return explain(error)
 
     def _receive_until_end(self) -> None:
         try:

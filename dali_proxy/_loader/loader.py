@@ -220,7 +220,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def _between_epochs(self) -> LoaderState:
         ended = None if self._progress is None else self._progress.sampler_at_end
         return replace(
-            start_of_epoch(self, self._epoch, self.dali_server.seed),
+            start_of_epoch(self, self._epoch, self.dali_server.seed, current_ranks().rank),
             seeded=self._lasting is None,
             sampler=SamplerState(stateful_sampler(self)).now() if ended is None else ended,
         )

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _VERSION = 1
-_LATER = {"order", "seed"}  # fields that states of earlier versions don't have
+_ADDED = {"sampler_class", "seed", "rank"}  # fields that states of earlier versions don't have
 
 _MUST_AGREE = {
     "kind": "dataset kind",
@@ -60,9 +60,10 @@ class LoaderState:
         done: numbers of further batches that have been yielded (``in_order=False``).
         batch_size: batch size of the loader.
         samples: length of the dataset; None for a dataset without a length.
-        order: class of the sampler, which decides the order of the samples; empty for an iterable dataset, or if
-            unknown.
-        seed: seed of the server's pipeline; None if unknown.
+        sampler_class: class of the sampler, which decides the order of the samples; empty for an iterable dataset, or
+            if unknown.
+        seed: seed of the server's pipeline; None if the pipeline doesn't use it, or if unknown.
+        rank: rank of the loader's process; None if unknown.
         own: states of the user's generators; see `Generators`.
         shared: states of the process's global generators; empty if the epoch hasn't begun.
         seeded: whether the iterator draws a seed for its workers; true for a new iterator, false for the later epochs
@@ -81,8 +82,9 @@ class LoaderState:
     done: list[int] = field(default_factory=list)
     batch_size: int | None = None
     samples: int | None = None
-    order: str = ""
+    sampler_class: str = ""
     seed: int | None = None
+    rank: int | None = None
     own: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
     seeded: bool = True
@@ -101,7 +103,7 @@ class LoaderState:
             ArgumentMismatchError: the dict isn't a state, or has a different version.
         """
         names = {each.name for each in fields(cls)}
-        if not isinstance(state, Mapping) or not names - _LATER <= set(state) <= names:
+        if not isinstance(state, Mapping) or not names - _ADDED <= set(state) <= names:
             raise ArgumentMismatchError("this isn't a state that dali_proxy.DataLoader.state_dict() returned")
         if state["version"] != _VERSION:
             raise ArgumentMismatchError(
@@ -134,16 +136,17 @@ class LoaderState:
                 f"the objects that have a `generator` must be the same, or the order would differ: the state was saved "
                 f"with {sorted(self.own) or 'none'}, but this loader has {sorted(other.own) or 'none'}"
             )
-        if self.order not in ("", other.order):
+        if self.sampler_class not in ("", other.sampler_class):
             raise ArgumentMismatchError(
-                f"the state was saved with the sampler {self.order}, but this loader has {other.order}, so the order "
-                f"would differ"
+                f"the state was saved with the sampler {self.sampler_class}, but this loader has "
+                f"{other.sampler_class}, so the order would differ"
             )
         if self.sampler is not None and other.sampler is None:
             raise ArgumentMismatchError(
                 "the state contains a sampler's state, but this loader's sampler has no load_state_dict"
             )
-        if self.seed not in (None, other.seed):
+        # Each rank may have its own seed, and all may load the state of one rank.
+        if self.rank == other.rank and self.seed not in (None, other.seed):
             warn_caller(
                 f"the state was saved with another seed of the pipeline: the next samples are the same as without the "
                 f"stop, but their random numbers aren't. Create the pipeline with seed={self.seed} to get the same"
@@ -313,16 +316,17 @@ class SamplerState:
                 pass
 
 
-def start_of_epoch(loader: DataLoader[Any], epoch: int, seed: int) -> LoaderState:
-    """Return the state in which an epoch begins, with a pipeline of the given seed."""
+def start_of_epoch(loader: DataLoader[Any], epoch: int, seed: int | None, rank: int) -> LoaderState:
+    """Return the state in which an epoch begins, with the seed of the pipeline in a rank."""
     kind = kind_of(loader.dataset)
     return LoaderState(
         kind=kind,
         epoch=epoch,
         batch_size=loader.batch_size,
         samples=_length(loader.dataset) if kind == "map" else None,
-        order=type(_samplers(loader)[-1]).__name__ if kind == "map" else "",
+        sampler_class=type(_samplers(loader)[-1]).__name__ if kind == "map" else "",
         seed=seed,
+        rank=rank,
         own=Generators(loader).own(),
         workers=max(loader.num_workers, 1) if kind == "iterable" else 0,
     )

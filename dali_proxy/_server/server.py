@@ -185,7 +185,8 @@ class DALIServer:
         check_limits(timeout, num_workers, **sizes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline
-        self.seed = pipeline._internals.arguments.drawn_seed  # the user's, or one that was drawn
+        #: Seed of the pipeline, which may have been drawn; None if no operator uses it.
+        self.seed = pipeline._internals.arguments.drawn_seed if pipeline._internals.graph.uses_seed else None
         self._device_id = None if pipeline._internals.on_cpu else pipeline._internals.arguments.device_id
         self.deterministic = deterministic
         self.mode = mode

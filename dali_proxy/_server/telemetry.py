@@ -262,8 +262,13 @@ class ServerStats:
 
         Without a loop, it is a share of the server's time.
         """
+        return min(1.0, self.busy / self._loop_seconds)
+
+    @property
+    def _loop_seconds(self) -> float:
+        """Duration of the loops; without a loop, that of the server. Never 0."""
         loops = self.training + self.worker_wait + self.result_wait
-        return min(1.0, self.busy / max(min(loops or self.seconds, self.seconds), 1e-9))
+        return max(min(loops or self.seconds, self.seconds), 1e-9)
 
     @property
     def advice(self) -> str:
@@ -285,7 +290,7 @@ class ServerStats:
             f"the server was started again {self.restarts} times",
             f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",
             f"executor    busy {self.busy_share:.0%} of the time, "
-            f"{self.occupancy / seconds:.1f} of {self.depth} batches at once",
+            f"{min(self.occupancy / self._loop_seconds, self.depth):.1f} of {self.depth} batches at once",
             f"loops       {self.training / total:.0%} training, {self.worker_wait / total:.0%} waiting for workers, "
             f"{self.result_wait / total:.0%} for results; {self.start_wait:.1f} s for first batches",
             f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "

@@ -25,8 +25,8 @@ _USES = {
     **{f"{side}{name}": symbol for name, symbol in _SYMBOLS.items() for side in ("", "r")},
     **{f"i{name}": f"{symbol}=" for name, symbol in _SYMBOLS.items()},
     **{"rdivmod": "divmod()", "neg": "-", "pos": "+", "invert": "~", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
-    **{"getitem": "[...]", "setitem": "[...] =", "delitem": "del", "contains": "in", "index": "use as an index"},
-    **dict.fromkeys(("array", "array_function", "array_ufunc"), "a function of NumPy"),
+    **{"getitem": "[...]", "setitem": "[...] =", "delitem": "del", "contains": "in", "index": "index"},
+    **dict.fromkeys(("array", "array_function", "array_ufunc"), "numpy"),
 }
 
 
@@ -50,7 +50,7 @@ class Placeholder:
         self._refuse("!=")
 
     def _refuse(self, use: str) -> NoReturn:
-        raise PlaceholderError(f"{self!r} has no data yet, so {use} isn't possible. {self.advice}")
+        raise PlaceholderError(f"{self!r} has no data yet, so '{use}' isn't possible. {self.advice}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # protocols check this way whether a method exists
@@ -60,7 +60,7 @@ class Placeholder:
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         name = getattr(function, "__name__", str(function))
-        raise PlaceholderError(f"a {cls.__name__} has no data yet, so torch's {name} isn't possible. {cls.advice}")
+        raise PlaceholderError(f"a {cls.__name__} has no data yet, so 'torch.{name}' isn't possible. {cls.advice}")
 
 
 def _refusing(name: str, use: str) -> Callable[..., NoReturn]:

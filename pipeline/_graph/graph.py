@@ -157,6 +157,17 @@ class Graph:
         return {node.name: node for node in self.inputs if node.argument("source") is None}
 
     @property
+    def uses_seed(self) -> bool:
+        """Whether results may depend on the pipeline's seed: random numbers, and sources and readers of any kind."""
+        return any(
+            (schema.random or schema.is_reader or schema.side_effects or schema.fed)
+            and node.name not in self.fed_inputs
+            and (schema.argument("seed") is None or (node.argument("seed") or -1) < 0)
+            for node in self.nodes
+            for schema in (node.schema,)
+        )
+
+    @property
     def output_devices(self) -> tuple[str, ...]:
         """The device of each output, "cpu" or "gpu"."""
         return tuple(self.device_of(edge) for edge in self.outputs)

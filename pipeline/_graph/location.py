@@ -31,8 +31,10 @@ _SCRIPTS = os.path.join(sysconfig.get_path("scripts"), "")  # of commands, whose
 #: Warnings that were shown, for each file: `warnings` shows those of one line only once.
 _SHOWN: dict[str, dict[Any, Any]] = {}
 
-# Operators call these packages, and these call our functions, so their frames don't show whose code it is.
-_LIBRARIES = sys.stdlib_module_names | {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
+# Operators call these packages, and these call our functions, so their frames don't show whose code it is. The user may
+# have modules with names of Python's library.
+_LIBRARIES = {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
+_PYTHONS = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")} | {"<frozen "})
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,13 @@ _CONTEXTS = _Contexts()
 
 def _is_foreign(frame: FrameType) -> bool:
     """Return whether a frame belongs neither to our packages nor to libraries that they call."""
-    if frame.f_code.co_filename.startswith(_OURS):
+    file = frame.f_code.co_filename
+    if file.startswith(_OURS):
         return False
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _LIBRARIES
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if package in sys.stdlib_module_names:
+        return not file.startswith(_PYTHONS)
+    return package not in _LIBRARIES
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
@@ -172,5 +178,5 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn the user: the warning belongs to the line of `SourceLocation.from_caller`."""
     at = SourceLocation.from_caller()
-    file = at.file or "<unknown>"
-    warnings.warn_explicit(message, category, file, at.line, at.module or None, _SHOWN.setdefault(file, {}))
+    file, module = at.file or "<unknown>", at.module or "<unknown>"
+    warnings.warn_explicit(message, category, file, at.line, module, _SHOWN.setdefault(file, {}))

@@ -12,12 +12,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from benchmarks import child, gpu_memory
 from benchmarks.child import Caller, RivalError
@@ -26,6 +28,8 @@ from benchmarks.gpu import gil, goals, neighbours, pixels, plots, sizes, timelin
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import NoMpsError, multi_process_service
 from benchmarks.gpu.session import Session, without_paths
+from benchmarks.gpu.trainer import trainer_of
+from benchmarks.measurement import Measurement
 from benchmarks.rivals.decoder import DecoderAlone
 from benchmarks.rivals.ours import Ours, modes_of_ours
 from benchmarks.runner import run_kind
@@ -156,6 +160,34 @@ def test_training_from_a_loader(session: Session) -> None:
     assert "samples/s" in share.report
     assert "batch    4" in str(share)
     assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
+
+
+def test_taking_a_batch_counts_processor_time_without_waiting() -> None:
+    def batches() -> Iterator[torch.Tensor]:
+        while True:
+            time.sleep(0.02)
+            end = time.thread_time() + 0.002
+            while time.thread_time() < end:
+                pass
+            yield torch.zeros(2, 3, 224, 224)
+
+    speed = trainer_of("cpu", "tiny").rate(batches(), 0.3, warm_up=0, step=lambda images: None)
+    assert 2 <= speed.taking < 10
+
+
+def test_rates_by_size_are_measured_when_memory_has_been_used_before(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = []
+
+    def measure(stream: Any, seconds: float, warm_up: int) -> Measurement:
+        waited.append(warm_up)
+        return Measurement(1, 1.0, 1.0, 0.0)
+
+    monkeypatch.setattr(sizes, "measure", measure)
+    for kind, workers in (("bytes", 14), ("bytes", 1), ("reader", 14)):
+        sizes.rate_of(Ours(), replace(session.of_kind(kind), workers=workers), 0.1)
+    assert waited == [84, 10, 10]
 
 
 def test_training_continues_after_a_loader_that_ends_its_process(session: Session) -> None:

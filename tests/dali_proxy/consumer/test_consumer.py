@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -156,6 +158,19 @@ def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest
     with pytest.raises(ProxyError, match="lost while it was received"):
         server.produce_data(batch)
     check_one(server.produce_data(following), 4)
+
+
+def test_client_is_freed_when_the_server_stops(server: DALIServer) -> None:
+    """Without the garbage collector, which may come much later."""
+    check_one(server.produce_data(one_batch(server)))
+    client = weakref.ref(server.consumer)
+    gc.collect()
+    gc.disable()
+    try:
+        server.stop()
+        assert client() is None
+    finally:
+        gc.enable()
 
 
 def test_posted_messages_continue_when_the_server_reads_again(

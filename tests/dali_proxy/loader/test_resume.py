@@ -27,6 +27,7 @@ from torch.utils.data import (
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from dali_proxy import DALIServer, DataLoader, LastBatchPolicy
+from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError
 from tests.dali_proxy.indexed import IndexDataset, IndexStream, RaisingDataset, noisy, sample
 
@@ -510,16 +511,32 @@ def test_another_seed_of_the_pipeline_causes_a_warning(noise: DALIServer) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(noise).load_state_dict(state)
-        make(noise).load_state_dict({name: value for name, value in state.items() if name not in ("order", "seed")})
+        later = ("sampler_class", "seed", "rank")
+        make(noise).load_state_dict({name: value for name, value in state.items() if name not in later})
     with (
         DALIServer(noisy(seed=noise.seed + 1)) as other,
         pytest.warns(UserWarning, match=f"Create the pipeline with seed={noise.seed} to get the same") as caught,
     ):
         make(other).load_state_dict(state)
     assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(other).load_state_dict({**state, "rank": 1})  # another rank may have another seed
     with DALIServer(noisy(seed=noise.seed)) as same:
         make(same).load_state_dict(state)
         assert [bits(batch) for batch in make(same)] == [bits(batch) for batch in make(noise)]
+
+
+@pipeline_def(batch_size=4, num_threads=1, device_id=None)
+def without_random_numbers() -> Any:
+    x = fn.external_source(name="x")
+    return x + fn.random.uniform(range=(0.0, 0.5), seed=3)
+
+
+def test_seed_is_unknown_if_no_operator_uses_it() -> None:
+    """Then another pipeline, which has drawn another seed, causes no warning."""
+    assert DALIServer(without_random_numbers()).seed is None
+    assert DALIServer(noisy()).seed is not None
 
 
 class RunsCode:

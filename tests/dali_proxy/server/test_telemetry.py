@@ -89,6 +89,15 @@ def test_ring_wait_is_a_deprecated_name() -> None:
 OPERATORS = {"fn.rotate": OperatorTimes(5, 6.0, 7.0), "fn.crop": OperatorTimes(5, 4.0, 7.5)}
 
 
+def test_report_and_advice_have_the_same_share_of_the_time() -> None:
+    """A server may be idle before and after the loop."""
+    stats = ServerStats(batches=9, seconds=100.0, result_wait=10.0, busy=9.0, occupancy=20.0, depth=3, cores=8)
+    assert "executor    busy 90% of the time, 2.0 of 3 batches at once" in str(stats)
+    assert "it is busy 90% of the time" in stats.advice
+    assert replace(stats, result_wait=0.0).busy_share == pytest.approx(0.09)  # without a loop
+    assert replace(stats, busy=11.0).busy_share == 1.0
+
+
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [

@@ -267,6 +267,11 @@ class OperatorSchema:
         """Whether the operator reads a data set."""
         return "readers" in (self.alias_of or self.name).split(".")[:-1]
 
+    @property
+    def stateful(self) -> bool:
+        """Whether equal inputs can have different results: random numbers, readers, sources, user code."""
+        return self.random or self.fed or self.side_effects or self.is_reader
+
     def argument(self, name: str) -> Argument | None:
         """Return the declaration of an argument, or None."""
         return self._declared.get(name)

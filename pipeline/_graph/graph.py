@@ -91,6 +91,12 @@ class GraphNode:
         return self.schema.output_count(self.arguments, len(self.inputs))
 
     @cached_property
+    def own_seed(self) -> int | None:
+        """The seed that was passed to the operator; None if it uses the pipeline's."""
+        seed = self.argument("seed")
+        return None if seed is None or seed < 0 else int(seed)
+
+    @cached_property
     def random_stream(self) -> int:
         """The number of the pipeline's random number stream that it draws from."""
         if self.stream is not None:
@@ -158,13 +164,9 @@ class Graph:
 
     @property
     def uses_seed(self) -> bool:
-        """Whether results may depend on the pipeline's seed: random numbers, and sources and readers of any kind."""
+        """Whether results may depend on the pipeline's seed."""
         return any(
-            (schema.random or schema.is_reader or schema.side_effects or schema.fed)
-            and node.name not in self.fed_inputs
-            and (schema.argument("seed") is None or (node.argument("seed") or -1) < 0)
-            for node in self.nodes
-            for schema in (node.schema,)
+            node.schema.stateful and node.name not in self.fed_inputs and node.own_seed is None for node in self.nodes
         )
 
     @property

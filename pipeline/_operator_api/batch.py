@@ -141,9 +141,8 @@ class Batch:
             assert states is not None
             digest = hashlib.blake2b(np.concatenate(states).tobytes(), digest_size=8).digest()
             return RandomState(int.from_bytes(digest, "little"), 0, BatchKey()).numbers
-        own = node.argument("seed")
-        if own is not None and own >= 0:
-            return RandomState(own, 0, self.request.key).numbers
+        if node.own_seed is not None:
+            return RandomState(node.own_seed, 0, self.request.key).numbers
         return RandomState(self.seed, node.random_stream, self.request.key).numbers
 
     def generator(self, node: GraphNode) -> np.random.Generator:

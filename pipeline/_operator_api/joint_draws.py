@@ -89,5 +89,4 @@ class JointDraws:
 
 
 def _seed_and_stream(node: GraphNode, seed: int) -> tuple[int, int]:
-    own = node.argument("seed")
-    return (seed, node.random_stream) if own is None or own < 0 else (own, 0)
+    return (seed, node.random_stream) if node.own_seed is None else (node.own_seed, 0)

@@ -119,8 +119,7 @@ class OpSchema:
 
     def IsStateful(self) -> bool:
         """Return whether equal inputs can have different results: random numbers, readers, sources, user code."""
-        schema = self._schema
-        return schema.random or schema.fed or schema.side_effects or self._schema.is_reader
+        return self._schema.stateful
 
     def HasRandomSeedArg(self) -> bool:
         """Return whether the argument `seed` changes the results."""

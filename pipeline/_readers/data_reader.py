@@ -152,8 +152,8 @@ class DataReader(Reader):
 
     def _order(self, sharding: Sharding) -> Order:
         arguments, sizes = self._arguments, self._loader.file_sizes
-        own = self.node.argument("seed")
-        seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
+        own = self.node.own_seed
+        seed, stream = (self.setup.seed, self.node.random_stream) if own is None else (own, 0)
         if arguments.shuffle_after_epoch and sizes is not None:
             buffer = arguments.initial_fill if arguments.random_shuffle else 1
             return FilesShuffled(sharding, sizes, arguments.shuffle_after_epoch_seed, buffer, seed, stream)

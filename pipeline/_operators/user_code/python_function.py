@@ -114,8 +114,7 @@ class _PythonFunction(BatchOperator):
             raise ArgumentValueError("parallel=True is for functions on the CPU; the GPU runs in parallel anyway")
         device_id = (setup.device_id or 0) if node.device == "gpu" else None
         self._call = FunctionCall.from_node(node, device_id)
-        seed = node.argument("seed")
-        self._seeded = setup.seeded or (seed is not None and seed >= 0)
+        self._seeded = setup.seeded or node.own_seed is not None
         self._processes = setup.functions
         self._trial = _Trial() if node.argument("parallel") is None else None
 

@@ -528,14 +528,16 @@ def test_another_seed_of_the_pipeline_causes_a_warning(noise: DALIServer) -> Non
 
 
 @pipeline_def(batch_size=4, num_threads=1, device_id=None)
-def without_random_numbers() -> Any:
+def seeded(seed: int) -> Any:
     x = fn.external_source(name="x")
-    return x + fn.random.uniform(range=(0.0, 0.5), seed=3)
+    return x + fn.random.uniform(range=(0.0, 0.5), seed=seed)
 
 
 def test_seed_is_unknown_if_no_operator_uses_it() -> None:
     """Then another pipeline, which has drawn another seed, causes no warning."""
-    assert DALIServer(without_random_numbers()).seed is None
+    assert DALIServer(seeded(3)).seed is None
+    assert DALIServer(seeded(0)).seed is None
+    assert DALIServer(seeded(-1)).seed is not None
     assert DALIServer(noisy()).seed is not None
 
 

@@ -169,8 +169,9 @@ def measure_training(
         The result of each loader and batch size that there was time for.
     """
     taking_part = {}
+    possible = {size: possible_launches(launches, size, session.setup.device) for size in batch_sizes}
     for size in batch_sizes:
-        if not possible_launches(launches, size, session.setup.device):
+        if not possible[size]:
             session.say(f"  batch {size} left out: batches of {REPLAYED} train with a {REPLAY}, on a GPU")
     for rival in rivals:
         if session.setup.device.split(":")[0] not in rival.devices or (reason := rival.unavailable()):
@@ -184,12 +185,11 @@ def measure_training(
         for batch_size, name in in_turn(batch_sizes, list(taking_part)):
             what = f"training, batch {batch_size}, {name}"
             rival = taking_part.get(name)
-            possible = possible_launches(launches, batch_size, session.setup.device)
-            if rival is None or not possible or not session.budget.allows(what):
+            if rival is None or not possible[batch_size] or not session.budget.allows(what):
                 continue
             session.say(what)
             process = processes.of(rival)
-            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, possible)
+            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), seconds, possible[batch_size])
             try:
                 shares: list[Share] = process.end(4 * (seconds + 2 * (BLOCK + PATIENCE)))
             except RivalError as error:

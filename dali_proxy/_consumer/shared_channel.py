@@ -134,8 +134,6 @@ class SharedChannel:
         Args:
             rest: read all remaining messages, because no further call follows.
         """
-        if self._thread is not None and not rest:
-            return
         with self._lock:
             if self._receiving:
                 return

@@ -248,11 +248,9 @@ class ServerStats:
         The first batches of epochs aren't counted. Training is the limit if it hardly waits. Otherwise the limit is the
         pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
         """
-        waited = self.result_wait + self.worker_wait
-        total = waited + self.training
-        if total <= 0 or not self.batches:
+        if self._loops <= 0 or not self.batches:
             return ""
-        if waited < _WAITING * total:
+        if self.result_wait + self.worker_wait < _WAITING * self._loops:
             return "training"
         return "pipeline" if self.busy_share >= _BUSY else "workers"
 
@@ -265,10 +263,14 @@ class ServerStats:
         return min(1.0, self.busy / self._loop_seconds)
 
     @property
+    def _loops(self) -> float:
+        """Time of all loops, which may run at once."""
+        return self.training + self.worker_wait + self.result_wait
+
+    @property
     def _loop_seconds(self) -> float:
         """Duration of the loops; without a loop, that of the server. Never 0."""
-        loops = self.training + self.worker_wait + self.result_wait
-        return max(min(loops or self.seconds, self.seconds), 1e-9)
+        return max(min(self._loops or self.seconds, self.seconds), 1e-9)
 
     @property
     def advice(self) -> str:
@@ -281,7 +283,7 @@ class ServerStats:
 
     def __str__(self) -> str:
         """Return a report for users."""
-        total = max(self.training + self.worker_wait + self.result_wait, 1e-9)
+        total = max(self._loops, 1e-9)
         seconds = max(self.seconds, 1e-9)
         lines = [
             f"{self.batches:,} batches of {self.samples:,} samples in {self.seconds:.1f} s, "

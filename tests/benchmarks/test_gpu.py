@@ -185,9 +185,8 @@ def test_rates_by_size_are_measured_when_memory_has_been_used_before(
         return Measurement(1, 1.0, 1.0, 0.0)
 
     monkeypatch.setattr(sizes, "measure", measure)
-    monkeypatch.setattr(
-        sizes, "_free_gpu", lambda: None
-    )  # other tests may have imported CuPy, which has no driver here
+    # Other tests may have imported CuPy, which has no driver here.
+    monkeypatch.setattr(sizes, "_free_gpu", lambda: None)
     for kind, workers in (("bytes", 14), ("bytes", 1), ("reader", 14)):
         sizes.rate_of(Ours(), replace(session.of_kind(kind), workers=workers), 0.1)
     assert waited == [84, 10, 10]

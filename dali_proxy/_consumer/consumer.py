@@ -20,7 +20,7 @@ from dali_proxy._consumer.pending_requests import (
     without_frames,
 )
 from dali_proxy._consumer.shared_channel import SharedChannel
-from dali_proxy._transport.deferred import DeferredOutputs, on_gpu
+from dali_proxy._transport.deferred import DeferredOutputs, copied_from_cpu, on_gpu
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
@@ -43,9 +43,11 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
 )
 from dali_proxy._transport.release_queue import ReleaseQueue
+from dali_proxy._transport.torch_memory import refuse_capture
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._cuda.errors import CudaError
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.memory import SharedBlock
@@ -54,6 +56,8 @@ from pipeline._operator_api.trace import Trace
 
 __all__ = ["ConsumerClient"]
 
+_END = 5.0  # seconds in which a server notices that its GPU is in error
+_GLANCE = 0.1  # seconds between checks
 _UNASKED = 0.005  # seconds to wait for a result that the server may send unasked, before it is requested
 
 
@@ -144,11 +148,15 @@ class ConsumerClient:
             raise StaleReferenceError(
                 "the batch belongs to an earlier start of the server, or to the proxy of another server"
             )
+        if self._stages.device_id is not None:  # it may launch work when messages arrive
+            refuse_capture()
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
             unasked = _UNASKED if self._ahead.has_sessions else 0.0
             answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience, unasked)
+            if isinstance(answer, Exception) and isinstance(answer.__cause__, CudaError):
+                answer = self._reason_of_end() or answer
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that request the same batch get the same tensors
@@ -169,10 +177,22 @@ class ConsumerClient:
         raise fresh(ticket.error)
 
     def _delivered(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Copy outputs on other GPUs to this process's GPU. torch orders the copies by the current streams."""
+        """Copy outputs on other GPUs to this process's GPU. torch orders the copies by the current streams.
+
+        Copy those on the CPU, too, if this process already holds many of the server's slots.
+        """
+        if self._opener.lends_many:
+            outputs = tuple([copied_from_cpu(output) for output in outputs])
         if self._device_id is None:
             return outputs
         return tuple([on_gpu(output, self._device_id) for output in outputs])
+
+    def _reason_of_end(self) -> ProxyError | None:
+        """Return the reason for the end of the connection, if it ends soon: a GPU in error ends its server."""
+        end = time.monotonic() + _END
+        while not self._channel.ended and time.monotonic() < end:
+            self._channel.receive(_GLANCE)
+        return self._channel.end
 
     @property
     def ended(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +17,7 @@ from dali_proxy._transport.labels import unpack_labels
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
+from dali_proxy._transport.torch_memory import TorchMemory, owned_tensors
 from pipeline._compiler.device_planner import simple_derivations
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceStage", "DeviceStages", "Outcome"]
 
+
+_GPU_PATIENCE = 2.5  # seconds that the GPU may take for batches that nobody waits for
+_GLANCE = 0.002  # seconds between checks
 
 #: Outputs of the pipeline, or the error that it raised.
 Outcome = DeferredOutputs | Exception
@@ -63,15 +68,20 @@ class DeviceStage:
         self._launcher: Launcher | None = None
         self._runs = False  # whether an executor exists
         self._trace: Trace | None = None
+        self._memory = TorchMemory()
         try:
             if derivations is not None:
                 self._launcher = Launcher(self.device_id, SideStream)
             else:
-                self._pipeline.build()
-                self._runs = True
+                self._build()
         except BaseException:
             self._internals.close()
             raise
+
+    def _build(self) -> None:
+        self._pipeline.build()
+        self._internals.runner.executor.device_memory = self._memory
+        self._runs = True
 
     def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Outcome], None]) -> None:
         """Start a batch that isn't prepared, and return immediately.
@@ -87,8 +97,7 @@ class DeviceStage:
         names = self._internals.graph.fed_inputs
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:
-            self._pipeline.build()
-            self._runs = True
+            self._build()
             if self._trace is not None:
                 self._internals.runner.executor.trace = self._trace
             self._internals.runner.submit(request, lambda done: on_done(_outcome(origin, client, seq, done)))
@@ -150,7 +159,15 @@ class DeviceStage:
                 operators[times.name] = times.report()
 
     def close(self) -> None:
-        """Finish the batches that were started, and free all resources."""
+        """Finish the batches that were started, and free all resources.
+
+        If a kernel doesn't end, this leaves the resources to the end of the process.
+        """
+        end = time.monotonic() + _GPU_PATIENCE
+        while self._runs and self._internals.runner.executor.is_gpu_busy():
+            if time.monotonic() > end:
+                return
+            time.sleep(_GLANCE)
         self._internals.close()
         if self._launcher is not None:
             self._launcher.close()
@@ -238,7 +255,5 @@ def _outcome(origin: Origin, client: int, seq: int, result: BatchResult) -> Outc
 
 def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:
     if isinstance(output, TensorListGPU):
-        from dali_proxy._transport.cuda_view import local_tensors
-
-        return local_tensors(output)
+        return owned_tensors(output)
     return host_tensors(output.as_array() if output.is_dense_tensor() else list(output.samples))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.utils.dlpack
 
+from dali_proxy._transport.torch_memory import lent_tensors, owned_tensors
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError, FrameworkArgumentError
 from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 from pipeline.tensors.cpu import Array
@@ -38,17 +39,16 @@ to_torch_type: dict[DALIDataType, torch.dtype] = {
 def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tensor:
     """Convert a tensor of a pipeline to a torch tensor on the same device, with the same dtype and shape.
 
-    Without a copy, both share their memory. The torch tensor stays valid and unchanged as long as it exists, however
-    often the pipeline runs meanwhile. (NVIDIA DALI guarantees that only until the next run.) Read-only memory, such as
-    that of a constant, and memory that isn't contiguous are always copied.
-
-    On a GPU, the current stream waits for the work that computes the data; the host doesn't wait. Other streams must
-    wait for the current stream before they use the tensor.
+    The torch tensor stays valid and unchanged as long as it exists, however often the pipeline runs meanwhile. (NVIDIA
+    DALI guarantees that only until the next run, without a copy.) On a GPU, it is memory of torch's caching allocator,
+    so `record_stream` works. The current stream waits for the work that computes the data; the host doesn't wait.
 
     Args:
         tensor: a tensor, or a batch whose samples have one shape; tensors of NVIDIA DALI and other objects with DLPack
             are accepted, too.
-        copy: whether to copy the data to new memory.
+        copy: whether to copy the data to new memory. Without a copy, both share their memory where that is possible:
+            not on a GPU if CuPy has allocated the memory, not if it is read-only, such as that of a constant, and not
+            if it isn't contiguous.
 
     Raises:
         ArgumentMismatchError: the samples of the batch differ in shape.
@@ -59,8 +59,14 @@ def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tens
         >>> to_torch_tensor(TensorCPU(np.arange(3, dtype=np.int32)), copy=False)
         tensor([0, 1, 2], dtype=torch.int32)
     """
-    shared = _shared(tensor)
-    return shared.clone() if copy else shared
+    gpu = _gpu_batch(tensor)
+    if gpu is None:
+        shared = _shared(tensor)
+        return shared.clone() if copy else shared
+    if not copy:
+        return _first(owned_tensors(gpu), tensor)
+    with lent_tensors(gpu) as lent:
+        return _first(lent, tensor).clone()
 
 
 def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream: Any = None) -> torch.Tensor:
@@ -84,8 +90,7 @@ def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream
     """
     if not isinstance(arr, torch.Tensor):
         raise FrameworkArgumentError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
-    with _on_stream(cuda_stream, dali_tensor, arr) as stream:
-        source = _shared(dali_tensor)
+    with _on_stream(cuda_stream, dali_tensor, arr) as stream, _source(dali_tensor) as source:
         if source.shape != arr.shape:
             raise FrameworkArgumentError(
                 f"Shapes do not match: the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}"
@@ -107,38 +112,22 @@ def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch
 
     A batch with one shape becomes one tensor, whose first dimension is the batch dimension.
     """
-    if batch.is_dense_tensor():
-        return _shared(batch)  # type: ignore[return-value]  # a sequence of its rows
     if isinstance(batch, TensorListGPU):
-        samples: list[torch.Tensor] = _share_gpu(batch)
-        return samples
-    return [_shared(sample) for sample in batch]
+        owned: Any = owned_tensors(batch)  # one tensor is a sequence of its rows
+        return owned  # type: ignore[no-any-return]
+    return _shared(batch) if batch.is_dense_tensor() else [_shared(sample) for sample in batch]  # type: ignore[return-value]
 
 
 def _shared(tensor: Any) -> torch.Tensor:
-    """Convert a tensor, or a batch of one shape, to a torch tensor over the same memory if possible."""
+    """Convert a tensor on the CPU, a batch of one shape, or an object with DLPack; over the same memory if possible."""
     if hasattr(tensor, "is_dense_tensor"):
-        if not tensor.is_dense_tensor():
-            raise ArgumentMismatchError(
-                f"the samples of the batch differ in shape, so they can't be one tensor: {tensor.shape()[:8]}; "
-                "take them one by one"
-            )
-        if not isinstance(tensor, TensorListGPU):
-            tensor = tensor.as_tensor()
+        _check_dense(tensor)
+        tensor = tensor.as_tensor()
     if isinstance(tensor, TensorCPU):
         return _share_cpu(tensor.as_array())
-    shared: torch.Tensor
-    if isinstance(tensor, TensorListGPU):
-        shared = _share_gpu(tensor)
-        return shared
-    if isinstance(tensor, TensorGPU):
-        batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
-        batch.owner, batch.stream, batch.lenders = tensor.owner, tensor.stream, tensor.lenders
-        (shared,) = _share_gpu(batch)
-        return shared
     if not hasattr(tensor, "__dlpack__"):
         raise ArgumentTypeError(f"expected a tensor of a pipeline, not {type(tensor).__name__}")
-    shared = torch.utils.dlpack.from_dlpack(tensor)
+    shared: torch.Tensor = torch.utils.dlpack.from_dlpack(tensor)
     return shared
 
 
@@ -149,11 +138,41 @@ def _share_cpu(array: Array) -> torch.Tensor:
     return tensor
 
 
-def _share_gpu(batch: TensorListGPU) -> Any:
-    """Return one tensor for a batch of one shape, else a list of tensors."""
-    from dali_proxy._transport.cuda_view import local_tensors
+def _check_dense(batch: Any) -> None:
+    if not batch.is_dense_tensor():
+        raise ArgumentMismatchError(
+            f"the samples of the batch differ in shape, so they can't be one tensor: {batch.shape()[:8]}; "
+            "take them one by one"
+        )
 
-    return local_tensors(batch)
+
+def _gpu_batch(tensor: Any) -> TensorListGPU | None:
+    """Return data on a GPU as a batch of one shape, whose only sample is `tensor` if that isn't a batch."""
+    if isinstance(tensor, TensorListGPU):
+        _check_dense(tensor)
+        return tensor
+    if not isinstance(tensor, TensorGPU):
+        return None
+    batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
+    batch.owner, batch.stream, batch.lenders = tensor.owner, tensor.stream, tensor.lenders
+    return batch
+
+
+def _first(tensors: Any, tensor: Any) -> torch.Tensor:
+    """Return the tensors of `_gpu_batch(tensor)` in the shape of `tensor`."""
+    converted: torch.Tensor = tensors if isinstance(tensor, TensorListGPU) else tensors[0]
+    return converted
+
+
+@contextmanager
+def _source(tensor: Any) -> Iterator[torch.Tensor]:
+    """Yield a tensor over the memory of a pipeline's tensor, for a copy on the current stream."""
+    gpu = _gpu_batch(tensor)
+    if gpu is None:
+        yield _shared(tensor)
+        return
+    with lent_tensors(gpu) as lent:
+        yield _first(lent, tensor)
 
 
 @contextmanager

@@ -184,21 +184,14 @@ class _Shaped:
     def __init__(self, output: PreparedOutput, stream: Stream) -> None:
         import torch
 
+        from dali_proxy._transport.torch_memory import arranged
+
         dtype, table = unpacked(output)
         rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)
-        torch_dtype = getattr(torch, output.dtype)
-        self.tensors: Any
-        if output.dense:
-            self.memory = self.tensors = stream.empty(rows[0][1:], torch_dtype)
-            if self.memory.nbytes != output.nbytes:
-                raise ProtocolError(f"an output of {self.memory.nbytes} bytes comes as {output.nbytes}")
-            return
-        itemsize = dtype.itemsize
-        self.memory = stream.empty((-(-output.nbytes // itemsize),), torch_dtype)
-        sizes = table[:, 1:].prod(axis=1).tolist()
-        self.tensors = [
-            self.memory[row[0] // itemsize :][:size].view(row[1:]) for row, size in zip(rows, sizes, strict=True)
-        ]
+        self.memory = stream.empty((-(-output.nbytes // dtype.itemsize),), getattr(torch, output.dtype))
+        self.tensors = arranged(self.memory, rows, output.dense)
+        if output.dense and self.tensors.nbytes != output.nbytes:
+            raise ProtocolError(f"an output of {self.tensors.nbytes} bytes comes as {output.nbytes}")
 
 
 def _addresses(block: npt.NDArray[np.uint8], launch: Launched, offset: int) -> npt.NDArray[np.int64]:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from contextlib import suppress
 from functools import partial
@@ -30,6 +31,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
+_GPU_PATIENCE = 2.0  # the same, if only the GPU still works: nobody gets the results
 
 
 def main() -> int:
@@ -83,8 +85,7 @@ def main() -> int:
         _send(control, Failed(describe_exit(status)))
         remove_folder(os.path.dirname(start.path))
     # Only the executor still runs. It must not keep the process alive forever.
-    watchdog = threading.Timer(_PATIENCE, os._exit, (status or 1,))
-    watchdog.daemon = True
+    watchdog = threading.Thread(target=_end_late, args=(host, control, status or 1), daemon=True)
     watchdog.start()
     host.close()
     return status
@@ -131,6 +132,17 @@ def _fail(control: Channel, reason: str) -> None:
     with suppress(IPCError):
         control.send(Failed(clip(reason, 1 << 16)), timeout=1)
     os._exit(1)
+
+
+def _end_late(host: Host, control: Channel, status: int) -> None:
+    """End the process if its batches don't end. A kernel may never end, and then only the driver can end it."""
+    time.sleep(_GPU_PATIENCE)
+    if host.is_gpu_busy():
+        with suppress(IPCError):
+            control.send(Failed("didn't wait for the GPU when it stopped"), timeout=1)
+        os._exit(status)
+    time.sleep(_PATIENCE - _GPU_PATIENCE)
+    os._exit(status)
 
 
 def _remove_traces(start: Start) -> None:

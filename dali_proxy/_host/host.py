@@ -155,6 +155,10 @@ class Host:
         """Make `run` return soon, after all clients were notified. Any thread may call this."""
         self.server.call_soon(partial(self._say_goodbye, reason))
 
+    def is_gpu_busy(self) -> bool:
+        """Return whether the GPU has work of batches left."""
+        return any(variant.executor.is_gpu_busy() for variant in list(self._variants.values()))
+
     def close(self) -> None:
         """End the executor's threads and free all memory. Call it after `run` has returned."""
         self.server.close()

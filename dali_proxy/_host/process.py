@@ -98,19 +98,24 @@ class ProcessHost:
         return f"its process (pid {self.pid}) {self._reason() or describe_exit(code)}"
 
     def stop(self, reason: str) -> None:
-        """Stop the host in an orderly way; kill it if that takes too long."""
+        """Stop the host in an orderly way; kill it if that takes too long, or if it is stopped by a signal."""
         try:
-            end = time.monotonic() + _LOOK
+            begin = time.monotonic()
             self._control.send(Stop(), timeout=_LOOK)
-            try:
-                self._process.wait(max(end - time.monotonic(), 0.0))
-            except subprocess.TimeoutExpired:
-                if not _is_stopped(self.pid):
-                    self._process.wait(_STOP_PATIENCE)
-        except (IPCError, subprocess.TimeoutExpired):
-            pass  # it has ended already, or hangs
+            while not self._ends_within(_LOOK) and time.monotonic() - begin < _STOP_PATIENCE:
+                if _is_stopped(self.pid) or self._reason():
+                    break
+        except IPCError:
+            pass  # it has ended already
         finally:
             self._kill()
+
+    def _ends_within(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def _open(self, options: HostOptions) -> subprocess.Popen[bytes]:
         environment = {**child_environment(), **current_ranks().variable}
@@ -179,7 +184,7 @@ class ProcessHost:
         self._control.close()
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
+        self._ends_within(_STOP_PATIENCE if not self._failure else _LOOK)  # the driver may have to end a kernel first
         remove_driver_files(self.pid)
 
 

@@ -27,6 +27,7 @@ from dali_proxy.errors import StaleReferenceError
 from pipeline._cuda.errors import context_failure
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import ProtocolError
+from pipeline._listing import listed
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList, as_batch_error
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
@@ -37,6 +38,7 @@ __all__ = ["Runner"]
 # take as long, and the other clients hardly wait.
 _OWN_BYTES = 1 << 18
 _HELD_CHECK = 0.1  # seconds between checks whether requests are still held
+_SUSPECTS = 3  # batches that the error of a lost GPU names
 _REASONS = 64  # ends of connections whose reasons are kept
 
 
@@ -313,10 +315,26 @@ class Runner:
             return False
         first = str(error).partition("\n")[0]
         self._on_lost_gpu(
-            f"lost its CUDA context ({reason}): a kernel accessed invalid memory, or failed. CUDA reports this late, "
-            f"here by: {first}. To find the kernel, set CUDA_LAUNCH_BLOCKING=1 or use compute-sanitizer"
+            f"lost its CUDA context ({reason}): a kernel accessed invalid memory, or failed. "
+            f"{self._suspects(request)}. CUDA reports this late, here by: {first}. To find the kernel, set CUDA_LAUNCH_BLOCKING=1 or use "
+            "compute-sanitizer"
         )
         return True
+
+    def _suspects(self, request: Request) -> str:
+        """Return the batches that the GPU may have been computing, the oldest first, and the operators there."""
+        running = [each for each in self._store if each.state is State.RUNNING and each.variant is request.variant]
+        oldest = sorted({*running, request}, key=lambda each: each.number)[:_SUSPECTS]
+        batches = ", then ".join(
+            f"batch {each.key.iteration} of epoch {each.key.epoch}"
+            + (f" (dataset indices {listed(each.indices)})" if any(each.indices) else "")
+            for each in oldest
+        )
+        operators = ", ".join(
+            node.display + (f" at {node.location}" if node.location.line else "")
+            for node in request.variant.executor.suspects()
+        )
+        return f"The GPU had to compute {batches}; the operators there are {operators}"
 
     # Delivery ---------------------------------------------------------------------------------------------------
 

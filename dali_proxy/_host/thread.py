@@ -14,6 +14,7 @@ from pipeline._definition.serializing import deserialize_for_host
 
 __all__ = ["ThreadHost"]
 
+_GPU_PATIENCE = 2.5  # seconds that the GPU may take when the host stops
 _PATIENCE = 30.0  # seconds that a running batch may take when the host stops
 
 
@@ -33,8 +34,10 @@ class ThreadHost:
     """
 
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
+        from dali_proxy._transport.torch_memory import TorchMemory  # a server in its own process doesn't import torch
+
         self.pid = os.getpid()
-        self.local = LocalExchange()
+        self.local = LocalExchange(TorchMemory())
         built = deserialize_for_host(pipeline)
         try:
             self._host = Host(built, options, self.local)
@@ -59,6 +62,9 @@ class ThreadHost:
     def stop(self, reason: str) -> None:
         """Stop the host in an orderly way."""
         self._host.stop(reason)
+        self._thread.join(_GPU_PATIENCE)
+        if self._thread.is_alive() and self._host.is_gpu_busy():
+            raise ProxyError(f"the GPU didn't finish the server's work in {_GPU_PATIENCE:g} s; a kernel may never end")
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
             raise ProxyError(f"the server's thread didn't end in {_PATIENCE:g} s")

@@ -66,6 +66,7 @@ class Variant:
         self._planning = Planning(device_stage) if device_stage else None
         self.executor = self._runner.executor
         self.executor.output_allocator = self._allocate
+        self.executor.device_memory = publisher.device_memory
         #: The order of the results; None if the device stage can't call the user's code, so that it doesn't matter.
         self._order = BatchOrder() if host_stage_only and self._planning is None else None
         self._submitted = itertools.count()

@@ -9,6 +9,7 @@ from typing import Any
 from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
+from dali_proxy._transport.torch_memory import TorchMemory
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
 
@@ -46,6 +47,8 @@ class Pipelines:
         self.batch_size: int = sizes.pop()
         for each in found:
             each.build()
+            if isinstance(each, Pipeline):
+                each._internals.runner.executor.device_memory = TorchMemory()
 
     def __len__(self) -> int:
         return len(self._all)

@@ -77,12 +77,12 @@ class CudaPublisher:
         )
 
     def close(self) -> None:
-        """Free all memory after the GPU has finished."""
+        """Free all memory after the GPU has finished; what consumers have mapped is freed when the process ends."""
         if self.pool.stats().slots:  # else nothing has used the GPU, and there may be none
             cupy = load_cupy()
             with cupy.cuda.Device(self._device_id) as device:
                 device.synchronize()
-        self.pool.close()
+        self.pool.close(keep_mapped=True)
 
     def _make(self, nbytes: int) -> ExportedBuffer:
         return ExportedBuffer(self._device_id, nbytes)

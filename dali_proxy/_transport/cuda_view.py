@@ -1,10 +1,10 @@
-"""The consumer's side of result slots on a GPU: torch tensors over the server's memory."""
+"""The consumer's side of result slots on a GPU: torch tensors with a copy of the server's memory."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +12,8 @@ import numpy as np
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slot_view import check_rows, lend
 from dali_proxy._transport.slots import RETIRED
-from pipeline._cuda.errors import CudaError, load_cupy
+from pipeline._cuda.errors import cuda_call, load_cupy
 from pipeline._cuda.ipc import BufferHandle, ImportedBuffer
-from pipeline._cuda.views import Lease
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import finalizer
@@ -22,13 +21,11 @@ from pipeline._ipc.signals import finalizer
 if TYPE_CHECKING:
     import torch
 
-    from pipeline.tensors.gpu import TensorListGPU
-
-__all__ = ["CudaSlotView", "local_tensors"]
+__all__ = ["CudaSlotView"]
 
 
 class _Imported:
-    """A slot that is mapped here, and the number of its current loans."""
+    """A slot that is mapped here, and the number of its outputs that are neither copied nor dropped."""
 
     __slots__ = ("buffer", "detached", "loans", "number")
 
@@ -39,46 +36,24 @@ class _Imported:
         self.detached = False
 
 
-class _LentMemory:
-    """The base of a torch tensor. When the tensor dies, the slot may be reused as soon as the stream is done."""
+class _Arrived:
+    """An output in a slot. When it dies, the server may reuse the slot as soon as the recorded copy is done."""
 
-    __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
+    __slots__ = ("_closable", "_loan", "imported")
 
     def __init__(self, imported: _Imported, loan: Any, closable: deque[_Imported]) -> None:
-        self._imported = imported
+        self.imported = imported
         self._loan = loan
-        self._stream_ptr: int | None = None  # stream of the reader, once it is known
         self._closable = closable
         imported.loans += 1
-        self.__cuda_array_interface__ = {
-            "version": 2,
-            "data": (imported.buffer.pointer, False),
-            "shape": (imported.buffer.nbytes,),
-            "typestr": "|u1",
-        }
-
-    def read_on_current_stream(self) -> int:
-        """Record that the current stream is the reader, and return the number of the GPU in this process."""
-        import torch
-
-        device_id = self._imported.buffer.device_id
-        self._stream_ptr = int(torch.cuda.current_stream(device_id).cuda_stream)
-        return device_id
 
     @finalizer
     def __del__(self) -> None:
-        imported = self._imported
         if not self._loan.ours:
             return
-        try:
-            if self._stream_ptr is not None:
-                imported.buffer.record_free(self._stream_ptr)
-        except (CudaError, AttributeError, TypeError, ImportError):
-            # The context is gone, or the interpreter is shutting down: there is no stream left to wait for.
-            pass
-        imported.loans -= 1
-        if imported.detached and not imported.loans:
-            self._closable.append(imported)  # closing may wait for the GPU, which a finalizer must not do
+        self.imported.loans -= 1
+        if self.imported.detached and not self.imported.loans:
+            self._closable.append(self.imported)  # closing may wait for the GPU, which a finalizer must not do
         # The loan dies after this. Only then does the server see that the slot is free.
 
 
@@ -100,8 +75,8 @@ class CudaSlotView:
     def receive(self, output: OutputBatch) -> Callable[[], torch.Tensor | list[torch.Tensor]]:
         """Map an output. Return a function that returns the tensor of a dense output, or the list of its samples.
 
-        The data is complete: the server has waited for its GPU. The stream that is current during the call of that
-        function reads the data; the slot may be reused after this stream's work when the tensors are dropped.
+        The data is complete: the server has waited for its GPU. The function copies it into memory of torch's caching
+        allocator, on the stream that is current when it is called. The slot may be reused when the copy is done.
 
         Raises:
             CudaError: the memory can't be mapped.
@@ -123,11 +98,10 @@ class CudaSlotView:
         loan = lend(self._page, number, output.generation)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
-        lent = _LentMemory(imported, loan, self._closable)
-        return partial(_tensors, lent, output, dtype, rows)
+        return _Output(_Arrived(imported, loan, self._closable), dtype, rows, output.dense)
 
     def detach(self, slots: Sequence[int]) -> None:
-        """Unmap slots that the server won't use again, as soon as no tensor lies in them; then notify the server."""
+        """Unmap slots that the server won't use again, as soon as they are copied; then notify the server."""
         for number in slots:
             imported = self._slots.pop(number, None)
             if imported is not None:
@@ -139,7 +113,7 @@ class CudaSlotView:
         self._close_unused()
 
     def close(self) -> None:
-        """Unmap all slots that no tensor lies in."""
+        """Unmap all slots that are copied."""
         self.detach(list(self._slots))
 
     def _attach(self, number: int, output: OutputBatch) -> _Imported:
@@ -159,60 +133,37 @@ class CudaSlotView:
             self._page[imported.number] = RETIRED  # with generation 0: it is no longer mapped
 
 
-def _tensors(
-    lent: _LentMemory, output: OutputBatch, dtype: np.dtype[Any], rows: list[list[int]]
-) -> torch.Tensor | list[torch.Tensor]:
-    import torch
+class _Output:
+    """An output that has arrived. The first call copies it, after which its slot returns to the server."""
 
-    memory = torch.as_tensor(lent, device=f"cuda:{lent.read_on_current_stream()}")
-    torch_dtype = getattr(torch, dtype.name)
-    tensors = []
-    for offset, *shape in rows:
-        nbytes = dtype.itemsize
-        for length in shape:
-            nbytes *= length
-        tensors.append(memory[offset : offset + nbytes].view(torch_dtype).view(shape))
-    return tensors[0] if output.dense else tensors
+    __slots__ = ("_arrived", "_dense", "_dtype", "_rows", "_tensors")
 
+    def __init__(self, arrived: _Arrived, dtype: np.dtype[Any], rows: list[list[int]], dense: bool) -> None:
+        self._arrived: _Arrived | None = arrived
+        self._dtype, self._rows, self._dense = dtype, rows, dense
+        self._tensors: torch.Tensor | list[torch.Tensor] = []
 
-def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
-    """Return torch tensors over a batch of this process. The current stream waits for the batch.
+    def __call__(self) -> torch.Tensor | list[torch.Tensor]:
+        if self._arrived is not None:  # a call that fails, for lack of memory, can be repeated
+            self._tensors = self._copied(self._arrived.imported.buffer)
+            self._arrived = None
+        return self._tensors
 
-    When the last tensor is dropped, the batch's memory returns to the pool of the stream that produced it, and that
-    stream waits for reads on the current stream. The same holds for streams whose memory the batch only forwards.
-    """
-    import torch
+    def _copied(self, buffer: ImportedBuffer) -> torch.Tensor | list[torch.Tensor]:
+        import torch
 
-    cupy = load_cupy()
-    device_id = output.device_id()
-    reader = int(torch.cuda.current_stream(device_id).cuda_stream)
-    arrays: list[Any] = [output.dense] if output.dense is not None else list(output.samples)
-    with cupy.cuda.Device(device_id):
-        ready = output.ready
-        if not all(array.flags.c_contiguous for array in arrays):
-            with output.stream:
-                arrays = [cupy.ascontiguousarray(array) for array in arrays]
-                ready = output.stream.record()
-        if ready is not None:
-            cupy.cuda.runtime.streamWaitEvent(reader, ready.ptr, 0)
-    lease = Lease(partial(_give_back, output, arrays, reader, device_id))
-    tensors = [
-        torch.as_tensor(lease.view(array.data.ptr, array.shape, array.dtype, device_id), device=f"cuda:{device_id}")
-        for array in arrays
-    ]
-    if output.dense is not None:
-        return tensors[0]
-    return torch.stack(tensors) if output.is_dense_tensor() else tensors
+        from dali_proxy._transport.torch_memory import arranged, refuse_capture
 
-
-def _give_back(output: TensorListGPU, arrays: list[Any], reader: int, device_id: int) -> None:
-    """Order the stream that produced a batch after its last reader. The memory is free when these arguments die."""
-    pools = [stream for stream in (output.stream, *output.lenders) if stream is not None]
-    if not pools:
-        return
-    cupy = load_cupy()
-    with cupy.cuda.Device(device_id):
-        event = cupy.cuda.Event(disable_timing=True)
-        cupy.cuda.runtime.eventRecord(event.ptr, reader)
-        for stream in pools:
-            stream.wait_event(event)
+        refuse_capture()
+        device, itemsize = torch.device("cuda", buffer.device_id), self._dtype.itemsize
+        end = max([row[0] + itemsize * math.prod(row[1:]) for row in self._rows], default=0)
+        with torch.inference_mode(False):
+            memory = torch.empty(-(-end // itemsize), dtype=getattr(torch, self._dtype.name), device=device)
+            tensors: torch.Tensor | list[torch.Tensor] = arranged(memory, self._rows, self._dense)
+        if end:
+            stream = int(torch.cuda.current_stream(device).cuda_stream)
+            runtime = load_cupy().cuda.runtime
+            with cuda_call("copying a result from the server's memory"):
+                runtime.memcpyAsync(memory.data_ptr(), buffer.pointer, end, runtime.memcpyDeviceToDevice, stream)
+            buffer.record_free(stream)
+        return tensors

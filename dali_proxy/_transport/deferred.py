@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions", "on_gpu"]
+__all__ = ["DeferredOutputs", "OutputFunction", "OutputFunctions", "copied_from_cpu", "on_gpu"]
 
 OutputFunction = Callable[[], "torch.Tensor | list[torch.Tensor]"]
 """Returns a tensor if the output is dense, else the list of its samples."""
@@ -37,6 +37,13 @@ class OutputFunctions:
     def tensors(self) -> tuple[Any, ...]:
         """See `DeferredOutputs`."""
         return tuple([function() for function in self._functions])
+
+
+def copied_from_cpu(output: Any) -> Any:
+    """Return an output, one tensor or a list; copy its tensors on the CPU."""
+    if isinstance(output, list):
+        return [copied_from_cpu(sample) for sample in output]
+    return output if output.is_cuda else output.clone()
 
 
 def on_gpu(output: Any, device_id: int) -> Any:

@@ -7,14 +7,20 @@ from typing import Any
 
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ProtocolError
+from pipeline._operator_api.request import DeviceMemory
 
 __all__ = ["LocalExchange"]
 
 
 class LocalExchange:
-    """Passes objects between threads of one process, by number."""
+    """Passes objects between threads of one process, by number.
 
-    def __init__(self) -> None:
+    Args:
+        memory: where the server allocates memory of the GPU: its results then are memory of the consumer's allocator.
+    """
+
+    def __init__(self, memory: DeviceMemory | None = None) -> None:
+        self.memory = memory
         self._lock = new_lock(Level.LEAF, "local exchange")
         self._numbers = itertools.count()
         self._objects: dict[int, Any] = {}

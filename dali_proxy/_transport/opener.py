@@ -65,9 +65,9 @@ class ResultOpener:
     def receive(self, result: Result, fds: Sequence[int] = ()) -> DeferredOutputs:
         """Map the outputs.
 
-        This doesn't copy data. The user may keep the tensors and write to them; dropping them returns their memory.
-        On a GPU, the stream that is current when the tensors are taken waits for the data; the user must order other
-        streams after it.
+        The user may keep the tensors and write to them: nothing else ever changes them. Those on the CPU lie in the
+        server's slots, which are lent until the tensors are dropped. Those on a GPU are memory of torch's caching
+        allocator, and belong to the stream that is current when they are taken.
 
         Args:
             result: a message that wasn't opened before.
@@ -91,6 +91,11 @@ class ResultOpener:
         """
         arrays = self._open_all(result, fds, self._cpu.open)
         return arrays, [self._cpu.is_pinned(output.slot) for output in result.outputs]
+
+    @property
+    def lends_many(self) -> bool:
+        """Whether further results on the CPU should be copied; see `SlotView.lends_many`."""
+        return self._cpu.lends_many
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap the slots of a `SlotsDetached` message. Tensors over them stay valid."""
@@ -164,9 +169,9 @@ class ResultOpener:
         if output.device == "cuda" and self._cuda is not None:
             return self._cuda.receive(output)
         if output.device == "local" and self._local is not None:
-            from dali_proxy._transport.cuda_view import local_tensors
+            from dali_proxy._transport.torch_memory import owned_tensors
 
-            return partial(local_tensors, self._local.take(output.slot))
+            return partial(owned_tensors, self._local.take(output.slot))
         raise ProtocolError(f"a result on {output.device!r} can't be opened here")
 
 

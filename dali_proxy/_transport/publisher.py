@@ -173,6 +173,8 @@ class ResultPublisher:
     def __init__(self, device_id: int | None = None, local: LocalExchange | None = None) -> None:
         self.pool: SlotPool[SharedBlock] = SlotPool(SharedBlock.create)
         self._local = local
+        #: Where the executor allocates memory of the GPU; None for its own pools.
+        self.device_memory = None if local is None else local.memory
         self._cuda: CudaPublisher | None = None
         if device_id is not None and local is None:
             from dali_proxy._transport.cuda_slots import CudaPublisher

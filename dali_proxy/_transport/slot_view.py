@@ -27,6 +27,7 @@ from pipeline.tensors.cpu import TensorListCPU
 __all__ = ["SlotView", "check_rows", "lend"]
 
 _order = threading.Lock()
+_MOST_LENT = 128  # slots
 _WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU doesn't copy from there
 
 
@@ -126,6 +127,16 @@ class SlotView:
     def is_pinned(self, slot: int) -> bool:
         """Return whether the memory of a slot is registered with CUDA."""
         return self._pinned.get(slot) is not None
+
+    @property
+    def lends_many(self) -> bool:
+        """Whether the process holds so many slots that it should copy further results, and return their slots.
+
+        Each slot costs the server a descriptor.
+        """
+        if len(self._mappings) <= _MOST_LENT:
+            return False
+        return int(np.count_nonzero(self.page[list(self._mappings)] == 0)) > _MOST_LENT
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
         """Return a slot's memory, lent until the last array over it dies."""

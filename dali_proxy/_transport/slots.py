@@ -179,16 +179,24 @@ class SlotPool(Generic[M]):
             nbytes = sum(slot.memory.nbytes for slot in self._slots.values())
             return SlotStats(len(self._slots), lent, len(self._idle), nbytes)
 
-    def close(self) -> None:
-        """Free all memory. The mappings of consumers stay valid."""
+    def close(self, *, keep_mapped: bool = False) -> None:
+        """Free all memory. The mappings of consumers stay valid.
+
+        Args:
+            keep_mapped: leave memory that consumers may have mapped to the end of the process. For CUDA, freeing it
+                invalidates their mappings, and a copy from it may be waiting on a stream of the training.
+        """
         with self._lock:
             self._closed = True
+            mapped = set(self._leaving)
             for borrower in self._borrowers:
+                mapped.update(borrower.attached.values())
                 borrower.control.close()
             self._borrowers.clear()
-            for slot in self._slots.values():  # including those in _leaving
+            for slot in self._slots.values():
                 slot.array = None
-                slot.memory.close()
+                if not (keep_mapped and slot in mapped):
+                    slot.memory.close()
             self._slots.clear()
             self._leaving.clear()
             self._idle.clear()

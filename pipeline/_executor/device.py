@@ -162,6 +162,10 @@ class Device:
         except IndexError:  # no more; another thread may take the last one
             return
 
+    def is_busy(self) -> bool:
+        """Return whether a stream has work left. A GPU in an error state has none."""
+        return not all(_is_done(each.stream) for each in self._streams)
+
     def close(self) -> None:
         """Wait for all pending events, then end the thread."""
         end_short_turns()

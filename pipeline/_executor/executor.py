@@ -44,6 +44,7 @@ from pipeline._operator_api.operator import FunctionProcesses, Setup
 from pipeline._operator_api.request import (
     BatchRequest,
     BatchResult,
+    DeviceMemory,
     ExecutorConfig,
     OutputAllocator,
     TensorList,
@@ -99,6 +100,8 @@ class Executor:
         self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
         #: The allocator of dense outputs on the CPU; None for the executor's own buffers.
         self.output_allocator: OutputAllocator | None = None
+        #: Where batches allocate memory of the GPU; None for CuPy's pools.
+        self.device_memory: DeviceMemory | None = None
         #: The trace that records the times of steps and samples; None to record nothing.
         self.trace: Trace | None = profiler_trace()
         self._submitted = itertools.count()
@@ -284,6 +287,16 @@ class Executor:
         """Number of buffers allocated so far for outputs on the CPU; constant in a steady state."""
         return self._buffers.allocated
 
+    def suspects(self) -> list[GraphNode]:
+        """Return the operators whose kernels may have lost CUDA's context: those that run the user's code, if any."""
+        on_gpu = [node for node in self.graph.nodes if node.device == "gpu"]
+        users = [node for node in on_gpu if getattr(self._operators[node.index], "in_order", False)]
+        return users or on_gpu
+
+    def is_gpu_busy(self) -> bool:
+        """Return whether the GPU has work of batches left."""
+        return self._device is not None and self._device.is_busy()
+
     def close(self) -> None:
         """Finish all started batches, then end all threads and free the device. Further calls do nothing."""
         if self._closed:
@@ -423,7 +436,8 @@ class Executor:
             run.stream = device.acquire()
             run.batch.stream = run.stream.stream
         stream, trace = run.stream.stream, run.batch.trace
-        with stream:
+        memory = nullcontext() if self.device_memory is None else self.device_memory.on(stream)
+        with stream, memory:
             if is_first:
                 self._constants.add_to(run.batch, on_gpu=True)
             begin = None if trace is None else trace.mark(stream)

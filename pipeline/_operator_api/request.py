@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,32 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["BatchRequest", "BatchResult", "ExecutorConfig", "OutputAllocator", "TensorList", "as_batch_error"]
+__all__ = [
+    "BatchRequest",
+    "BatchResult",
+    "DeviceMemory",
+    "ExecutorConfig",
+    "OutputAllocator",
+    "TensorList",
+    "as_batch_error",
+]
 
 TensorList = TensorListCPU | TensorListGPU
 
 #: Called with (number of the output, bytes). Returns an object whose `array` is a uint8 array of that size in host
 #: memory, or None if the executor shall allocate the memory.
 OutputAllocator = Callable[[int, int], Any]
+
+
+class DeviceMemory(Protocol):
+    """Where batches allocate memory of the GPU."""
+
+    def on(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which CuPy allocates this memory on the calling thread.
+
+        Args:
+            stream: the `cupy.cuda.Stream` that uses the memory first. Its GPU is the current device.
+        """
 
 
 @dataclass(frozen=True)

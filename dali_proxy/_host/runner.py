@@ -316,8 +316,8 @@ class Runner:
         first = str(error).partition("\n")[0]
         self._on_lost_gpu(
             f"lost its CUDA context ({reason}): a kernel accessed invalid memory, or failed. "
-            f"{self._suspects(request)}. CUDA reports this late, here by: {first}. To find the kernel, set CUDA_LAUNCH_BLOCKING=1 or use "
-            "compute-sanitizer"
+            f"{self._suspects(request)}. CUDA reports this late, here by: {first}. To find the kernel, set "
+            "CUDA_LAUNCH_BLOCKING=1 or use compute-sanitizer"
         )
         return True
 

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from dali_proxy import DALIGenericIterator, DALIServer, DataLoader, LastBatchPolicy
+from dali_proxy.fn import torch_python_function
 from pipeline import Pipeline, fn
 from pipeline.errors import FrameworkArgumentError
 from tests.environment import with_project
@@ -356,7 +357,7 @@ def faulty(kind: str) -> Pipeline:
             bad = "*reinterpret_cast<volatile int*>(16ull) = 1;"
             pipe.set_outputs(fn.python_function(numbers, function=failing(bad), device="gpu", name="doubled"))
         else:
-            pipe.set_outputs(fn.torch_python_function(numbers, function=asserting, device="gpu", name="doubled"))
+            pipe.set_outputs(torch_python_function(numbers, function=asserting, device="gpu", name="doubled"))
     return pipe
 
 

@@ -1,17 +1,36 @@
-"""Creation of CUDA streams."""
+"""CUDA streams: creation, and work beside captures of CUDA graphs."""
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from pipeline._concurrency.forking import keep_in_child
 from pipeline._cuda.errors import load_cupy
 
-__all__ = ["HANDLES", "existing_stream", "new_stream"]
+__all__ = ["HANDLES", "existing_stream", "ignore_captures", "new_stream"]
+
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+_ignoring = threading.local()
 
 HANDLES = ("ptr", "cuda_stream", "value")
 """Attributes with the handle of a stream: of CuPy and DALI, of torch, of a `ctypes.c_void_p`."""
+
+
+def ignore_captures() -> None:
+    """Let the calling thread use CUDA while other threads capture CUDA graphs.
+
+    By default, a capture of the training forbids all threads of its process to allocate memory or to wait for events,
+    and such a call fails the capture, too.
+    """
+    if not getattr(_ignoring, "now", False):
+        _ignoring.now = True
+        mode = ctypes.c_int(_THREAD_LOCAL)
+        with suppress(OSError):  # no driver: then nothing is captured
+            ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
 def new_stream(priority: int | None = None) -> Any:

@@ -15,7 +15,7 @@ from pipeline._concurrency.switching import begin_short_turns, end_short_turns
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.errors import cuda_call
 from pipeline._cuda.kernel_cache import guard_disk_cache
-from pipeline._cuda.streams import new_stream
+from pipeline._cuda.streams import ignore_captures, new_stream
 from pipeline._graph.graph import Graph
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
@@ -181,6 +181,7 @@ class Device:
     def _reap(self) -> None:
         with suppress(Exception):  # the GPU is in an error state, as below
             self.current().use()
+            ignore_captures()
         while (entry := self._pending.get()) is not None:
             event, keep_alive, callbacks = entry
             with suppress(Exception):  # a GPU in an error state reads no memory any more; the batches report the error

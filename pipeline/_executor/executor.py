@@ -27,6 +27,7 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
+from pipeline._cuda.streams import ignore_captures
 from pipeline._executor.batch_order import ordered_phases
 from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
@@ -431,6 +432,8 @@ class Executor:
             self._advance(run)
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
+        if self._shared is None and not run.on_caller:  # a thread of its own, not the user's
+            ignore_captures()
         is_first = run.stream is None
         if is_first:
             run.stream = device.acquire()

@@ -215,6 +215,9 @@ def test_results_can_be_sent_to_another_process(way: str) -> None:
         assert list(iter(lambda: sums.get(timeout=PATIENCE_S), None)) == expected
         del doubled
     other.join()
+    for queue in (batches, sums):
+        queue.close()
+        queue.join_thread()
 
 
 def test_batch_cannot_be_taken_while_a_graph_is_captured(server: DALIServer) -> None:
@@ -343,11 +346,10 @@ def failing(body: str) -> Callable[[Any], Any]:
 
 
 def asserting(x: Any) -> Any:
-    """Double a tensor; an assertion fails on the GPU for sample 13."""
-    import torch
-
-    index = torch.where(x[:1] == 13, 10**6, 0).long()
-    return x * 2 + x[index] * 0
+    """Double a tensor, or the tensors of a batch; an assertion fails on the GPU for sample 13."""
+    if isinstance(x, list):
+        return [asserting(each) for each in x]
+    return x * 2 + x[(x[:1] == 13).long() * 10**9] * 0
 
 
 def faulty(kind: str) -> Pipeline:

@@ -72,7 +72,7 @@ def refuse_capture() -> None:
     Raises:
         FrameworkArgumentError: it is.
     """
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
         raise FrameworkArgumentError(
             "a batch can't be taken while the current stream is captured into a CUDA graph: each replay would read the "
             "memory of this batch again. Take the batch before the capture, copy it to a tensor that the graph reads, "

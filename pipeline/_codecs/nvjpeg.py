@@ -22,6 +22,7 @@ from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.stuck_calls import StuckCalls
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._cuda.reclaiming import is_full, reclaiming
 from pipeline._cuda.streams import new_stream
@@ -32,6 +33,7 @@ from pipeline.types import BGR, GRAY, RGB, DALIImageType
 __all__ = ["NvjpegDecoder", "NvjpegError"]
 
 _STATUS = {
+    -1: "an earlier call didn't return",
     1: "not initialised",
     2: "invalid parameter",
     3: "bad JPEG",
@@ -43,6 +45,8 @@ _STATUS = {
     9: "not implemented",
     10: "incomplete bitstream",
 }
+_STUCK = -1
+_LIMIT = 30.0  # seconds for a call and the wait for its turn: a batch takes milliseconds, with other processes seconds
 _OUT_OF_MEMORY = 5
 _BACKEND_HARDWARE = 3
 #: nvjpegOutputFormat_t: interleaved, except one channel.
@@ -105,6 +109,7 @@ class NvjpegDecoder:
         self._most = 2  # a thread prepares a batch while the engine decodes another one
         self._users = 0
         self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
+        self._calls: StuckCalls | None = None
         with cuda_call("opening the JPEG engine"), load_cupy().cuda.Device(device_id), self._turn.held:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status == _OUT_OF_MEMORY:
@@ -112,6 +117,11 @@ class NvjpegDecoder:
         if status:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
+        self._calls = StuckCalls(
+            f"the JPEG engine of GPU {device_id} didn't return in {_LIMIT:g} s. Later batches are decoded without it. "
+            "Its call may occupy a core until the process ends",
+            _LIMIT,
+        )
 
     def reserve(self, batches: int, batch_size: int, output_type: DALIImageType) -> None:
         """Create the states for a number of batches now. Each takes about 0.1 s, in which nothing is decoded.
@@ -167,12 +177,15 @@ class NvjpegDecoder:
                 full.
             CudaError: CUDA failed.
         """
+        assert self._calls is not None  # the constructor has not failed
+        if self._calls.found:
+            raise NvjpegError("nvjpegDecodeBatchedEx", _STUCK)
         images = np.zeros(len(pointers), _IMAGE)
         images["channel"][:, 0] = target.pointers
         images["pitch"][:, 0] = target.strides[:, 0]
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
-        with load_cupy().cuda.Device(self.device_id), self._use() as handle:
+        with load_cupy().cuda.Device(self.device_id), self._use() as handle, self._calls.watched():
             decoding, usable = self._take(handle), False
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
@@ -185,12 +198,19 @@ class NvjpegDecoder:
                     self._give(decoding if usable else None)
 
     def close(self) -> None:
-        """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent."""
+        """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent.
+
+        If a call didn't return, nothing is freed.
+        """
         with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
-            self._changed.wait_for(lambda: not self._users)
+            self._changed.wait_for(lambda: not self._users or self._is_stuck())
+        if self._calls is not None:
+            self._calls.close()
+        if self._is_stuck():
+            return
         # On a GPU in error nothing can be freed any more, and the caller must be able to close other objects.
         with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
@@ -199,6 +219,9 @@ class NvjpegDecoder:
             self._idle.clear()
             with self._turn.held:
                 self._library.nvjpegDestroy(handle)
+
+    def _is_stuck(self) -> bool:
+        return self._calls is not None and self._calls.found
 
     def __enter__(self) -> NvjpegDecoder:
         return self

@@ -30,6 +30,7 @@ class WorkQueue:
         # Serializes `put` and `close`, so that no work arrives after the threads end.
         self._lock = new_lock(Level.LEAF, "work queue")
         self._threads: list[threading.Thread] = []  # only started threads
+        self._abandoned: list[threading.Thread] = []
         self._name = name
         try:
             self._start(threads)
@@ -53,6 +54,13 @@ class WorkQueue:
                     return
                 thread.start()
                 self._threads.append(thread)
+
+    def abandon(self, thread: threading.Thread) -> None:
+        """Let another thread take the place of one whose work may never end. If it ends, the thread ends, too."""
+        with self._lock:
+            self._threads = [each for each in self._threads if each is not thread]
+            self._abandoned.append(thread)
+        self.widen(len(self._threads) + 1)
 
     def put(self, work: Callable[[], None]) -> None:
         """Queue work for the threads; after `close`, execute it here."""
@@ -79,3 +87,5 @@ class WorkQueue:
                 return
             call_back(work)
             del work  # an idle thread must not keep its batch
+            if self._abandoned and threading.current_thread() in self._abandoned:
+                return

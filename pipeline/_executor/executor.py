@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -25,6 +26,7 @@ from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._concurrency.stuck_calls import giving_up
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._cuda.streams import ignore_captures
@@ -40,6 +42,7 @@ from pipeline._executor.statistics import Statistics
 from pipeline._executor.steps import Steps
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import FunctionProcesses, Setup
 from pipeline._operator_api.request import (
@@ -108,7 +111,6 @@ class Executor:
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph)
-        #: Whether chains of operators run as one.
         self._closed = False
         self._shared = shared
         open_or_share = open_device if shared is None else shared.device
@@ -375,7 +377,7 @@ class Executor:
         if not self._steps.only_inputs(phase):
             return False
         for step in phase.steps:
-            batch.costs = self.statistics.begin(step.nodes)
+            run.step, batch.costs = step, self.statistics.begin(step.nodes)
             self._steps.run(batch, step)
             self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
         return True
@@ -414,6 +416,17 @@ class Executor:
             self._advance(run)
 
     def _run_phase(self, run: RunningBatch, phase: Phase) -> None:
+        with giving_up(partial(self._give_up, run, phase, threading.current_thread())):
+            self._run_phase_here(run, phase)
+
+    def _give_up(self, run: RunningBatch, phase: Phase, thread: threading.Thread, reason: str) -> None:
+        """End a batch whose thread is in a call that doesn't return. The thread keeps the memory of the call."""
+        run.given_up = True
+        if (work_queue := self._queue_of(phase)) is not None:
+            work_queue.abandon(thread)
+        self._finish(run, describe_failure((run.step or phase.steps[0]).nodes[0], PipelineError(reason)))
+
+    def _run_phase_here(self, run: RunningBatch, phase: Phase) -> None:
         try:
             if phase.on_gpu:
                 assert self._device is not None
@@ -424,12 +437,14 @@ class Executor:
                     run.stream.stream.synchronize()  # the CPU reads results of the GPU
                 self._run_steps(run, phase)
         except BaseException as error:
-            self._finish(run, as_batch_error(error, "a batch ran"))  # always deliver a result: callers wait for it
+            if not run.given_up:
+                self._finish(run, as_batch_error(error, "a batch ran"))  # always deliver a result: callers wait for it
             if is_interrupt(error):
                 raise
         else:
-            run.phase += 1
-            self._advance(run)
+            if not run.given_up:
+                run.phase += 1
+                self._advance(run)
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
         if self._shared is None and not run.on_caller:  # a thread of its own, not the user's

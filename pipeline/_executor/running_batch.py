@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pipeline._compiler.plan import Step
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import BatchResult
 
@@ -21,9 +22,11 @@ class RunningBatch:
         self.batch = batch
         self.on_done = on_done
         self.phase = 0
+        self.step: Step | None = None  # the one that runs, or ran last
         self.started = time.perf_counter()
         self.stream: Any = None  # the `BatchStream`, once the batch has one
         self.members: tuple[RunningBatch, ...] = ()  # the batches that run as this one, if it isn't a batch of the user
         self.taken = False  # whether the merger must learn when it ends
         self.alone = False  # whether it must not run together with others
+        self.given_up = False  # whether it has ended although a thread is still in a call for it
         self.on_caller = False  # whether the thread that submitted it still runs it, and may run more of it

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceStage", "DeviceStages", "Outcome"]
 
 
-_GPU_PATIENCE = 2.5  # seconds that the GPU may take for batches that nobody waits for
+_GPU_PATIENCE = 2.5  # seconds that the GPU may take for batches without a reader
 _GLANCE = 0.002  # seconds between checks
 
 #: Outputs of the pipeline, or the error that it raised.

@@ -22,6 +22,7 @@ from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import Alternative, HostOptions
 from dali_proxy._transport.labels import clip
+from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.switching import begin_short_turns
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._definition.server_process import declare_server_process
@@ -31,7 +32,7 @@ from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
-_GPU_PATIENCE = 2.0  # the same, if only the GPU still works: nobody gets the results
+_GPU_PATIENCE = 2.0  # the same, if only the GPU still works: no client gets the results
 
 
 def main() -> int:
@@ -85,7 +86,9 @@ def main() -> int:
         _send(control, Failed(describe_exit(status)))
         remove_folder(os.path.dirname(start.path))
     # Only the executor still runs. It must not keep the process alive forever.
-    watchdog = threading.Thread(target=_end_late, args=(host, control, status or 1), daemon=True)
+    watchdog = threading.Thread(
+        target=_end_late, args=(host, control, status or 1), name=f"{THREAD_PREFIX}watchdog", daemon=True
+    )
     watchdog.start()
     host.close()
     return status

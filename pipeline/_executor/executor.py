@@ -377,7 +377,7 @@ class Executor:
         if not self._steps.only_inputs(phase):
             return False
         for step in phase.steps:
-            run.step, batch.costs = step, self.statistics.begin(step.nodes)
+            batch.costs = self.statistics.begin(step.nodes)
             self._steps.run(batch, step)
             self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
         return True
@@ -447,7 +447,7 @@ class Executor:
                 self._advance(run)
 
     def _run_on_gpu(self, run: RunningBatch, phase: Phase, device: Device) -> None:
-        if self._shared is None and not run.on_caller:  # a thread of its own, not the user's
+        if self._shared is None and not run.on_caller:  # not the user's thread
             ignore_captures()
         is_first = run.stream is None
         if is_first:
@@ -476,7 +476,7 @@ class Executor:
             if order is not None and number == order.first:
                 order.begin(batch.number)
                 already = spent() if weight else _UNMEASURED  # the wait isn't the operator's
-            batch.costs = self.statistics.begin(step.nodes)
+            run.step, batch.costs = step, self.statistics.begin(step.nodes)
             if traced is None:
                 self._steps.run(batch, step)
             else:

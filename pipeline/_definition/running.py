@@ -43,7 +43,7 @@ class Position:
     Attributes:
         epoch: number of the epoch.
         iteration: number of the batch within its epoch.
-        sources: items read in this pass over each source, by operator.
+        sources: number of calls of each iterable source in this pass over it, by operator.
         readers: position of each reader's next batch, by operator.
     """
 

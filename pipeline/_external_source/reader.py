@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,15 @@ __all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]
 
 
 class EndOfData(Exception):
-    """A source has no more data in this epoch."""
+    """A source has no more data in this epoch.
+
+    Attributes:
+        position: position of the source; see `Reader.position`.
+    """
+
+    def __init__(self, position: int = 0) -> None:
+        super().__init__(position)
+        self.position = position
 
 
 class ReadFailure(Exception):
@@ -66,12 +75,12 @@ class Reader(ABC):
             ReadFailure: the source failed, or returned a value that isn't data.
         """
 
-    def skip(self, items: int, epoch: int) -> None:
-        """Skip items that were read before in this epoch, to resume from a checkpoint."""
+    def skip(self, calls: int, epoch: int) -> None:
+        """Ask an iterable source as often as before in this epoch's pass, to resume from a checkpoint."""
         raise NotImplementedError(f"{type(self).__name__} gets its position with each request: it can't skip data")
 
     def position(self, epoch: int) -> int:
-        """Return the number of items read so far in an epoch's pass; 0 for sources that aren't iterated over."""
+        """Return how often the source was asked in an epoch's pass; 0 for sources that aren't iterated over."""
         return 0
 
     def _outputs(self, value: Any) -> Sequence[Any]:
@@ -151,24 +160,27 @@ class _BatchCalls(_BatchReader):
 
 
 class _Pass:
-    """Iterates over a source, repeatedly if its `Cycle` says so."""
+    """Iterates over a source, repeatedly if its `Cycle` says so.
+
+    Each epoch asks the iterator again, even after its end: some iterators then begin anew by themselves.
+    """
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._iterator: Iterator[Any] | None = None
         self._epoch = 0
-        self._ended = False  # once True, it stays so until the next epoch or forever, depending on `Cycle`
-        self._count = 0  # number of items of this pass so far
+        self._ended = False  # in this epoch
+        self._calls = 0  # of the iterator in this pass, including those at its end
 
     def position(self, epoch: int) -> int:
-        """Return the number of items of this pass so far; 0 in an epoch that begins another pass."""
-        return 0 if self._spec.cycle is Cycle.RAISE and epoch != self._epoch else self._count
+        """Return the number of calls of this pass so far; 0 in an epoch that begins another pass."""
+        return 0 if self._spec.cycle is Cycle.RAISE and epoch != self._epoch else self._calls
 
     def next(self, epoch: int) -> Any:
         """Return the next item for an epoch. Raises StopIteration at the end of the data."""
         cycle = self._spec.cycle
         if epoch != self._epoch:
-            self._epoch = epoch
+            self._epoch, self._ended = epoch, False
             if cycle is Cycle.RAISE:  # even if another source ended the epoch before this pass ended
                 self._begin()
         if self._ended:
@@ -178,32 +190,28 @@ class _Pass:
         try:
             return self._take()
         except StopIteration:
-            if cycle is Cycle.QUIET and self._count:  # after an empty pass, another one would be empty too
+            if cycle is Cycle.QUIET and self._calls > 1:  # after an empty pass, another one would be empty too
                 self._begin()
                 return self._take()
             self._ended = True
             raise
 
-    def skip(self, items: int, epoch: int) -> None:
-        """Begin a pass in an epoch, and skip its first items."""
-        self._epoch = epoch
+    def skip(self, calls: int, epoch: int) -> None:
+        """Begin a pass in an epoch, and repeat its first calls."""
+        self._epoch, self._ended = epoch, False
         self._begin()
-        try:
-            for _ in range(items):
+        for _ in range(calls):
+            with suppress(StopIteration):
                 self._take()
-        except StopIteration:
-            self._ended = True
 
     def _begin(self) -> None:
         self._iterator = self._spec.iterate()
-        self._ended = False
-        self._count = 0
+        self._calls = 0
 
     def _take(self) -> Any:
         assert self._iterator is not None
-        item = next(self._iterator)
-        self._count += 1
-        return item
+        self._calls += 1
+        return next(self._iterator)
 
 
 class _SampleItems(_SampleReader):
@@ -214,8 +222,8 @@ class _SampleItems(_SampleReader):
     def _sample(self, wanted: SampleInfo) -> Any:
         return self._pass.next(wanted.epoch_idx)
 
-    def skip(self, items: int, epoch: int) -> None:
-        self._pass.skip(items, epoch)
+    def skip(self, calls: int, epoch: int) -> None:
+        self._pass.skip(calls, epoch)
 
     def position(self, epoch: int) -> int:
         return self._pass.position(epoch)
@@ -229,8 +237,8 @@ class _BatchItems(_BatchReader):
     def _batch(self, info: BatchInfo) -> Any:
         return self._pass.next(info.epoch_idx)
 
-    def skip(self, items: int, epoch: int) -> None:
-        self._pass.skip(items, epoch)
+    def skip(self, calls: int, epoch: int) -> None:
+        self._pass.skip(calls, epoch)
 
     def position(self, epoch: int) -> int:
         return self._pass.position(epoch)

@@ -39,11 +39,11 @@ class Source(ABC):
 
     @abstractmethod
     def position(self, epoch: int) -> int:
-        """Return the number of items delivered in an epoch's pass; 0 for sources that aren't iterated over."""
+        """Return how often the source was asked in an epoch's pass; 0 for sources that aren't iterated over."""
 
     @abstractmethod
-    def skip(self, items: int, epoch: int) -> None:
-        """Skip items that were read before, to resume in an epoch. Call this before the first batch."""
+    def skip(self, calls: int, epoch: int) -> None:
+        """Ask an iterable source as often as before, to resume in an epoch. Call this before the first batch."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class SerialSource(Source):
     def position(self, epoch: int) -> int:
         return self._reader.position(epoch)
 
-    def skip(self, items: int, epoch: int) -> None:
-        self._reader.skip(items, epoch)
+    def skip(self, calls: int, epoch: int) -> None:
+        self._reader.skip(calls, epoch)
 
 
 def source_error(

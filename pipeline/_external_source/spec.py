@@ -24,7 +24,7 @@ class Cycle(Enum):
     """Behaviour at the end of an iterable source."""
 
     NO = "no"
-    """The data has ended permanently."""
+    """The epoch ends. The next epoch asks the same iterator again."""
     QUIET = "quiet"
     """The source restarts immediately."""
     RAISE = "raise"

@@ -73,6 +73,15 @@ class Chunk:
     cost: Cost
 
 
+@dataclass(frozen=True)
+class _Position:
+    """Position of an iterable source after its last task: epoch, calls of its iterator, and whether it ended then."""
+
+    epoch: int = 0
+    calls: int = 0
+    ended: bool = False
+
+
 @dataclass(eq=False)
 class _Job:
     """A task that is waiting, or that a worker has."""
@@ -194,7 +203,7 @@ class WorkerPool:
         self._lock = new_lock(Level.SOURCE_POOL, "source pool")
         self._numbers = itertools.count()
         self._waiting: deque[_Job] = deque()  # tasks for any worker
-        self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and number of items read
+        self._positions: dict[int, _Position] = {}  # of iterable sources
         self._closed = False
         self._next_check = 0.0  # for stopped processes
         self._members: list[_Member] = []
@@ -259,7 +268,7 @@ class WorkerPool:
             first: position of the first sample.
             count: number of samples.
             worker: worker that must run the task; None for any.
-            skip: number of items to skip first.
+            skip: number of calls of an iterator to repeat first.
             seeds: seed of each sample, or of the batch; empty to leave the generators alone.
 
         Returns:
@@ -380,11 +389,13 @@ class WorkerPool:
             queues = [each for each in queues if each]
 
     def _start_of(self, job: _Job) -> int:
-        """Return the number of items that a fresh process must skip before it runs a task."""
-        epoch, position = self._positions.get(job.source, (0, 0))
+        """Return how many calls of an iterator a fresh process must repeat before it runs a task."""
+        at = self._positions.get(job.source, _Position())
+        this_epoch = at.epoch == job.info.epoch_idx
         spec = self._specs[job.source]
-        begins_anew = isinstance(spec, SourceSpec) and spec.cycle is Cycle.RAISE and epoch != job.info.epoch_idx
-        return job.skip or (0 if begins_anew else position)
+        begins_anew = isinstance(spec, SourceSpec) and spec.cycle is Cycle.RAISE and not this_epoch
+        found_again = at.ended and this_epoch  # the task itself repeats the call that found the end
+        return job.skip or (0 if begins_anew else at.calls - found_again)
 
     # The thread -------------------------------------------------------------------------------------------------
 
@@ -447,8 +458,9 @@ class WorkerPool:
         chunk = self._chunk(member, message) if isinstance(message, Done) else None  # if this fails, the job stays
         with self._lock:
             job = member.jobs.pop(message.task, None)
-            if job is not None and isinstance(message, Done) and self._is_iterable(job):
-                self._positions[job.source] = (job.info.epoch_idx, message.position)
+            if job is not None and not isinstance(message, Failed) and self._is_iterable(job):
+                ended = isinstance(message, Ended)
+                self._positions[job.source] = _Position(job.info.epoch_idx, message.position, ended)
             self._dispatch()
         if job is None:
             return
@@ -457,7 +469,7 @@ class WorkerPool:
         elif isinstance(message, Failed):
             job.future.set_exception(RemoteFailure(message, member.name))
         else:
-            job.future.set_exception(EndOfData())
+            job.future.set_exception(EndOfData(message.position))
 
     def _chunk(self, member: _Member, done: Done) -> Chunk:
         memory = member.memory.view(done.segment, done.offset, (done.nbytes,), "uint8")
@@ -483,7 +495,7 @@ class WorkerPool:
             if jobs and (jobs[0].attempts >= _ATTEMPTS or timed_out):
                 failed = jobs.pop(0)
                 if self._is_iterable(failed):  # the next task needs the next item
-                    self._positions[failed.source] = (failed.info.epoch_idx, self._start_of(failed) + 1)
+                    self._positions[failed.source] = _Position(failed.info.epoch_idx, self._start_of(failed) + 1)
             for job in reversed(jobs):
                 self._queue_of(job).appendleft(job)
             self._dispatch()

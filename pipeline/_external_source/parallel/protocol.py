@@ -68,7 +68,7 @@ class Task(Message, frozen=True):
         epoch: number of the epoch.
         first: position of the first sample.
         count: number of samples.
-        skip: number of items to skip first, to resume from a checkpoint.
+        skip: number of calls of an iterator to repeat first, to resume from a checkpoint.
         released: tasks whose results are no longer in use.
         seeds: uint64: seed of each sample, or of the batch; empty to leave the generators alone.
         timeout: seconds that it may take; 0 for no limit.
@@ -121,7 +121,7 @@ class Done(Message, frozen=True):
         segment: number of the segment.
         offset: offset in the segment, in bytes.
         nbytes: size of the result.
-        position: number of items that were read in this pass over the source.
+        position: number of calls of the iterator in this pass over the source.
         processor: processor time of the task, in nanoseconds.
         elapsed: elapsed time, likewise.
         outputs: a batch for each output, including unused ones.
@@ -138,9 +138,15 @@ class Done(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """From a worker: the source has no more data for this task."""
+    """From a worker: the source has no more data for this task.
+
+    Attributes:
+        task: number of the task.
+        position: number of calls of the iterator in this pass over the source.
+    """
 
     task: int
+    position: int
 
 
 class Failed(Message, frozen=True):

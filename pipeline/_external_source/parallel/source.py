@@ -11,6 +11,7 @@ from itertools import pairwise
 from pipeline._external_source.parallel.pool import Chunk, RemoteFailure, WorkerPool
 from pipeline._external_source.parallel.protocol import Failed
 from pipeline._external_source.parallel.remote import RemoteTraceback, find_type
+from pipeline._external_source.reader import EndOfData
 from pipeline._external_source.source import Source, SourceSeeds, source_error
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._graph.graph import GraphNode
@@ -54,7 +55,7 @@ class ParallelSource(Source):
         self._seeds = seeds
         self._ahead: deque[_Ahead] = deque()
         self._skip = 0
-        self._position = (0, 0)  # epoch, and number of items returned in this pass over the source
+        self._position = (0, 0)  # epoch, and number of calls in this pass over the source
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
         if self._ahead and not self._is_wanted(self._ahead[0], info, batch_size):
@@ -64,6 +65,12 @@ class ParallelSource(Source):
         wanted = self._ahead.popleft()
         try:
             chunks = [chunk.result() for chunk in wanted.chunks]
+        except EndOfData as end:
+            self._position = (info.epoch_idx, end.position)
+            if self._spec.iterable:  # what was requested ahead in that epoch has ended, too: the next one asks again
+                while self._ahead and self._ahead[0].info.epoch_idx == wanted.info.epoch_idx:
+                    self._cancel(self._ahead.popleft())
+            raise
         except RemoteFailure as failure:
             cause = RemoteTraceback(failure.worker, failure.failed.traceback)
             raise self._error(failure.failed, cause) from cause
@@ -77,10 +84,10 @@ class ParallelSource(Source):
         of_epoch, position = self._position
         return 0 if self._spec.cycle is Cycle.RAISE and of_epoch != epoch else position
 
-    def skip(self, items: int, epoch: int) -> None:
+    def skip(self, calls: int, epoch: int) -> None:
         self._drop_ahead()
-        self._skip = items
-        self._position = (epoch, items)
+        self._skip = calls
+        self._position = (epoch, calls)
 
     def _is_wanted(self, ahead: _Ahead, info: BatchInfo, batch_size: int) -> bool:
         """Return whether a batch that was requested ahead is needed now; after the end of an epoch, it isn't."""
@@ -89,10 +96,12 @@ class ParallelSource(Source):
         return ahead.info == info and (self._spec.batch or ahead.size == batch_size)
 
     def _drop_ahead(self) -> None:
-        for ahead in self._ahead:
-            for chunk in ahead.chunks:
-                chunk.cancel()
-        self._ahead.clear()
+        while self._ahead:
+            self._cancel(self._ahead.popleft())
+
+    def _cancel(self, ahead: _Ahead) -> None:
+        for chunk in ahead.chunks:
+            chunk.cancel()
 
     def _request(self, info: BatchInfo, batch_size: int) -> None:
         pool, number = self._pool, self._number

@@ -109,7 +109,8 @@ class Worker:
         try:
             answer = self._run(task)
         except EndOfData:
-            answer = Ended(task.task)
+            reader = self._readers[task.source]
+            answer = Ended(task.task, reader.position(task.epoch))
         except OperatorError as failure:
             sample = task.first + failure.failures[0].sample if failure.failures else None
             answer = _describe(task, "", sample, failure.__cause__ or failure)

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline import Pipeline, errors, fn
 from pipeline.types import BatchInfo, SampleInfo
-from tests.pipeline.external_source.sources import batch
+from tests.pipeline.external_source.sources import Restarting, batch
 
 ITEMS = [np.int32([number]) for number in range(11)]
 
@@ -72,6 +72,29 @@ def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int)
     assert second.is_restored_from_checkpoint
     assert second.seed == 5
     assert take(second, 9) == expected
+    second.close()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("before", range(7))
+def test_source_that_restarts_by_itself_resumes_at_the_checkpoint(parallel: bool, before: int) -> None:
+    def restarting(checkpoint: bytes | None) -> Pipeline:
+        with Pipeline(
+            batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True, checkpoint=checkpoint
+        ) as pipe:
+            pipe.set_outputs(fn.external_source(Restarting(), batch=True, parallel=parallel))
+        return pipe
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it must return the same items
+        first = restarting(None)
+        taken = take(first, before)
+        saved = first.checkpoint()
+        expected = take(first, 6)
+        first.close()
+        second = restarting(saved)
+    assert take(second, 6) == expected
+    assert [item == "end" for item in taken + expected] == ([False, False, True] * 5)[: before + 6]
     second.close()
 
 

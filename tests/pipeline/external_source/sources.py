@@ -48,6 +48,19 @@ class Counting:
         return batch(self.number)
 
 
+class Restarting(Counting):
+    """An iterator that begins again by itself after its end."""
+
+    number = 0
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except StopIteration:
+            self.number = 0
+            raise
+
+
 def pipe_of(source: Any, *, pipeline: dict[str, Any] | None = None, **arguments: Any) -> Pipeline:
     """Return a pipeline that outputs the values of a source."""
     given = {"batch_size": BATCH_SIZE, "num_threads": 1, "device_id": None, **(pipeline or {})}

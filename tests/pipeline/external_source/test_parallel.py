@@ -25,6 +25,7 @@ from pipeline._external_source.parallel.source import chunk_bounds
 from tests.pipeline.external_source import sources
 from tests.pipeline.external_source.sources import (
     Counting,
+    Restarting,
     batch,
     new_children,
     numbered,
@@ -115,6 +116,7 @@ def test_batches_are_computed_in_parallel() -> None:
         ([batch(0), batch(1)], "quiet", [ZERO, ONE, ZERO, ONE], [ZERO, ONE, ZERO]),
         (two_batches, "raise", [ZERO, ONE, E, E], [ZERO, ONE, E]),
         (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
+        (Restarting(), None, [ONE, TWO, E, E], [ONE, TWO, E]),
     ],
 )
 def test_iterable_is_read_by_one_worker(source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int) -> None:
@@ -280,16 +282,19 @@ def test_worker_that_is_killed_while_it_is_idle_is_replaced_when_it_is_needed() 
     pipe.close()
 
 
-@pytest.mark.parametrize("cycle", ["no", "quiet", "raise"])
-def test_iterable_resumes_at_the_item_of_its_killed_worker(cycle: str) -> None:
-    pipe = pipe_of(Counting, batch=True, parallel=True, cycle=cycle, pipeline=FORK)
+@pytest.mark.parametrize(
+    ("source", "cycle", "epochs"),
+    [
+        (Counting, "no", [[ONE, TWO, E], [E, E, E]]),
+        (Counting, "quiet", [[ONE, TWO, ONE], [TWO, ONE, TWO]]),
+        (Counting, "raise", [[ONE, TWO, E], [ONE, TWO, E]]),
+        (Restarting, "no", [[ONE, TWO, E], [ONE, TWO, E]]),
+    ],
+)
+def test_iterable_resumes_at_the_item_of_its_killed_worker(source: Any, cycle: str, epochs: list[Any]) -> None:
+    pipe = pipe_of(source, batch=True, parallel=True, cycle=cycle, pipeline=FORK)
     before = psutil.Process().children()
-    epochs: dict[str, list[Any]] = {
-        "no": [[ONE, TWO, E], [E, E, E]],
-        "quiet": [[ONE, TWO, ONE], [TWO, ONE, TWO]],
-        "raise": [[ONE, TWO, E], [ONE, TWO, E]],
-    }
-    for expected in epochs[cycle]:
+    for expected in epochs:
         made = []
         for _ in expected:
             made += run(pipe, 1)

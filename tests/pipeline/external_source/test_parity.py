@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.external_source.sources import Counting, batch, numbered, run, two_batches, values
+from tests.pipeline.external_source.sources import Counting, Restarting, batch, numbered, run, two_batches, values
 
 pytestmark = pytest.mark.parity
 
@@ -69,8 +69,14 @@ def raised(call: Callable[[], Any]) -> type[BaseException] | None:
 @pytest.mark.parametrize("cycle", [None, "no", "quiet", "raise", True, False])
 @pytest.mark.parametrize(
     "source",
-    [lambda: [batch(0), batch(1), batch(2)], lambda: two_batches, Counting, lambda: np.stack([batch(0), batch(1)])],
-    ids=["list", "generator function", "iterator class", "array"],
+    [
+        lambda: [batch(0), batch(1), batch(2)],
+        lambda: two_batches,
+        Counting,
+        Restarting,
+        lambda: np.stack([batch(0), batch(1)]),
+    ],
+    ids=["list", "generator function", "iterator class", "iterator that restarts", "array"],
 )
 def test_iterables(source: Callable[[], Any], cycle: Any, depth: int) -> None:
     def script(library: Library) -> Any:

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors, fn, ops, tensors, types
-from tests.pipeline.external_source.sources import Counting, batch, numbered, pipe_of, run, two_batches, values
+from tests.pipeline.external_source.sources import (
+    Counting,
+    Restarting,
+    batch,
+    numbered,
+    pipe_of,
+    run,
+    two_batches,
+    values,
+)
 
 E = "end"
 ZERO, ONE, TWO = [[0, 0, 0]], [[1, 1, 1]], [[2, 2, 2]]
@@ -29,6 +38,7 @@ ZERO, ONE, TWO = [[0, 0, 0]], [[1, 1, 1]], [[2, 2, 2]]
         (two_batches(), None, [ZERO, ONE, E, E], [E, E, E]),
         (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
         (Counting, "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
+        (Restarting(), None, [ONE, TWO, E, E], [ONE, TWO, E]),
         (np.stack([batch(0), batch(1)]), "raise", [ZERO, ONE, E, E], [ZERO, ONE, E]),
         ([], "quiet", [E, E, E, E], [E, E, E]),
         (iter([batch(0)]), "quiet", [ZERO, E, E, E], [E, E, E]),

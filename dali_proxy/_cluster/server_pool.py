@@ -132,8 +132,8 @@ class ServerPool:
 
     def __init__(self, cluster: RayCluster, num_cpus: float, host: RemoteHost, pin_for: int | None = None) -> None:
         self.lost = 0
-        self.in_flight_bytes = cluster.in_flight_bytes or in_flight_bytes()
         self._cluster = cluster
+        self.divide()
         self._needs = {"CPU": num_cpus, "GPU": cluster.num_gpus, **cluster.resources}
         self._ray = optional_package("ray", "DALIServer(cluster=...)", "ray")
         self._lock = new_rlock(Level.CLUSTER_SERVERS, "cluster servers")
@@ -165,6 +165,10 @@ class ServerPool:
         if cluster.servers is None:
             self._watcher = threading.Thread(target=self._watch, name=f"{THREAD_PREFIX}cluster", daemon=True)
             self._watcher.start()
+
+    def divide(self) -> None:
+        """Divide the memory among the ranks of this machine, when an epoch begins."""
+        self.in_flight_bytes = self._cluster.in_flight_bytes or in_flight_bytes()
 
     @property
     def alive(self) -> bool:

@@ -20,7 +20,6 @@ class BatchRequest(NamedTuple):
         numbered: number and dataset indices of the batch.
         seed: seed of the epoch, for random numbers that the dataset draws.
         session: session of the batch.
-        rank: rank of the training process; ranks draw different random numbers.
         number: number of the request at its server.
     """
 
@@ -29,7 +28,6 @@ class BatchRequest(NamedTuple):
     numbered: Any
     seed: int
     session: int
-    rank: int
     number: int = 0
 
 
@@ -65,7 +63,7 @@ class Readers:
         """Return the reader of a request; load it if necessary."""
         if request.reader not in self._readers:
             self._readers[request.reader] = self._load(request)
-        recent = self._recent[request.rank]
+        recent = self._recent[request.numbered.rank]
         recent[request.reader] = None
         recent.move_to_end(request.reader)
         if len(recent) > _READERS:

@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
+from dali_proxy._worker.batch_context import BatchContext
 from pipeline._graph.location import user_traceback
 from pipeline._rng import global_batch
 from pipeline.errors import PipelineError
@@ -38,20 +39,33 @@ class NumberedIndices:
         batch: batch number within the epoch.
         indices: dataset indices of a batch, or a single index with ``batch_size=None``; None for an iterable dataset,
             which has no indices.
+        rank: rank of the training process when the epoch began.
     """
 
     epoch: int
     batch: int
     indices: Any
+    rank: int = 0
 
-    def number_among_ranks(self, rank: int) -> int:
-        """Return a number for the batch that no batch of another rank has."""
+    @property
+    def global_batch(self) -> int | None:
+        """Number of the batch that no batch of another rank has; None if it is that of the epoch."""
         known = getattr(self.indices, "global_batch", None)
-        number = global_batch(rank, self.batch) if known is None else known
-        return self.batch if number is None else int(number)
+        return global_batch(self.rank, self.batch) if known is None else int(known)
+
+    @property
+    def number_among_ranks(self) -> int:
+        """The same number, or that of the epoch."""
+        number = self.global_batch
+        return self.batch if number is None else number
+
+    def context(self, session: int = 0, position: Callable[[], bytes | None] | None = None) -> BatchContext:
+        """Return the context in which a thread makes the batch; see `BatchContext`."""
+        numbers = (self.epoch, self.batch, self.indices)
+        return BatchContext(session, *numbers, position=position, rank=self.rank, global_batch=self.global_batch)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (NumberedIndices, (self.epoch, self.batch, self.indices))  # pickled in half the time
+        return (NumberedIndices, (self.epoch, self.batch, self.indices, self.rank))  # pickled in half the time
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,18 @@ class Collate:
 
     Args:
         collate_fn: the user's collate function.
-        epoch: epoch number for batches without a context (of datapipes, which can't be wrapped).
         own: this process's role in the loader.
+        epoch: epoch number for batches without a context (of datapipes, which can't be wrapped).
+        rank: rank of the training process, likewise.
 
     Attributes:
         packs: whether a worker pickles its batches here; see `Packed`.
     """
 
-    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, own: OwnWorker) -> None:
+    def __init__(self, collate_fn: Callable[[Any], Any], own: OwnWorker, epoch: int = 0, rank: int = 0) -> None:
         self.collate_fn = collate_fn
         self.epoch = epoch
+        self.rank = rank
         self.own = own
         self.packs = True
         self._count = 0  # number of collated batches of datapipes
@@ -53,7 +55,8 @@ class Collate:
             return last
         context = current_context()
         if context is None:
-            context = BatchContext(epoch=self.epoch, batch=self.own.batch_number(self._count))
+            numbered = NumberedIndices(self.epoch, self.own.batch_number(self._count), None, self.rank)
+            context = numbered.context()
             set_context(context)
             self._count += 1
         try:
@@ -82,7 +85,7 @@ class Collate:
 
 
 def _numbered(context: BatchContext) -> NumberedIndices:
-    return NumberedIndices(context.epoch, context.batch, context.indices)
+    return NumberedIndices(context.epoch, context.batch, context.indices, context.rank)
 
 
 def _submit_rest(data: Any) -> Any:

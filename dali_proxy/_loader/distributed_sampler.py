@@ -53,8 +53,8 @@ class DistributedBatchSampler(Sampler[list[int]]):
         last_batch_padded: whether FILL repeats the last sample; otherwise, it adds the first samples of the epoch.
         order: function that returns the indices of an epoch, given its number, such as for weighted sampling. It must
             return the same indices on all ranks, and always the same number of them. It replaces `shuffle` and `seed`.
-        rank: number of this rank; by default, that of `distributed.environment`.
-        world_size: number of ranks.
+        rank: number of this rank; by default, that of `distributed.environment` when an epoch begins.
+        world_size: number of ranks, likewise.
 
     Raises:
         ArgumentValueError: `batch_size` isn't 1 or more, or `rank` not below `world_size`.
@@ -80,24 +80,38 @@ class DistributedBatchSampler(Sampler[list[int]]):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        ranks = current_ranks()
-        self.rank = ranks.rank if rank is None else rank
-        self.world_size = ranks.world_size if world_size is None else world_size
         if batch_size < 1:
             raise ArgumentValueError(f"batch_size must be 1 or more, not {batch_size}")
-        if not 0 <= self.rank < self.world_size:
-            raise ArgumentValueError(
-                f"rank must be 0 or more and less than world_size={self.world_size}, not {self.rank}"
-            )
+        self._given = rank, world_size
+        _ = self._place  # raises now if they contradict each other
         self.epoch = 0
         self.last_batch_policy = check_policy(last_batch_policy)
         self.last_batch_padded = last_batch_padded
         self._samples = dataset if isinstance(dataset, int) else len(dataset)
-        self._step = batch_size * self.world_size
+        self._batch_size = batch_size
         self._shuffle, self._seed = shuffle, seed
         self._order = order
         self._position = 0  # samples of the epoch that all ranks have drawn
         self._resumed: int | None = None  # position of the next iterator
+
+    @property
+    def rank(self) -> int:
+        """Number of this rank."""
+        return self._place[0]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self._place[1]
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        ranks = current_ranks()
+        known = ranks.rank, ranks.world_size
+        rank, size = (now if given is None else given for given, now in zip(self._given, known, strict=True))
+        if not 0 <= rank < size:
+            raise ArgumentValueError(f"rank must be 0 or more and less than world_size={size}, not {rank}")
+        return rank, size
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterator."""
@@ -125,16 +139,17 @@ class DistributedBatchSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         self._position, self._resumed = self._resumed or 0, None
         order = self._draw(self.epoch)
-        full, last = self._steps(self._samples - self._position)
-        for total in chain(repeat(self._step, full), last):
+        rank, ranks = self._place
+        full, last = self._steps(self._samples - self._position, ranks)
+        for total in chain(repeat(self._batch_size * ranks, full), last):
             begin = self._position
-            first, end = (begin + total * rank // self.world_size for rank in (self.rank, self.rank + 1))
+            first, end = (begin + total * each // ranks for each in (rank, rank + 1))
             self._position = min(begin + total, self._samples)
             yield _Dealt([self._index(order, position) for position in range(first, end)], first)
         self._position = 0
 
     def __len__(self) -> int:
-        full, last = self._steps(self._samples)
+        full, last = self._steps(self._samples, self.world_size)
         return full + len(last)
 
     def _draw(self, epoch: int) -> Sequence[int]:
@@ -153,18 +168,19 @@ class DistributedBatchSampler(Sampler[list[int]]):
             return int(order[position])
         return int(order[-1] if self.last_batch_padded else order[(position - self._samples) % self._samples])
 
-    def _steps(self, samples: int) -> tuple[int, tuple[int, ...]]:
+    def _steps(self, samples: int, ranks: int) -> tuple[int, tuple[int, ...]]:
         """Return the number of full steps in the rest of an epoch, and the sizes of its last steps, of all ranks."""
-        full, rest = divmod(samples, self._step)
-        policy, ranks = self.last_batch_policy, self.world_size
+        step = self._batch_size * ranks
+        full, rest = divmod(samples, step)
+        policy = self.last_batch_policy
         last: tuple[int, ...] = ()
         if rest and policy is LastBatchPolicy.FILL:
-            last = (self._step,)
+            last = (step,)
         elif rest and policy is LastBatchPolicy.PARTIAL:
             if rest >= ranks:
                 last = (rest,)
-            elif full and self._step >= 2 * ranks:  # too few for all ranks: divide the last two steps evenly
-                full, both = full - 1, self._step + rest
+            elif full and step >= 2 * ranks:  # too few for all ranks: divide the last two steps evenly
+                full, both = full - 1, step + rest
                 last = (both - both // 2, both // 2)
             else:
                 last = (ranks,)

@@ -55,7 +55,7 @@ def inner_loader(
     epoch, own = start.epoch, OwnWorker()
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, epoch, own),
+        "collate_fn": Collate(loader.collate_fn, own, epoch, start.rank or 0),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn, own),
@@ -80,7 +80,8 @@ def inner_loader(
             options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return InnerLoader(dataset, **options), None, SamplerState(None)
     if isinstance(dataset, IterableDataset):
-        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size, own, start.stream_start)
+        numbers = (first_session, epoch, start.rank or 0)
+        wrapped = NumberedIterableDataset(dataset, *numbers, loader.batch_size, own, start.stream_start)
         options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return InnerLoader(wrapped, **options), None, SamplerState(None)
     items = loader.sampler if batches is None else batches

@@ -125,7 +125,7 @@ class InnerLoop:
             if self._flight is not None:
                 self._sampler.chunk = self._flight.restart()
             self._sampler.workers = max(self._loader.num_workers, 1)
-            self._sampler.epoch = start.epoch
+            self._sampler.epoch, self._sampler.rank = start.epoch, start.rank or 0
             self._sampler.start = self._sampler_state.start(start, resumes)
         generator = self._loader.generator
         if not start.seeded and start.kind != "datapipe":

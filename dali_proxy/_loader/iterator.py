@@ -180,7 +180,7 @@ class LoaderIterator(Iterator[Any]):
     def _transformed(self, batch: Any, numbered: NumberedIndices, position: bytes | None) -> Any:
         assert self._transform is not None
         try:
-            return self._transform(batch, numbered.number_among_ranks(self._server.endpoint.rank))
+            return self._transform(batch, numbered.number_among_ranks)
         except Exception:  # the next call returns the next batch; after an interrupt, it repeats this one
             self.progress.yielded, self._yielding = (numbered.batch, position), None
             raise

@@ -71,9 +71,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             start of the epoch, and the number of the batch: runs repeat with any number of workers, and after
             `load_state_dict`.
         **kwargs: as for `torch.utils.data.DataLoader`. In a distributed run (torchrun, SLURM, torch.distributed),
-            `num_workers` is by default the rank's share of the cores; see `distributed.environment`. It is 0 for
-            iterable datasets. If the server has dataset workers, or servers in a cluster, it has no meaning for other
-            datasets, and `prefetch_factor` is the number of batches in flight of each of these.
+            `num_workers` is by default the rank's share of the cores when an epoch begins; see
+            `distributed.environment`. It is 0 for iterable datasets. If the server has dataset workers, or servers in a
+            cluster, it has no meaning for other datasets, and `prefetch_factor` is the number of batches in flight of
+            each of these.
 
     Raises:
         ArgumentMismatchError: `last_batch_policy` contradicts another argument.
@@ -118,8 +119,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"DataLoader {error}") from None
-        if "num_workers" not in options and kind_of(dataset) == "map" and _starts_workers(dali_server):
-            options["num_workers"] = Shares.of_rank().num_workers
+        self._default_workers: int | None = None  # if the user passes no number
+        if "num_workers" not in options and kind_of(dataset) == "map":
+            options["num_workers"] = self._default_workers = _default_workers(dali_server)
         if self.last_batch_policy is not None:
             iterable = isinstance(dataset, IterableDataset)
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
@@ -137,6 +139,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin an epoch, or resume from the state of `load_state_dict`."""
         self.dali_server.start()
+        self._settle_workers()
         start = self._start
         between = replace(self._between_epochs(), epoch=self._epoch_number())
         if self._lasting is not None and not self._lasting.dead and start is None:
@@ -144,13 +147,22 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             iterator.restart(replace(between, seeded=False))
         else:
             between = replace(between, seeded=True)  # it starts new workers
-            iterator = LoaderIterator(self, start or between, resumes=start is not None)
+            # The state may come from another rank.
+            begin = between if start is None else replace(start, seed=between.seed, rank=between.rank)
+            iterator = LoaderIterator(self, begin, resumes=start is not None)
             if self.persistent_workers:
                 self._lasting = iterator
         self._start = None
         self._epoch += 1
         self._progress = iterator.progress
         return iterator
+
+    def _settle_workers(self) -> None:
+        """Determine the default of `num_workers` again: torch.distributed may have been initialized since."""
+        workers = _default_workers(self.dali_server)
+        if workers and self.num_workers == self._default_workers:
+            self.num_workers = self._default_workers = workers
+            self.prefetch_factor = self.prefetch_factor or 2  # torch's default, if there are workers
 
     def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than cores; torch calls this. The ranks of a machine share its cores."""
@@ -217,19 +229,26 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         counts_itself = self.persistent_workers and kind_of(self.dataset) == "iterable"
         return self._epoch if outer is None or counts_itself else outer.epoch_of_loop()
 
+    def _rank(self) -> int:
+        """Return the rank of this process now. Inside another loader's loop, it is that of the loop."""
+        outer = current_context()
+        return self.dali_server.endpoint.rank if outer is None else outer.rank
+
     def _between_epochs(self) -> LoaderState:
         ended = None if self._progress is None else self._progress.sampler_at_end
         return replace(
-            start_of_epoch(self, self._epoch, self.dali_server.seed, current_ranks().rank),
+            start_of_epoch(self, self._epoch, self.dali_server.seed, self._rank()),
             seeded=self._lasting is None,
             sampler=SamplerState(stateful_sampler(self)).now() if ended is None else ended,
         )
 
 
-def _starts_workers(server: DALIServer) -> bool:
-    """Return whether a loader has workers by default: in a distributed run, unless the server reads the datasets."""
+def _default_workers(server: DALIServer) -> int:
+    """Return the default of `num_workers`: workers in a distributed run, unless the server reads the datasets."""
     launched = current_ranks().source not in ("", "set_ranks")
-    return launched and not server.reads_datasets and not multiprocessing.current_process().daemon
+    if not launched or server.reads_datasets or multiprocessing.current_process().daemon:
+        return 0
+    return Shares.of_rank().num_workers
 
 
 def _pool_options(server: DALIServer, options: dict[str, Any]) -> dict[str, Any]:

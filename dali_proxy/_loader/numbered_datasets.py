@@ -23,7 +23,6 @@ from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.pickling import for_spawned
 from pipeline._ipc.signals import deferred_signals
-from pipeline._rng import global_batch
 
 __all__ = [
     "NumberedDataset",
@@ -89,6 +88,7 @@ class NumberedSampler:
 
     Attributes:
         epoch: epoch number of the iterators that start from now on.
+        rank: rank of this process in these epochs.
         start: their starting position.
         items: items of the latest epoch.
     """
@@ -96,6 +96,7 @@ class NumberedSampler:
     def __init__(self, sampler: Iterable[Any], take: Callable[[int], None] | None = None) -> None:
         self.sampler = sampler
         self.epoch = 0
+        self.rank = 0
         self.start = SamplerStart()
         self.items: NumberedItems | None = None
         self._take = take
@@ -148,7 +149,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
         self._chunks: deque[Chunk] = deque()  # those of the last round that torch hasn't drawn
         self._turn = 0  # number of the worker that gets the next item
         self._items = items
-        self._epoch = epoch
+        self._epoch, self._rank = epoch, sampler.rank
         self._start = start
         self._take = take
         self._number = start.first_drawn  # number of the next item
@@ -192,7 +193,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
                 if self._take is not None:
                     self._take(self._number)
                 if number >= self._start.batches and number not in self._start.done:
-                    return NumberedIndices(self._epoch, number, indices)
+                    return NumberedIndices(self._epoch, number, indices, self._rank)
         except StopIteration:
             raise
         except BaseException as error:  # noqa: BLE001  # raised later, in the training loop
@@ -244,12 +245,9 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
     def _caught(self, numbered: NumberedIndices, make: Callable[[Any, BatchContext], Any]) -> Any:
         if isinstance(numbered.indices, Pause):
             return Pause()
-        indices, request = numbered.indices, self.request
+        request = self.request
         session = session_of(self.first_session, numbered.epoch) if request is None else request.session
-        context = BatchContext(session, numbered.epoch, numbered.batch, indices)
-        context.global_batch = getattr(indices, "global_batch", None)
-        if context.global_batch is None and request is not None:
-            context.global_batch = global_batch(request.rank, numbered.batch)
+        context = numbered.context(session)
         set_context(context)
         try:
             return make(numbered.indices, context)

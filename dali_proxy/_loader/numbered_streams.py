@@ -55,6 +55,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         dataset: the user's dataset.
         first_session: session number of epoch 0; see `session_of`.
         epoch: epoch number of the next iteration; persistent workers keep this object and increment the number.
+        rank: rank of the training process.
         batch_size: number of samples per batch.
         own: this process's role in the loader.
         start: starting position of the next iteration; later ones start at the beginning of the dataset.
@@ -65,16 +66,17 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         dataset: Any,
         first_session: int,
         epoch: int,
+        rank: int,
         batch_size: int | None,
         own: OwnWorker,
-        start: StreamStart | None = None,
+        start: StreamStart,
     ) -> None:
         self.dataset = dataset
         self.first_session = first_session
-        self.epoch = epoch
+        self.epoch, self.rank = epoch, rank
         self.batch_size = batch_size or 1
         self.own = own
-        self.start = start or StreamStart()
+        self.start = start
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self.epoch = self.epoch, self.epoch + 1
@@ -91,7 +93,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         except BaseException as error:
             if own.id is None or own.is_interrupted_by(error):
                 raise
-            numbered = NumberedIndices(epoch, own.batch_number(position.batches), None)
+            numbered = NumberedIndices(epoch, own.batch_number(position.batches), None, self.rank)
             return repeat(FailedBatch.from_error(numbered, error, None, own), self.batch_size)
         return chain(repeat(Pause(), pauses), self._number(samples, epoch, position.batches))
 
@@ -112,6 +114,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         ordinal = batches * self.batch_size
         ended = False
         context = BatchContext()
+        numbered = NumberedIndices(epoch, 0, None)
 
         def position() -> bytes | None:
             """Return the dataset's state as a pickle, which later changes of the dataset don't affect."""
@@ -120,8 +123,8 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
 
         while True:
             if ordinal % self.batch_size == 0:
-                number = own.batch_number(ordinal // self.batch_size)
-                context = BatchContext(session_of(self.first_session, epoch), epoch, number, position=position)
+                numbered = NumberedIndices(epoch, own.batch_number(ordinal // self.batch_size), None, self.rank)
+                context = numbered.context(session_of(self.first_session, epoch), position)
             context.index = f"sample {ordinal}{of_worker}"
             set_context(context)  # set for each sample: several iterators of one thread may take turns
             try:
@@ -133,7 +136,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
                 if own.is_interrupted_by(error):
                     raise
                 # An iterator may continue after it has raised. The rest of the batch isn't read, as in torch.
-                failed = FailedBatch.from_error(NumberedIndices(epoch, context.batch, None), error, context.index, own)
+                failed = FailedBatch.from_error(numbered, error, context.index, own)
                 left = self.batch_size - ordinal % self.batch_size
                 ordinal += left
                 yield from repeat(failed, left)

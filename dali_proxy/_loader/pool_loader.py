@@ -84,7 +84,7 @@ class BatchReader:
         numbered: NumberedIndices = request.numbered
         worker: Any = _utils.worker
         worker._worker_info, self.dataset.request = self._info, request
-        with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks(request.rank)])):
+        with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks])):
             batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
         if isinstance(batch, FailedBatch):
             if isinstance(batch.error, BaseException):
@@ -152,7 +152,7 @@ class PoolLoader(InnerLoader):
         assert isinstance(self.dataset, NumberedDataset)
         self._seed = seed
         session = session_of(self.dataset.first_session, numbered.epoch)
-        return self.pool.request(BatchRequest(*self._reader, numbered, seed, session, self._server.endpoint.rank))
+        return self.pool.request(BatchRequest(*self._reader, numbered, seed, session))
 
     def take(self, batch: _Pending) -> Any:
         """Return the batch that has arrived, or raise its error."""
@@ -198,7 +198,7 @@ class PoolLoader(InnerLoader):
         own = OwnWorker()
         dataset, collate = self.dataset.dataset, self.collate_fn.collate_fn
         reader = BatchReader(
-            NumberedDataset(dataset, 0, own), Collate(collate, 0, own), self.batch_sampler is not None, self._init
+            NumberedDataset(dataset, 0, own), Collate(collate, own), self.batch_sampler is not None, self._init
         )
         with without_rank():
             parts = {"the dataset": dataset, "collate_fn": collate, "worker_init_fn": self._init}
@@ -213,6 +213,7 @@ class _PoolBatches(_BaseDataLoaderIter):
 
     def __init__(self, loader: PoolLoader) -> None:
         super().__init__(loader)
+        loader.pool.divide()
         self._loader = loader
         self._in_flight: deque[_Pending | Pause] = deque()
         self._drawn_all = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._pool.parcel import open_batch
 from dali_proxy._transport.protocol import BatchRead
@@ -15,6 +16,7 @@ from dali_proxy.errors import WorkerDiedError
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.memory import SharedBlock
 from pipeline._listing import listed
+from pipeline._ranks import current_ranks
 
 if TYPE_CHECKING:
     from dali_proxy._consumer.consumer import ConsumerClient
@@ -110,21 +112,28 @@ class DatasetPool:
 
     Args:
         server: handle of the server.
-        ready: number of workers that one loader keeps busy.
-        in_flight_bytes: limit for the results of one loader that are in flight.
+        num_workers: number of workers.
 
     Attributes:
-        ready: the same.
-        in_flight_bytes: the same.
+        ready: number of workers that one loader keeps busy.
+        in_flight_bytes: limit for the results of one loader that are in flight.
         name, member: names of the workers, and of one, for messages.
     """
 
     name, member = "the dataset workers are", "dataset worker"
 
-    def __init__(self, server: Connected, ready: int, in_flight_bytes: int) -> None:
-        self.ready = ready
-        self.in_flight_bytes = in_flight_bytes
+    ready: int
+    in_flight_bytes: int
+
+    def __init__(self, server: Connected, num_workers: int) -> None:
+        self._num_workers = num_workers
+        self.divide()
         self._server = weakref.proxy(server)  # in a cycle, the server would run until the garbage collector does
+
+    def divide(self) -> None:
+        """Divide the workers and the memory among the ranks of this machine, when an epoch begins."""
+        self.ready = -(-self._num_workers // current_ranks().local_world_size)
+        self.in_flight_bytes = in_flight_bytes()
 
     def put(self, data: bytes) -> SharedBlock:
         """Store a pickled reader in shared memory. Workers can read it while a request needs it."""

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_proxy._cluster.ray_cluster import RayCluster
-from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HOSTS, HostOptions, ProcessHost, ThreadHost
@@ -208,7 +207,6 @@ class DALIServer:
             arena_bytes_limit=arena_bytes_limit,
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
-            rank=current_ranks().rank,
             is_remote=cluster is not None,
         )
         self._live(Life(endpoint, os.getpid()))
@@ -303,8 +301,7 @@ class DALIServer:
     def _dataset_pool(self) -> DatasetPool:
         from dali_proxy._pool.dataset_pool import DatasetPool
 
-        share = -(-self.num_workers // current_ranks().local_world_size)
-        return DatasetPool(self, share, in_flight_bytes())
+        return DatasetPool(self, self.num_workers)
 
     def end_error(self) -> ProxyError | None:
         """Return the error to raise if the server isn't running, or None while it runs."""

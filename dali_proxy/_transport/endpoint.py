@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.protocol import CODEC, Goodbye, Hello, Welcome
@@ -14,6 +14,7 @@ from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError
+from pipeline._ranks import current_ranks
 from pipeline.errors import GraphError
 from pipeline.types import to_numpy_type
 
@@ -67,7 +68,7 @@ class Endpoint:
         arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
         unused: declared inputs that no output depends on.
-        rank: rank of the process that created the server, so that ranks draw different random numbers.
+        sender_rank: rank of the process that this one got the endpoint from; see `rank`.
         is_remote: whether the servers run in a cluster, so that only datasets there can connect to them.
     """
 
@@ -80,11 +81,18 @@ class Endpoint:
     arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
-    rank: int = 0
+    sender_rank: int = 0
     is_remote: bool = False
 
+    @property
+    def rank(self) -> int:
+        """Rank of this process now, so that ranks draw different random numbers. Workers have that of their parent."""
+        here = current_ranks()
+        return here.rank if here.source else self.sender_rank
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Endpoint, tuple(0 if name == "rank" and _pickling.anonymous else getattr(self, name) for name in _NAMES)
+        sent = replace(self, sender_rank=0 if _pickling.anonymous else self.rank)
+        return Endpoint, tuple(getattr(sent, name) for name in _NAMES)
 
 
 _NAMES = tuple(each.name for each in fields(Endpoint))

@@ -28,7 +28,8 @@ class BatchContext:
         position: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
         begun: time when the batch began.
         nbytes: size of the samples that were submitted for it.
-        global_batch: number of the batch among those of all ranks, if the sampler knows it; else None.
+        rank: rank of the training process.
+        global_batch: number of the batch among those of all ranks; None if it is that of the epoch.
     """
 
     session: int = 0
@@ -41,6 +42,7 @@ class BatchContext:
     position: Callable[[], bytes | None] | None = None
     begun: float = field(default_factory=time.perf_counter)
     nbytes: int = 0
+    rank: int = 0
     global_batch: int | None = None
 
     def epoch_of_loop(self) -> int:

@@ -182,9 +182,11 @@ class WorkerClient:
             with server_errors():
                 blocks = [block for sample in samples for block in sample.blocks]
                 seq = self.arena.submit(blocks)
-                session, epoch, batch, view, number = 0, self._seed, seq, 0, None
+                session, epoch, batch, view = 0, self._seed, seq, 0
                 begun, self._begun = self._begun, 0.0
-                if context is not None:
+                if context is None:
+                    number = global_batch(self.endpoint.rank, batch)
+                else:
                     begun = context.begun
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     number = context.global_batch
@@ -205,7 +207,7 @@ class WorkerClient:
                         inputs=inputs,
                         waited_ns=self.arena.waited_ns,
                         names=pack_labels([sample.name for sample in samples]),
-                        global_batch=global_batch(self.endpoint.rank, batch) if number is None else number,
+                        global_batch=number,
                         begun_ns=int(begun * 1e9),
                         sent_ns=time.perf_counter_ns(),
                     ),

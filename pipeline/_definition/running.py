@@ -129,7 +129,7 @@ class Runner:
         iter_setup: Callable[[], Any] | None = None,
     ) -> None:
         self._owner = os.getpid()
-        self._rank = current_ranks().rank
+        self._rank: int | None = None  # in this epoch; None before its first batch
         self._declared = arguments.output_declarations
         self._declared.check_count(len(graph.outputs))
         self.output_stream: Any = None
@@ -248,6 +248,7 @@ class Runner:
             self._ended = False
             self._epoch += 1
             self._iteration = 0
+            self._rank = None
             self._scheduled = min(self._scheduled, len(self._started))
 
     @property
@@ -334,5 +335,7 @@ class Runner:
             info = BatchInfo(self._iteration, self._epoch)
             inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
             size = check_sizes(inputs)
+        if self._rank is None:
+            self._rank = current_ranks().rank
         number = global_batch(self._rank, self._iteration)
         return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration, global_batch=number))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["find", "replace"]
+from dali_proxy.errors import PlaceholderError
 
+__all__ = ["find", "replace", "tuple_like"]
+
+_PLAIN = frozenset((tuple, list, dict, deque, set, frozenset))  # without attributes
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
 # Objects of these packages don't refer to batches, but to many other objects.
 _LEAF_PACKAGES = frozenset(
@@ -20,7 +24,8 @@ _LEAF_PACKAGES = frozenset(
 def find(data: Any, kind: type) -> list[Any]:
     """Return the objects of type `kind` in a nested structure, each once, in order of appearance.
 
-    The search includes tuples, lists, deques, mappings and attributes of objects (`__slots__`, `__dict__`).
+    The search includes tuples, lists, deques, sets, values of mappings, and attributes of objects (`__slots__`,
+    `__dict__`).
 
     Example:
         >>> find({"a": (1, 2.0), "b": [3]}, int)
@@ -37,7 +42,10 @@ def replace(data: Any, kind: type, new: Callable[[Any], Any]) -> Any:
     """Return `data` with every object `x` of type `kind` replaced by `new(x)`.
 
     Containers and objects that hold one, at any depth, are replaced by copies of the same type; all others stay.
-    Shared objects stay shared, and cycles are allowed.
+    Constructors aren't called. Shared objects stay shared, and cycles are allowed.
+
+    Raises:
+        PlaceholderError: the values of a mapping can't be replaced.
 
     Example:
         >>> replace({"a": (1, 2.0)}, int, str)
@@ -53,11 +61,11 @@ def replace(data: Any, kind: type, new: Callable[[Any], Any]) -> Any:
 
 
 def _children(data: Any) -> Iterator[Any]:
-    if isinstance(data, tuple | list | deque):
+    if isinstance(data, tuple | list | deque | set | frozenset):
         yield from data
     elif isinstance(data, Mapping):
         yield from data.values()
-    else:
+    if type(data) not in _PLAIN:
         for name in _attributes(data):
             yield getattr(data, name)
 
@@ -77,7 +85,7 @@ def _attributes(data: Any) -> list[str]:
 @lru_cache(maxsize=256)
 def _is_leaf(kind: type) -> bool:
     """Return whether the search ends at objects of a type. Cached: abstract types take long to check."""
-    if issubclass(kind, tuple | list | deque | Mapping):
+    if issubclass(kind, tuple | list | deque | set | frozenset | Mapping):
         return False
     return issubclass(kind, _LEAF_TYPES) or kind.__module__.partition(".")[0] in _LEAF_PACKAGES
 
@@ -134,34 +142,57 @@ class _Copier:
         if key not in self._holders:
             return data
         self._alive.append(data)
-        if isinstance(data, tuple):
-            self._done[key] = data  # a cycle through a tuple ends here
-            result = self._done[key] = self._tuple(data)
+        if isinstance(data, tuple | frozenset):
+            self._done[key] = data  # a cycle through one ends here
+            values = [self.copy(child) for child in data]
+            result = tuple_like(data, values) if isinstance(data, tuple) else frozenset.__new__(type(data), values)
+            self._done[key] = result
+            self._set_attributes(data, result)
             return result
         if isinstance(data, Mapping) and not isinstance(data, MutableMapping):
-            result = self._done[key] = self._mapping(data)
-            return result
+            return self._read_only(data)
         result = self._done[key] = copy.copy(data)  # before its children, which may refer back to it
+        self._set_attributes(data, result)  # before its items, which an attribute may contain
         if isinstance(data, list | deque):
             for position, child in enumerate(data):
                 result[position] = self.copy(child)
+        elif isinstance(data, set):
+            values = [self.copy(child) for child in data]
+            result.clear()
+            result.update(values)
         elif isinstance(data, MutableMapping):
             for name in data:
                 result[name] = self.copy(data[name])
-        else:
-            for name in _attributes(data):
-                object.__setattr__(result, name, self.copy(getattr(data, name)))
         return result
 
-    def _tuple(self, data: tuple[Any, ...]) -> Any:
-        values = [self.copy(child) for child in data]
-        if hasattr(data, "_make"):  # a named tuple
-            return data._make(values)
-        return type(data)(values)
+    def _set_attributes(self, data: Any, result: Any) -> None:
+        if type(data) not in _PLAIN:
+            for name in _attributes(data):
+                object.__setattr__(result, name, self.copy(getattr(data, name)))
 
-    def _mapping(self, data: Mapping[Any, Any]) -> Any:
+    def _read_only(self, data: Mapping[Any, Any]) -> Any:
+        """Copy a mapping without `__setitem__`: its values are in its attributes, or a mapping creates it."""
+        with suppress(TypeError):  # some types can't be copied
+            result = self._done[id(data)] = copy.copy(data)
+            self._set_attributes(data, result)
+            if not find(list(result.values()), self._kind):
+                return result
         values = {name: self.copy(child) for name, child in data.items()}
         try:
-            return type(data)(values)  # type: ignore[call-arg]
-        except TypeError:  # its constructor takes other arguments
-            return values
+            made = type(data)(values)  # type: ignore[call-arg]
+        except TypeError:
+            kind = f"{type(data).__module__}.{type(data).__qualname__}"
+            raise PlaceholderError(
+                f"the values of a mapping of type {kind} can't be replaced by tensors: return a dict from the dataset "
+                "and from collate_fn"
+            ) from None
+        self._done[id(data)] = made
+        return made
+
+
+def tuple_like(data: tuple[Any, ...], values: Iterable[Any]) -> Any:
+    """Return a tuple of the same type with other values, without its attributes."""
+    try:
+        return tuple.__new__(type(data), values)  # its own constructor may take other arguments
+    except TypeError:  # a sequence of the C API
+        return type(data)(values)

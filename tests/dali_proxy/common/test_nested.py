@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, UserDict, defaultdict, deque, namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dali_proxy._common.nested import find, replace
+from dali_proxy.errors import PlaceholderError
 
 
 class Mark:
@@ -78,6 +79,77 @@ class FrozenMapping(Mapping[str, Any]):
         return len(self._items)
 
 
+class Keywords(Mapping[str, Any]):
+    """A mapping without `__setitem__`, whose constructor takes keywords."""
+
+    def __init__(self, **items: Any) -> None:
+        self._items = items
+        self.count = len(items)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class Store(MutableMapping[str, Any]):
+    """A mapping that stores its values in an attribute."""
+
+    def __init__(self, **items: Any) -> None:
+        self._items = items
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._items[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class Generated(Mapping[str, Any]):
+    """A mapping that creates its values on access, from a closure."""
+
+    def __init__(self, make: Callable[[], Any], name: str) -> None:
+        self._make = make
+
+    def __getitem__(self, key: str) -> Any:
+        return self._make()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("a",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Pair(tuple[Any, ...]):
+    """A tuple whose constructor takes its items one by one, and that has an attribute."""
+
+    def __new__(cls, first: Any, second: Any) -> Pair:
+        return super().__new__(cls, (first, second))
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.both = [first, second]
+
+
+class Extended(dict[str, Any]):
+    """A dict with an attribute."""
+
+    extra: Any = None
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -94,6 +166,9 @@ class FrozenMapping(Mapping[str, Any]):
         (SimpleNamespace(a=Mark(1), b=2), SimpleNamespace(a=1, b=2)),
         (Frozen(Mark(1), 3), Frozen(1, 3)),
         (FrozenSlotted((Mark(1),), 3), FrozenSlotted((1,), 3)),
+        ({Mark(1), 2}, {1, 2}),
+        (frozenset([Mark(1), 2]), frozenset([1, 2])),
+        (MappingProxyType({"a": Mark(1)}), MappingProxyType({"a": 1})),
         ("text", "text"),
         (None, None),
     ],
@@ -111,6 +186,30 @@ def test_objects_with_slots_and_with_a_dictionary() -> None:
     result = replace(FrozenMapping({"a": Mark(1), "b": 2}), Mark, number)
     assert type(result) is FrozenMapping
     assert dict(result) == {"a": 1, "b": 2}
+
+
+def test_constructors_are_not_called() -> None:
+    mark = Mark(1)
+    pair = replace(Pair(mark, 2), Mark, number)
+    assert (type(pair), tuple(pair), pair.both) == (Pair, (1, 2), [1, 2])
+    keywords = replace(Keywords(a=mark, b=2), Mark, number)
+    assert (type(keywords), dict(keywords), keywords.count) == (Keywords, {"a": 1, "b": 2}, 2)
+
+
+def test_original_stays_unchanged() -> None:
+    store, extended = Store(a=Mark(1), b=2), Extended(a=Mark(3))
+    extended.extra = Mark(4)
+    assert dict(replace(store, Mark, number)) == {"a": 1, "b": 2}
+    assert isinstance(store["a"], Mark)
+    result = replace(extended, Mark, number)
+    assert (type(result), result, result.extra) == (Extended, {"a": 3}, 4)
+    assert isinstance(extended.extra, Mark)
+
+
+def test_values_that_cannot_be_replaced_are_an_error() -> None:
+    mark = Mark(1)
+    with pytest.raises(PlaceholderError, match=r"mapping of type .*Generated can't be replaced .* return a dict"):
+        replace(Generated(lambda: mark, "a"), Mark, number)
 
 
 def test_objects_without_references_are_not_copied() -> None:

@@ -94,7 +94,8 @@ class LoaderIterator(Iterator[Any]):
                 sampler_epoch=self._set_sampler_epoch(start),
             )
             if self._transform is not None:
-                self._transform.begin(self._generators.seed(), start.epoch)
+                given = self._server.given_seed
+                self._transform.begin(self._generators.seed() if given is None else given, start.epoch)
             try:
                 self._loop.begin(start, resumes)
             except RuntimeError as error:  # torch's, if a persistent worker has died since the last epoch

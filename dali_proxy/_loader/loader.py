@@ -67,9 +67,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             a later batch whose samples differ in shape raises a `BatchError` that names them.
         batch_transform: function that receives each finished batch in the training process, and returns the batch that
             the loader yields; `MixUp` and `CutMix` are such functions. While it runs, the global random generators of
-            Python, NumPy and torch (also that of the current GPU) have seeds that follow from torch's generator at the
-            start of the epoch, and the number of the batch: runs repeat with any number of workers, and after
-            `load_state_dict`.
+            Python, NumPy and torch (also that of the current GPU) have seeds that follow from the pipeline's `seed`,
+            the epoch and the batch, as the pipeline's own random numbers do: runs repeat with any number of workers,
+            and after `load_state_dict`. Without `seed=`, torch's generator at the start of the epoch replaces it.
         **kwargs: as for `torch.utils.data.DataLoader`. In a distributed run (torchrun, SLURM, torch.distributed),
             `num_workers` is by default the rank's share of the cores when an epoch begins; see
             `distributed.environment`. It is 0 for iterable datasets. If the server has dataset workers, or servers in a

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch.nn.functional import one_hot
 
+from dali_proxy._common.nested import tuple_like
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["CutMix", "MixUp"]
@@ -26,23 +28,22 @@ class _Mix:
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with mixed images, and probabilities as labels."""
-        images, labels = self._tensor(batch, self.images), self._tensor(batch, self.labels)
-        if images.ndim != 4 or len(images) != len(labels):
-            raise ArgumentValueError(
-                f"{type(self).__name__} needs images (N, C, H, W) and N labels, not images of shape "
-                f"{tuple(images.shape)} and labels of shape {tuple(labels.shape)}"
-            )
+        places = self.images if isinstance(self.images, list) else [self.images]
+        several, labels = [self._tensor(batch, place) for place in places], self._tensor(batch, self.labels)
+        for images in several:
+            if images.ndim != 4 or len(images) != len(labels):
+                raise ArgumentValueError(
+                    f"{type(self).__name__} needs images (N, C, H, W) and N labels, not images of shape "
+                    f"{tuple(images.shape)} and labels of shape {tuple(labels.shape)}"
+                )
         share = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
-        mixed, share = self.mix(images, share)
+        mixed, share = self.mix(several, share)
         targets = self._probabilities(labels)
-        replaced = {self.images: mixed, self.labels: share * targets + (1 - share) * targets.roll(1, 0)}
-        if isinstance(batch, Mapping):
-            return {**batch, **replaced}
-        values = [replaced.get(position, value) for position, value in enumerate(batch)]
-        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+        mixed_labels = share * targets + (1 - share) * targets.roll(1, 0)
+        return _with_items(batch, {**dict(zip(places, mixed, strict=True)), self.labels: mixed_labels})
 
-    def mix(self, images: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
-        """Return the mixed images, and the share that each image has in its result."""
+    def mix(self, several: Sequence[torch.Tensor], share: float) -> tuple[list[torch.Tensor], float]:
+        """Return several mixed batches of images, and the share that each image has in its result."""
         raise NotImplementedError
 
     def _tensor(self, batch: Any, place: Any) -> torch.Tensor:
@@ -79,7 +80,8 @@ class MixUp(_Mix):
     Args:
         num_classes: number of classes. None if each label is already a row of probabilities.
         alpha: both parameters of the beta distribution from which the share is drawn.
-        images: position or key of the images in the batch: (N, C, H, W), floats or bytes.
+        images: position or key of the images in the batch: (N, C, H, W), floats or bytes. A list names several, such as
+            the views of a teacher and a student, which are mixed alike.
         labels: position or key of the labels: class numbers (N,), or probabilities (N, classes). The result has
             probabilities, of float32 if the labels are numbers.
 
@@ -93,10 +95,8 @@ class MixUp(_Mix):
         tensor([1., 1., 1., 1.])
     """
 
-    def mix(self, images: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
-        exact = images.to(torch.promote_types(images.dtype, torch.float32))
-        blended = torch.lerp(exact.roll(1, 0), exact, share)
-        return (blended if images.is_floating_point() else blended.round()).to(images.dtype), share
+    def mix(self, several: Sequence[torch.Tensor], share: float) -> tuple[list[torch.Tensor], float]:
+        return [_blended(images, share) for images in several], share
 
 
 class CutMix(_Mix):
@@ -104,7 +104,8 @@ class CutMix(_Mix):
 
     A function for `DataLoader(batch_transform=...)`, with the arguments and errors of `MixUp`. The method is that of
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers", arXiv:1905.04899, with one rectangle per
-    batch.
+    batch. Of several images, which may differ in size, each has the rectangle at the same place, in proportion, and the
+    labels are mixed by its area in the first one.
 
     Example:
         >>> images, labels = torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 2, 1])
@@ -112,12 +113,34 @@ class CutMix(_Mix):
         torch.Size([4, 3, 8, 8])
     """
 
-    def mix(self, images: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
-        height, width = images.shape[-2:]
+    def mix(self, several: Sequence[torch.Tensor], share: float) -> tuple[list[torch.Tensor], float]:
         part = math.sqrt(1 - share) / 2  # of the height and of the width, on both sides of the centre
-        y, x = (int(torch.randint(extent, ())) for extent in (height, width))
-        top, bottom = max(y - int(part * height), 0), min(y + int(part * height), height)
-        left, right = max(x - int(part * width), 0), min(x + int(part * width), width)
-        mixed = images.clone()
-        mixed[..., top:bottom, left:right] = images.roll(1, 0)[..., top:bottom, left:right]
-        return mixed, 1 - (bottom - top) * (right - left) / (height * width)
+        vertical, horizontal = torch.rand(2).tolist()
+        mixed, shares = [], []
+        for images in several:
+            height, width = images.shape[-2:]
+            y, x = int(vertical * height), int(horizontal * width)
+            top, bottom = max(y - int(part * height), 0), min(y + int(part * height), height)
+            left, right = max(x - int(part * width), 0), min(x + int(part * width), width)
+            mixed.append(images.clone())
+            mixed[-1][..., top:bottom, left:right] = images.roll(1, 0)[..., top:bottom, left:right]
+            shares.append(1 - (bottom - top) * (right - left) / (height * width))
+        return mixed, shares[0]
+
+
+def _blended(images: torch.Tensor, share: float) -> torch.Tensor:
+    exact = images.to(torch.promote_types(images.dtype, torch.float32))
+    blended = torch.lerp(exact.roll(1, 0), exact, share)
+    return (blended if images.is_floating_point() else blended.round()).to(images.dtype)
+
+
+def _with_items(batch: Any, replaced: Mapping[Any, Any]) -> Any:
+    """Return a copy of a batch with other items at some positions or keys."""
+    if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
+        return {**batch, **replaced}
+    if isinstance(batch, tuple):
+        return tuple_like(batch, [replaced.get(position, value) for position, value in enumerate(batch)])
+    copied = copy.copy(batch)
+    for place, value in replaced.items():
+        copied[place] = value
+    return copied

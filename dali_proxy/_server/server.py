@@ -173,6 +173,9 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
+        seed = pipeline._internals.arguments.seed
+        #: Seed that the user passed to the pipeline, or None.
+        self.given_seed = seed if seed >= 0 else None
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         pipeline = with_default_threads(pipeline)
         check_sizes(pipeline)

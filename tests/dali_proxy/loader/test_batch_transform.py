@@ -105,6 +105,18 @@ def test_images_are_mixed_as_their_labels(mix: Any) -> None:
     assert torch.allclose(mixed["image"].mean((1, 2, 3)), (shares * torch.arange(5)).sum(1), atol=1e-4)
 
 
+@pytest.mark.parametrize("mix", [MixUp(images=["a", "b"], labels="y"), CutMix(images=["a", "b"], labels="y")])
+def test_several_images_are_mixed_alike(mix: Any) -> None:
+    torch.manual_seed(4)
+    batch = {"a": torch.rand(3, 1, 40, 30), "y": torch.eye(3)}
+    batch["b"] = batch["a"] * 2
+    mixed = mix(batch)
+    assert torch.allclose(mixed["b"], mixed["a"] * 2)
+    assert not torch.equal(mixed["a"], batch["a"])
+    with pytest.raises(ArgumentTypeError, match="no tensor at 'b'"):
+        mix({"a": batch["a"], "y": batch["y"]})
+
+
 def test_mixed_bytes_are_rounded() -> None:
     torch.manual_seed(2)
     mixed, rows = MixUp()((torch.tensor([0, 255]).byte()[:, None, None, None], torch.eye(2)))

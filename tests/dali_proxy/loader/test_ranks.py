@@ -159,5 +159,9 @@ def test_transforms_of_batches_draw_the_numbers_of_the_rank(initialize: Initiali
 
     with DALIServer(noisy()) as server:
         first = run(1, server)
+        assert run(2, server) == first, "the pipeline's seed decides"
         initialize(1)
         assert not set(run(1, server)) & set(first)
+        with DALIServer(noisy(seed=-1)) as unseeded:
+            assert run(1, unseeded) == run(1, unseeded)
+            assert run(2, unseeded) != run(1, unseeded)

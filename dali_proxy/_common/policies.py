@@ -77,7 +77,7 @@ class FilledBatches:
 
     Args:
         batches: the batch sampler.
-        batch_size: size of all batches except the last one.
+        batch_size: size of all batches except the last one. No batch is cut.
         padded: whether to fill with the epoch's last index; otherwise with its first ones.
 
     Attributes:
@@ -107,7 +107,7 @@ class FilledBatches:
     def _fill(self, batches: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         for batch in batches:
             self.first = batch if self.first is None else self.first
-            full = len(batch) == self.batch_size
+            full = len(batch) >= self.batch_size
             yield batch if full else fill(batch, self.batch_size, self.first, self.padded)
 
     def __len__(self) -> int:

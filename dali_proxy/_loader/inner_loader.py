@@ -17,7 +17,7 @@ from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSample
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import with_direct_queues
-from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sampler
+from dali_proxy._loader.resume import LoaderState, SamplerState, batch_size_of, stateful_sampler
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
@@ -70,19 +70,20 @@ def inner_loader(
         options["pin_memory_device"] = loader.pin_memory_device
     dataset: Any = loader.dataset
     batches: Any = loader.batch_sampler
+    stream_batches = {"batch_size": batch_size_of(loader), "drop_last": getattr(batches, "drop_last", loader.drop_last)}
     filled: FilledBatches | None = None
     if loader.last_batch_policy is LastBatchPolicy.FILL:
-        batches = filled = FilledBatches(batches, loader.batch_size or 1, loader.last_batch_padded)
+        batches = filled = FilledBatches(batches, batch_size_of(loader) or 1, loader.last_batch_padded)
     if isinstance(dataset, IterDataPipe | MapDataPipe):  # not wrapped, because torch shards them by their type
         if isinstance(dataset, MapDataPipe):
             options.update(_sampling(loader, batches, loader.sampler))
         else:
-            options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+            options.update(stream_batches)
         return InnerLoader(dataset, **options), None, SamplerState(None)
     if isinstance(dataset, IterableDataset):
         numbers = (first_session, epoch, start.rank or 0)
-        wrapped = NumberedIterableDataset(dataset, *numbers, loader.batch_size, own, start.stream_start)
-        options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+        wrapped = NumberedIterableDataset(dataset, *numbers, batch_size_of(loader), own, start.stream_start)
+        options.update(stream_batches)
         return InnerLoader(wrapped, **options), None, SamplerState(None)
     items = loader.sampler if batches is None else batches
     state = SamplerState(stateful_sampler(loader), items, filled)

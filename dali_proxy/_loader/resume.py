@@ -24,6 +24,7 @@ __all__ = [
     "LoaderState",
     "Progress",
     "SamplerState",
+    "batch_size_of",
     "kind_of",
     "sampler_with_epochs",
     "start_of_epoch",
@@ -322,7 +323,7 @@ def start_of_epoch(loader: DataLoader[Any], epoch: int, seed: int | None, rank: 
     return LoaderState(
         kind=kind,
         epoch=epoch,
-        batch_size=loader.batch_size,
+        batch_size=batch_size_of(loader),
         samples=_length(loader.dataset) if kind == "map" else None,
         sampler_class=type(_samplers(loader)[-1]).__name__ if kind == "map" else "",
         seed=seed,
@@ -337,6 +338,11 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except (TypeError, NotImplementedError):  # a dataset needs no length if it has a custom sampler
         return None
+
+
+def batch_size_of(loader: DataLoader[Any]) -> int | None:
+    """Return the batch size of a loader: users may change that of its batch sampler. None if the user passed none."""
+    return loader.batch_size and int(getattr(loader.batch_sampler, "batch_size", loader.batch_size))
 
 
 def stateful_sampler(loader: DataLoader[Any]) -> Any:

@@ -143,3 +143,33 @@ def test_contradictions(server: DALIServer) -> None:
     for stream in (IndexStream(7, server.proxy), IterableWrapper(range(7))):
         with pytest.raises(errors.ArgumentMismatchError, match="needs a dataset with indices"):
             DataLoader(server, stream, last_batch_policy=FILL)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(6, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 0, 1]]), (3, [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 0, 1]])],
+)
+def test_batch_sampler_determines_the_size(
+    size: int, expected: list[list[int]], num_workers: int, server: DALIServer
+) -> None:
+    loader = DataLoader(server, IndexDataset(10, server.proxy), 4, last_batch_policy=FILL, num_workers=num_workers)
+    loader.batch_sampler.batch_size = size  # type: ignore[union-attr]  # torch allows it
+    assert len(loader) == len(expected)
+    assert batches(loader) == expected
+    state = loader.state_dict()
+    loader.batch_sampler.batch_size = 4  # type: ignore[union-attr]
+    with pytest.raises(errors.ArgumentMismatchError, match=f"saved with batch_size {size}"):
+        loader.load_state_dict(state)
+
+
+def test_batch_sampler_determines_the_size_of_iterable_datasets(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexStream(10, server.proxy), 4)
+    loader.batch_sampler.batch_size = 6  # type: ignore[union-attr]
+    assert batches(loader) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]]
+    loader.batch_sampler.drop_last = True  # type: ignore[union-attr]
+    assert batches(loader) == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_longer_batches_are_not_cut() -> None:
+    assert list(FilledBatches([[1, 2, 3], [4]], 2, padded=False)) == [[1, 2, 3], [4, 1]]

@@ -18,7 +18,7 @@ from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
+from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals
 from pipeline._ranks import current_ranks
@@ -149,7 +149,7 @@ class ProcessHost:
             block.array[: len(data)] = memoryview(data)
             message = Start(
                 nbytes=tuple(map(len, parts)),
-                directory=_working_directory(),
+                directory=working_directory(),
                 sys_path=import_path(),
                 path=options.path,
                 key=options.key,
@@ -194,10 +194,3 @@ def _is_stopped(pid: int) -> bool:
     except OSError:  # there is no /proc, or no such process
         return False
     return status.rpartition(")")[2].split()[0] in ("T", "t")
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed or can't be read
-        return ""

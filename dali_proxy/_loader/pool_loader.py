@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +28,7 @@ from dali_proxy._loader.rescue import LOST
 from dali_proxy._transport.endpoint import without_rank
 from dali_proxy.errors import ServerDiedError, WorkerDiedError
 from pipeline._ipc import pickling
+from pipeline._ipc.interpreter import working_directory
 from pipeline._ipc.signals import deferred_signals, finalizer
 
 if TYPE_CHECKING:
@@ -44,19 +47,21 @@ _Pending: TypeAlias = "PendingBatch | PendingRead"
 class BatchReader:
     """Does the work of a torch worker in another process: reads and collates batches.
 
-    Its pickle is the same for all epochs and ranks, as long as the dataset and the functions are.
+    Its pickle is the same for all epochs and ranks, as long as the dataset, the functions and the directory are.
 
     Attributes:
         dataset: the wrapped dataset.
         collate: the wrapped collate function; it shares the role `own` with the dataset.
         has_batches: whether the indices are those of a batch.
         worker_init_fn: the user's function, or None.
+        directory: working directory of the user's process; empty if it has none.
     """
 
     dataset: NumberedDataset
     collate: Collate
     has_batches: bool
     worker_init_fn: Any
+    directory: str
 
     def begin(self, number: int, count: int, where: str) -> None:
         """Let this process look like a worker to the user's code."""
@@ -67,11 +72,15 @@ class BatchReader:
         worker: Any = _utils.worker  # torch has no public names for these
         self._info = worker.WorkerInfo(id=number, num_workers=count, seed=0, dataset=self.dataset.dataset)
         worker._worker_info = self._info
+        if where:  # another machine
+            self.directory = ""
+        self._enter_directory()
         try:
             if self.worker_init_fn is not None:
                 self.worker_init_fn(number)
         except Exception as error:  # noqa: BLE001  # raised for each batch
             own.init_error = error
+        self._leave_directory()
 
     def read(self, request: BatchRequest) -> CollatedBatch | FailedBatch:
         """Return a batch, whose placeholders are submitted.
@@ -84,8 +93,10 @@ class BatchReader:
         numbered: NumberedIndices = request.numbered
         worker: Any = _utils.worker
         worker._worker_info, self.dataset.request = self._info, request
+        self._enter_directory()
         with seeded(np.random.SeedSequence([request.seed, numbered.epoch, numbered.number_among_ranks])):
             batch = create_batch(self.dataset, self.collate, self.has_batches, numbered)
+        self._leave_directory()
         if isinstance(batch, FailedBatch):
             if isinstance(batch.error, BaseException):
                 return batch
@@ -94,6 +105,15 @@ class BatchReader:
             batch.worker += self._where
             batch.error.where += self._where and f",{self._where}"
         return batch
+
+    def _enter_directory(self) -> None:
+        """Let relative paths be those of the user's process. Readers of other loaders may have other directories."""
+        if self.directory and self.directory != working_directory():
+            with suppress(OSError):  # this process may not enter it
+                os.chdir(self.directory)
+
+    def _leave_directory(self) -> None:
+        self.directory = self.directory and working_directory()  # the user's code may have changed it
 
 
 class PoolLoader(InnerLoader):
@@ -198,7 +218,11 @@ class PoolLoader(InnerLoader):
         own = OwnWorker()
         dataset, collate = self.dataset.dataset, self.collate_fn.collate_fn
         reader = BatchReader(
-            NumberedDataset(dataset, 0, own), Collate(collate, own), self.batch_sampler is not None, self._init
+            NumberedDataset(dataset, 0, own),
+            Collate(collate, own),
+            self.batch_sampler is not None,
+            self._init,
+            working_directory(),
         )
         with without_rank():
             parts = {"the dataset": dataset, "collate_fn": collate, "worker_init_fn": self._init}

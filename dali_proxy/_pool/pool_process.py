@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import socket
 import subprocess
@@ -11,7 +10,7 @@ from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
+from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path, working_directory
 from pipeline._ipc.signals import deferred_signals
 from pipeline._ranks import current_ranks
 
@@ -55,7 +54,7 @@ class PoolProcess:
             ProxyError: the process hangs.
             ServerDiedError: the process ended while it started.
         """
-        settings = (endpoint, count, _working_directory(), import_path())
+        settings = (endpoint, count, working_directory(), import_path())
         self._socket.settimeout(_START_PATIENCE)
         try:
             self._socket.sendall(pickle.dumps(settings))
@@ -80,10 +79,3 @@ class PoolProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed or can't be read
-        return ""

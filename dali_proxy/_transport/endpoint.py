@@ -47,11 +47,13 @@ class InputSpec:
         name: name of the input.
         dtype: NumPy name of the dtype that it must have; None for any.
         ndim: number of dimensions that a sample must have; None for any.
+        is_path: whether a sample is the path of a file that the pipeline reads.
     """
 
     name: str
     dtype: str | None = None
     ndim: int | None = None
+    is_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,17 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
         GraphError: the pipeline has no input, or an input that a proxy can't feed.
     """
     specs = []
-    for name, node in pipeline._internals.graph.fed_inputs.items():
+    graph = pipeline._internals.graph
+    paths = {node.inputs[0].node for node in graph.find("io.file.read")}
+    for name, node in graph.fed_inputs.items():
         if node.operator != "external_source":
             raise GraphError(
                 f"{node.display} makes several batches from one input, so a proxy can't feed it: use "
                 "fn.decoders.video of an fn.external_source"
             )
         dtype = node.argument("dtype")
-        specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
+        dtype_name = None if dtype is None else to_numpy_type(dtype).name
+        specs.append(InputSpec(name, dtype_name, node.argument("ndim"), node.index in paths))
     if not specs:
         raise GraphError(
             "the pipeline has no input, so the proxy can't be called: use fn.external_source(name=...) without a source"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,6 +16,7 @@ from dali_proxy._transport.protocol import DTYPES
 from dali_proxy._worker.placeholders import Placeholder
 from dali_proxy.errors import PlaceholderError, SampleTypeError
 from pipeline._external_source.advice import advice
+from pipeline._remote.urls import join
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import to_dali_type
 
@@ -35,7 +37,7 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
     Args:
         value: a NumPy array of any strides, a torch tensor on the CPU, bytes (as uint8, 1-D), a number or a nested
             list of numbers, a PIL image, or any object that NumPy converts to a numeric array.
-        spec: specification of the input.
+        spec: specification of the input. A relative path becomes absolute.
 
     Raises:
         SampleTypeError: the value is a string, None, another object that isn't numeric, or data on a GPU; its dtype is
@@ -59,7 +61,17 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
             f"the input {name!r} got {_describe(value)} of shape {array.shape}; its external_source declares "
             f"ndim={spec.ndim}: reshape the sample, or change the declaration"
         )
-    return array
+    return _absolute(array) if spec.is_path else array
+
+
+def _absolute(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the absolute path of a file: the server may run in another directory than this process."""
+    if array.ndim != 1 or array.dtype.itemsize != 1:
+        return array  # the operator refuses it
+    path = os.fsdecode(array.tobytes().rstrip(b"\0"))
+    if not path or path.startswith("/"):
+        return array
+    return np.frombuffer(os.fsencode(join(os.getcwd(), path)), np.uint8).view(array.dtype)
 
 
 @lru_cache(maxsize=64)

@@ -46,5 +46,7 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
                     raise PipelineError(f"the file {path!r} was truncated while it was read")
                 count += read
     except (OSError, ValueError, MemoryError) as error:  # ValueError: a path with a zero byte
-        raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error
+        where = "" if os.path.isabs(path) else f" in the directory {os.path.realpath('/proc/self/cwd')!r}"
+        reason = getattr(error, "strerror", None) or error
+        raise PipelineError(f"can't read the file {path!r}{where}: {reason}") from error
     return content

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from pipeline.errors import BuildError
 
-__all__ = ["child_environment", "import_path", "interpreter_path", "listen_to_signals", "restore_python_path"]
+__all__ = [
+    "child_environment",
+    "import_path",
+    "interpreter_path",
+    "listen_to_signals",
+    "restore_python_path",
+    "working_directory",
+]
 
 _PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"  # keeps the user's PYTHONPATH while a child starts with another one
 
@@ -65,3 +72,11 @@ def listen_to_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def working_directory() -> str:
+    """Return the working directory of this process, or an empty string if it was removed or can't be read."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

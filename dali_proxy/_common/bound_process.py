@@ -11,7 +11,7 @@ import sys
 import threading
 from functools import cache
 from multiprocessing import current_process, forkserver, resource_tracker
-from multiprocessing.context import BaseContext
+from multiprocessing.context import BaseContext, get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -61,6 +61,8 @@ def _bound(process: Any) -> Any:
             super().run()
 
         def __reduce__(self) -> tuple[Any, ...]:
+            if get_spawning_popen() is None:
+                raise TypeError(f"{self.name} is a process: it can't be copied or pickled, and neither can its loop")
             # The call comes before the state, which contains the dataset, is unpickled.
             return _unpickled, (process, self._parent), vars(self)
 

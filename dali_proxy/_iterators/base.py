@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
+from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
 from dali_proxy._iterators.progress import Flat, Progress, Source
 from pipeline._graph.location import warn_caller
@@ -32,7 +33,7 @@ class _Prepared:
     checkpoints: list[bytes] | None
 
 
-class BaseIterator(ABC, Iterator[list[Any]]):
+class BaseIterator(Uncopyable, ABC, Iterator[list[Any]]):
     """Iterates over the batches of pipelines, epoch after epoch. Subclasses convert the batches.
 
     For the arguments, see `DALIGenericIterator`.

@@ -12,6 +12,7 @@ import torch
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
+from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._loader.batch_transform import BatchTransform
@@ -38,7 +39,7 @@ __all__ = ["LoaderIterator"]
 _PAUSES = (0.02, 0.1, 0.5, 0.0)  # seconds after each attempt to open a session; none after the last one
 
 
-class LoaderIterator(Iterator[Any]):
+class LoaderIterator(Uncopyable, Iterator[Any]):
     """One epoch over a `DataLoader` (with persistent workers: one epoch after another).
 
     Args:

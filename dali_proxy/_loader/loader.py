@@ -22,6 +22,7 @@ from dali_proxy._loader.iterator import LoaderIterator
 from dali_proxy._loader.rescue import OnError, check_on_error
 from dali_proxy._loader.resume import (
     LoaderState,
+    PastProgress,
     Progress,
     SamplerState,
     kind_of,
@@ -134,7 +135,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
-        self._progress: Progress | None = None  # of the latest iterator
+        self._progress: Progress | PastProgress | None = None  # of the latest iterator
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin an epoch, or resume from the state of `load_state_dict`."""
@@ -222,6 +223,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             start.check(self._between_epochs())
             self._start = start
             self._epoch = start.epoch
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of a copy: it has the same position, and starts its own workers."""
+        past = None if self._progress is None else PastProgress.of(self._progress)
+        return {**vars(self), "_lasting": None, "_progress": past}
 
     def _epoch_number(self) -> int:
         """Return the number of the next epoch. Inside another loader's loop, derive it from that loader's batch."""

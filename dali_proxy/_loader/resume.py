@@ -22,6 +22,7 @@ from pipeline.errors import ArgumentMismatchError
 
 __all__ = [
     "LoaderState",
+    "PastProgress",
     "Progress",
     "SamplerState",
     "batch_size_of",
@@ -237,6 +238,29 @@ class Progress:
             last_worker=self._last_worker,
             positions={number: _position_dict(position) for number, position in self._positions.items()},
         )
+
+
+@dataclass(frozen=True)
+class PastProgress:
+    """A `Progress` at one moment, for a copy of a loader.
+
+    Attributes:
+        position: the position.
+        finished, sampler_at_end: those of the `Progress`.
+    """
+
+    position: LoaderState
+    finished: bool
+    sampler_at_end: Any
+
+    @classmethod
+    def of(cls, progress: Progress | PastProgress) -> PastProgress:
+        """Return what a `Progress` is now."""
+        return cls(progress.state(), progress.finished, progress.sampler_at_end)
+
+    def state(self) -> LoaderState:
+        """Return the position."""
+        return self.position
 
 
 class _Position(NamedTuple):

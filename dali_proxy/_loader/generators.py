@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-__all__ = ["Generators", "copy_of"]
+__all__ = ["DrawWatch", "Generators", "copy_of"]
+
+_LOOKS = 3  # draws of a sampler, after which it is known not to draw as it goes
 
 
 class Generators:
@@ -21,6 +23,9 @@ class Generators:
 
     Args:
         loader: the loader.
+
+    Attributes:
+        only_torch: whether all samplers are those of torch.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -32,7 +37,7 @@ class Generators:
             if isinstance(generator, torch.Generator) and generator not in self._own.values():
                 self._own[name] = generator
         # torch's samplers draw only from torch's generators.
-        self._only_torch = all(
+        self.only_torch = all(
             type(holder).__module__.startswith("torch.") for name, holder in holders.items() if name != "loader"
         )
 
@@ -43,7 +48,7 @@ class Generators:
     def shared(self) -> dict[str, Any]:
         """Return the states of the process's global generators, which samplers without a generator draw from."""
         states: dict[str, Any] = {"torch": torch.get_rng_state()}
-        if not self._only_torch:
+        if not self.only_torch:
             version, numbers, gauss = random.getstate()
             states["python"] = [version, list(numbers), gauss]
             kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
@@ -66,6 +71,35 @@ class Generators:
             yield
         finally:
             _set_shared(now)
+
+
+class DrawWatch:
+    """Notices whether a sampler draws from the global generators when it yields an item, not only at its start.
+
+    Between two items the training draws, too. So the sampler's items depend on the training, and it can't be resumed.
+
+    Attributes:
+        found: whether it does so.
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._looks = 0
+
+    def next(self, items: Iterator[Any]) -> Any:
+        """Return the next item, which isn't the first one. Look at the generators for a few items only."""
+        if self.found or self._looks == _LOOKS:
+            return next(items)
+        self._looks += 1
+        before = _global_states()
+        item = next(items)
+        self.found = _global_states() != before
+        return item
+
+
+def _global_states() -> tuple[Any, ...]:
+    kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), kind, keys.tobytes(), rest
 
 
 def _set_shared(states: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy._loader.collate import Collate
+from dali_proxy._loader.generators import DrawWatch, Generators
 from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSampler, WorkerInit
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker
@@ -87,7 +88,9 @@ def inner_loader(
         return InnerLoader(wrapped, **options), None, SamplerState(None)
     items = loader.sampler if batches is None else batches
     state = SamplerState(stateful_sampler(loader), items, filled)
-    sampler = NumberedSampler(items, state.taker)
+    if state.taker is None and not Generators(loader).only_torch:
+        state.watch = DrawWatch()
+    sampler = NumberedSampler(items, state.taker, state.watch)
     options.update(_sampling(loader, sampler, sampler))
     numbered = NumberedDataset(dataset, first_session, own)
     return _loader_for(loader.dali_server, loader.worker_init_fn, numbered, options), sampler, state

@@ -18,6 +18,7 @@ from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_dr
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batch_transform import check_batch_transform
+from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.iterator import LoaderIterator
 from dali_proxy._loader.rescue import OnError, check_on_error
 from dali_proxy._loader.resume import (
@@ -213,16 +214,21 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             state_dict: a result of `state_dict`; an empty one changes nothing.
 
         Raises:
-            ArgumentMismatchError: the state belongs to a different loader: it differs in `batch_size`, length of the
-                dataset, class of the sampler (as with another `shuffle`), number of workers of an iterable dataset, or
-                set of generators. If the seed of the pipeline differs, this only warns: the next batches have the same
-                samples, with other random numbers.
+            ArgumentMismatchError: the state is damaged, or belongs to a different loader: it differs in `batch_size`,
+                length of the dataset, class of the sampler (as with another `shuffle`), number of workers of an
+                iterable dataset, or set of generators. If the seed of the pipeline differs, this only warns: the next
+                batches have the same samples, with other random numbers.
         """
-        if state_dict:
-            start = LoaderState.from_dict(state_dict)
-            start.check(self._between_epochs())
-            self._start = start
-            self._epoch = start.epoch
+        if state_dict == {}:
+            return
+        start = LoaderState.from_dict(state_dict)
+        start.check(self._between_epochs())
+        if start.kind == "map" and Generators(self).only_torch and start.batches > len(self):
+            raise ArgumentMismatchError(
+                f"the state was saved after {start.batches} batches, but an epoch of this loader has {len(self)}"
+            )
+        self._start = start
+        self._epoch = start.epoch
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy: it has the same position, and starts its own workers."""

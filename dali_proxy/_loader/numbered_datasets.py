@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._common.bound_process import unblock_interrupts
 from dali_proxy._loader.batches import Chunk, FailedBatch, NumberedIndices, Pause
+from dali_proxy._loader.generators import DrawWatch
 from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.pickling import for_spawned
@@ -85,6 +86,7 @@ class NumberedSampler:
     Args:
         sampler: the user's sampler.
         take: function that is called with an item's number before the sampler yields the item.
+        watch: watches the sampler's draws; None for no watch.
 
     Attributes:
         epoch: epoch number of the iterators that start from now on.
@@ -93,8 +95,11 @@ class NumberedSampler:
         items: items of the latest epoch.
     """
 
-    def __init__(self, sampler: Iterable[Any], take: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, sampler: Iterable[Any], take: Callable[[int], None] | None = None, watch: DrawWatch | None = None
+    ) -> None:
         self.sampler = sampler
+        self.watch = watch
         self.epoch = 0
         self.rank = 0
         self.start = SamplerStart()
@@ -188,7 +193,8 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
     def _draw(self) -> NumberedIndices:
         try:
             while True:
-                indices = next(self._items)
+                watch = None if self._number == self._start.first_drawn else self._sampler.watch
+                indices = next(self._items) if watch is None else watch.next(self._items)
                 number, self._number = self._number, self._number + 1
                 if self._take is not None:
                     self._take(self._number)

@@ -13,9 +13,10 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterData
 
 from dali_proxy._common.policies import FilledBatches
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
-from dali_proxy._loader.generators import Generators
+from dali_proxy._loader.generators import DrawWatch, Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPosition
+from dali_proxy._loader.state_checks import check_fields
 from pipeline._graph.location import warn_caller
 from pipeline._ipc.signals import deferred_signals
 from pipeline.errors import ArgumentMismatchError
@@ -102,7 +103,7 @@ class LoaderState:
         """Create a state from a dict that `as_dict` returned, possibly in another process.
 
         Raises:
-            ArgumentMismatchError: the dict isn't a state, or has a different version.
+            ArgumentMismatchError: the dict isn't a state, has a different version, or is damaged.
         """
         names = {each.name for each in fields(cls)}
         if not isinstance(state, Mapping) or not names - _ADDED <= set(state) <= names:
@@ -111,9 +112,7 @@ class LoaderState:
             raise ArgumentMismatchError(
                 f"the state has format {state['version']}, but this version of dali-proxy reads format {_VERSION}"
             )
-        positions = state["positions"]
-        if not isinstance(positions, Mapping) or not all(isinstance(each, Mapping) for each in positions.values()):
-            raise ArgumentMismatchError("the state's positions of workers are damaged")
+        check_fields(state)
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -138,6 +137,11 @@ class LoaderState:
                 f"the objects that have a `generator` must be the same, or the order would differ: the state was saved "
                 f"with {sorted(self.own) or 'none'}, but this loader has {sorted(other.own) or 'none'}"
             )
+        for name, state in self.own.items():
+            if state.shape != other.own[name].shape:
+                raise ArgumentMismatchError(
+                    f"the state of the generator of the {name} is damaged, or belongs to a generator on another device"
+                )
         if self.sampler_class not in ("", other.sampler_class):
             raise ArgumentMismatchError(
                 f"the state was saved with the sampler {self.sampler_class}, but this loader has "
@@ -228,8 +232,14 @@ class Progress:
         return {**state, "drain": True} if self.finished and self._batches and state is not None else None
 
     def state(self) -> LoaderState:
-        """Return the current state."""
+        """Return the current state. Warn if it isn't enough to resume."""
         self.catch_up()
+        if self._batches and self._sampler.watch is not None and self._sampler.watch.found:
+            warn_caller(
+                "the sampler draws from a global random generator whenever it yields an item. Other code draws from "
+                "it, too, so the order after load_state_dict differs: give the sampler its own torch.Generator in an "
+                "attribute `generator`, or state_dict and load_state_dict"
+            )
         return replace(
             self._begin,
             batches=self._batches,
@@ -289,7 +299,12 @@ class SamplerState:
         sampler: sampler with `state_dict` and `load_state_dict`, or None.
         items: items of the sampler, batch by batch.
         filled: batch sampler that fills the last batch (policy FILL); None for other policies.
+
+    Attributes:
+        watch: watches the draws of a sampler without a state; None for no watch.
     """
+
+    watch: DrawWatch | None = None
 
     def __init__(self, sampler: Any, items: Iterable[Any] = (), filled: FilledBatches | None = None) -> None:
         self._sampler = sampler

@@ -11,13 +11,14 @@ from torch.utils.data import Sampler
 
 from dali_proxy import DALIServer, DataLoader
 from pipeline.errors import ArgumentMismatchError
-from tests.dali_proxy.indexed import IndexStream, noisy
+from tests.dali_proxy.indexed import IndexStream, noisy, sample
 from tests.dali_proxy.loader.test_resume import SAMPLES, check_the_rest, generator, make, run_and_save
 
 
 @pytest.fixture(scope="module")
 def noise() -> Iterator[DALIServer]:
     with DALIServer(noisy()) as server:
+        server.produce_data(server.proxy(sample(0)))
         yield server
 
 

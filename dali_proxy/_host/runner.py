@@ -348,7 +348,7 @@ class Runner:
                 worker.awaited[seq] = consumer
                 check_count(len(worker.awaited), "awaited batches that were not submitted")
             else:
-                _refuse(consumer, client, seq, self._refused.get(client, "the batch was already fetched or discarded"))
+                _refuse(consumer, client, seq, self._refused.get(client, _USED))
         elif request.state is State.DONE:
             self._deliver(request, consumer)
         else:
@@ -510,6 +510,12 @@ class Runner:
             "depth_reason": self._depth(self.variant).reason,
             "operators": {name: times.report() for name, times in by_name.items()},
         }
+
+
+_USED = (
+    "the batch was already fetched or discarded. A sample of the proxy that was pickled can be used only once: in "
+    "files and caches, keep the inputs of the proxy instead"
+)
 
 
 def _refuse(consumer: Consumer, client: int, seq: int, why: str) -> None:

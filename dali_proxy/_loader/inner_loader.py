@@ -85,7 +85,9 @@ def inner_loader(
         numbers = (first_session, epoch, start.rank or 0)
         wrapped = NumberedIterableDataset(dataset, *numbers, batch_size_of(loader), own, start.stream_start)
         options.update(stream_batches)
-        return InnerLoader(wrapped, **options), None, SamplerState(None)
+        inner = InnerLoader(wrapped, **options)
+        inner._IterableDataset_len_called = loader._IterableDataset_len_called  # torch warns of more samples
+        return inner, None, SamplerState(None)
     items = loader.sampler if batches is None else batches
     state = SamplerState(stateful_sampler(loader), items, filled)
     if state.taker is None and not Generators(loader).only_torch:

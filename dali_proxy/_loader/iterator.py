@@ -71,7 +71,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._epoch_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
         self._ragged = loader.ragged
-        self._earlier_shapes = loader.earlier_shapes
+        self._earlier_shapes = loader._earlier_shapes
         self._transform = None if loader.batch_transform is None else BatchTransform(loader.batch_transform)
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts

@@ -116,7 +116,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.on_error = check_on_error(on_error)
         self.ragged = check_ragged(ragged)
         self.batch_transform = check_batch_transform(batch_transform)
-        self.earlier_shapes = EarlierShapes()
+        self._earlier_shapes = EarlierShapes()
         try:
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:
@@ -158,6 +158,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._epoch += 1
         self._progress = iterator.progress
         return iterator
+
+    def _get_iterator(self) -> Any:
+        return DataLoader.__iter__(self)  # endless loaders call this instead of `iter`, which they override
 
     def _settle_workers(self) -> None:
         """Determine the default of `num_workers` again: torch.distributed may have been initialized since."""

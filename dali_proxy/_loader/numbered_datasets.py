@@ -215,6 +215,9 @@ class WrapsDataset:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "dataset": for_spawned(self.dataset)}
 
+    def __repr__(self) -> str:  # in torch's warnings
+        return repr(self.dataset)
+
 
 class NumberedDataset(WrapsDataset, Dataset[Any]):
     """Wraps a map-style dataset. Its indices are `NumberedIndices`, so it requires a `NumberedSampler`.

@@ -84,7 +84,7 @@ def _formatted(error: BaseException) -> str:
 
 def rebuild(failure: Failure) -> BatchError:
     """Return the exception to raise for a failure; the original exception is its `__cause__`."""
-    worker = f"{failure.worker} (pid {failure.worker_pid})"
+    worker = f"{failure.worker} (pid {failure.worker_pid})" if failure.worker_pid else failure.worker
     lines = [failure.message]
     known = [(index, sample) for sample, index in zip(failure.samples, failure.indices, strict=False) if index]
     if len(known) == 1:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
+from dali_proxy.errors import PlaceholderError
 
 __all__ = ["register_with_torch"]
 
@@ -19,8 +20,18 @@ def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = Non
     return BatchRef(ticket, outputs.pop())
 
 
+def refuse_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> NoReturn:
+    """Raise an error: pickling makes a batch of its own of each sample."""
+    raise PlaceholderError(
+        f"{batch[0]!r} can't be collated. It is a placeholder for a batch that was submitted: a sample of the proxy "
+        "was pickled, by a cache or by a process of the dataset, or it was collated twice. Keep and send the inputs of "
+        "the proxy instead, and call the proxy in __getitem__"
+    )
+
+
 def register_with_torch() -> None:
-    """Register `collate_sample_refs` with `torch.utils.data.default_collate`."""
+    """Register these functions with `torch.utils.data.default_collate`."""
     from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
 
     default_collate_fn_map[SampleRef] = collate_sample_refs
+    default_collate_fn_map[BatchRef] = refuse_batch_refs

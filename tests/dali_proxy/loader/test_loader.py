@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import (
     BatchSampler,
+    IterableDataset,
     IterDataPipe,
     RandomSampler,
     SequentialSampler,
@@ -43,6 +44,7 @@ from tests.dali_proxy.indexed import (
     keep_apart,
     mark_dataset,
     noisy,
+    sample,
     sum_and_difference,
 )
 
@@ -444,3 +446,54 @@ def test_arguments_are_those_of_torch(server: DALIServer) -> None:
         DataLoader(server, batch_size=4)
     loader = DataLoader(server, dataset, 4, False, SequentialSampler(dataset))
     assert (loader.batch_size, loader.num_workers) == (4, 0)
+
+
+def test_loader_can_be_made_again_from_its_public_attributes(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(8, server.proxy), 4, ragged="list")
+    names = [name for name in vars(loader) if not name.startswith("_")]
+    replaced = ("batch_size", "sampler", "drop_last", "batch_sampler")
+    options = {name: getattr(loader, name) for name in names if name not in replaced}
+    again = type(loader)(**options, batch_sampler=BatchSampler(range(2, 8), 3, False))
+    assert [check_affine(*batch) for batch in again] == [[2, 3, 4], [5, 6, 7]]
+
+
+class Endless(DataLoader):
+    """Repeats its batches with the same workers, as detection trainers do."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.batches = super().__iter__()
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield next(self.batches)
+
+    def reset(self) -> None:
+        self.batches = self._get_iterator()
+
+
+def test_subclass_that_overrides_iter_gets_iterators(server: DALIServer) -> None:
+    loader = Endless(server, IndexDataset(8, server.proxy), 4)
+    for _ in range(2):
+        assert [check_affine(*batch) for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        loader.reset()
+
+
+class SizedStream(IterableDataset[Any]):
+    """Every worker reads everything."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.transform(sample(index)) for index in range(4))
+
+
+def test_more_samples_than_the_length_of_a_stream_are_warned_of(server: DALIServer) -> None:
+    loader = DataLoader(server, SizedStream(server.proxy), 1, num_workers=2)
+    assert len(loader) == 4
+    with pytest.warns(UserWarning, match=r"Length of IterableDataset .*SizedStream.* was reported to be 4.*, but 5"):
+        assert len(list(loader)) == 8

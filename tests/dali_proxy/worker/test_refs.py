@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from dali_proxy import BatchRef, DALIServer, PlaceholderError, SampleRef
+from dali_proxy import BatchError, BatchRef, DALIServer, PlaceholderError, SampleRef
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from tests.dali_proxy.indexed import sample
 
@@ -160,3 +161,14 @@ def test_sample_refs_of_one_sample_are_one_batch_when_pickled(server: DALIServer
     assert one is two
     assert isinstance(one, BatchRef)
     assert server.produce_data([one, two])[1].tolist() == [19, 19, 19]
+
+
+def test_samples_that_were_pickled_are_an_error_that_says_so(server: DALIServer) -> None:
+    kept = pickle.dumps(server.proxy(sample(1)))
+    with pytest.raises(PlaceholderError, match=r"a sample of the proxy was pickled.*call the proxy in __getitem__"):
+        default_collate([pickle.loads(kept)])
+    kept = pickle.dumps(server.proxy(sample(1)))
+    assert server.produce_data(pickle.loads(kept)).tolist() == [10, 10, 10]
+    with pytest.raises(BatchError, match=r"already fetched.* was pickled can be used only once") as caught:
+        server.produce_data(pickle.loads(kept))
+    assert "pid 0" not in str(caught.value)

@@ -223,8 +223,8 @@ class SourceError(OperatorError):
 
     def like(self, cause: type[BaseException]) -> SourceError:
         """Return this error as an instance of `cause`, too; itself if that isn't possible."""
-        if issubclass(SourceError, cause) or not issubclass(cause, Exception):
-            return self
+        if issubclass(SourceError, cause) or not issubclass(cause, Exception) or issubclass(cause, StopIteration):
+            return self  # an error that is a StopIteration would end loops silently
         try:
             both = type(cause.__name__, (SourceError, cause), {"__module__": cause.__module__})
             error: SourceError = both(str(self), operator=self.operator, location=self.location, failures=self.failures)

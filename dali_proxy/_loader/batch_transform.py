@@ -32,7 +32,10 @@ class BatchTransform:
     def __call__(self, batch: Any, number: int) -> Any:
         """Return the result for the batch `number` of the epoch."""
         with seeded(np.random.SeedSequence([*self._seed, number])):
-            return self._function(batch)
+            try:
+                return self._function(batch)
+            except StopIteration as stop:
+                raise RuntimeError("StopIteration was raised by batch_transform, which would end the epoch") from stop
 
 
 @contextmanager

@@ -197,7 +197,7 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
                 indices = next(self._items) if watch is None else watch.next(self._items)
                 number, self._number = self._number, self._number + 1
                 if self._take is not None:
-                    self._take(self._number)
+                    self._save_state(self._take)
                 if number >= self._start.batches and number not in self._start.done:
                     return NumberedIndices(self._epoch, number, indices, self._rank)
         except StopIteration:
@@ -205,6 +205,13 @@ class NumberedItems(Iterator["NumberedIndices | Chunk"]):
         except BaseException as error:  # noqa: BLE001  # raised later, in the training loop
             self.failures.append(error)
             return NumberedIndices(self._epoch, self._number, Pause())
+
+    def _save_state(self, take: Callable[[int], None]) -> None:
+        try:
+            take(self._number)
+        except StopIteration as stop:
+            what = "StopIteration was raised by the sampler's state_dict"
+            raise RuntimeError(f"{what}, which would end the epoch") from stop
 
 
 class WrapsDataset:

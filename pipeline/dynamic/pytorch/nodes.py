@@ -119,7 +119,10 @@ class DictMapper(_Node):
     def next(self) -> dict[str, Any]:
         """Return the next dictionary, with the result of the function."""
         item: Mapping[str, Any] = next(self._source)
-        return {**item, self._key: self._function(item[self._key])}
+        try:
+            return {**item, self._key: self._function(item[self._key])}
+        except StopIteration as stop:
+            raise RuntimeError("StopIteration was raised by map_fn, which would end the epoch") from stop
 
 
 class ToTorch(_Node):

@@ -82,6 +82,24 @@ def test_errors_cost_their_batch_and_interrupts_none(server: DALIServer) -> None
     assert list(iterator) == [[4, 5, 6, 7], [8, 9, 10, 11]]
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_stop_iteration_does_not_end_the_epoch(num_workers: int, server: DALIServer) -> None:
+    shorter = iter([1, 2])
+    loader = DataLoader(
+        server,
+        IndexDataset(12, server.proxy),
+        4,
+        num_workers=num_workers,
+        batch_transform=lambda batch: (check_affine(*batch), next(shorter)),
+    )
+    iterator = iter(loader)
+    assert [next(iterator), next(iterator)] == [([0, 1, 2, 3], 1), ([4, 5, 6, 7], 2)]
+    with pytest.raises(RuntimeError, match="raised by batch_transform, which would end the epoch") as caught:
+        next(iterator)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert list(iterator) == []
+
+
 def test_transform_must_be_a_function(server: DALIServer) -> None:
     with pytest.raises(ArgumentTypeError, match=r"batch_transform must be a function .*, not str \('mixup'\)"):
         DataLoader(server, IndexDataset(4, server.proxy), batch_transform="mixup")  # type: ignore[arg-type]

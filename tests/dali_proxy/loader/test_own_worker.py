@@ -196,6 +196,24 @@ def test_exits_are_never_left_out(server: DALIServer) -> None:
         assert [index for batch in loader for index in check_affine(*batch)] == [*range(5), *range(6, 12)]
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), MemoryError(), TimeoutError("x")],
+    ids=repr,
+)
+def test_only_subclasses_of_exception_are_skipped(server: DALIServer, error: BaseException, num_workers: int) -> None:
+    dataset = Exiting(12, server.proxy, error)
+    loader = DataLoader(server, dataset, batch_size=4, num_workers=num_workers, on_error="skip")
+    if isinstance(error, Exception):
+        with pytest.warns(RuntimeWarning, match="samples skipped"):
+            assert [index for batch in loader for index in check_affine(*batch)] == [*range(5), *range(6, 12)]
+    else:
+        indices, raised = indices_and_error(loader)
+        assert type(raised) is type(error)
+        assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
 @pytest.mark.parametrize("error", EXITS[::4], ids=repr)
 def test_callback_on_error_may_raise_an_exit(server: DALIServer, error: BaseException) -> None:
     def fail(_: BatchError) -> None:

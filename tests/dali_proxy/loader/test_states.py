@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import Sampler, SequentialSampler
 
 from dali_proxy import DALIServer, DataLoader
 from pipeline.errors import ArgumentMismatchError
@@ -112,3 +112,24 @@ def test_damaged_positions_of_streams_are_refused(number: int, field: str, value
     state["positions"][number] = {**state["positions"][0], field: value}
     with pytest.raises(ArgumentMismatchError, match="positions"):
         loader.load_state_dict(state)
+
+
+class EndingState(SequentialSampler):
+    """A sampler whose state_dict raises StopIteration for the third sample."""
+
+    calls = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        self.calls += 1
+        if self.calls == 3:
+            raise StopIteration
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def test_stop_iteration_in_the_state_of_a_sampler_does_not_end_the_epoch(noise: DALIServer) -> None:
+    loader = make(noise, batch_size=None, sampler=EndingState(range(SAMPLES)))
+    with pytest.raises(RuntimeError, match="sampler's state_dict, which would end the epoch"):
+        list(loader)

@@ -32,3 +32,13 @@ def test_nodes_read_map_and_convert(tmp_path: Path) -> None:
     wrong.reset()
     with pytest.raises(ValueError, match="2 outputs, but 1 names"):
         next(wrong)
+
+
+def test_stop_iteration_of_a_function_does_not_end_the_epoch(tmp_path: Path) -> None:
+    (tmp_path / "0.jpg").write_bytes(b"ab")
+    nodes = dynamic.pytorch.nodes
+    reader = nodes.Reader(dynamic.readers.File, batch_size=1, files=[str(tmp_path / "0.jpg")])
+    mapped = nodes.DictMapper(reader, lambda batch: next(iter(())))
+    mapped.reset()
+    with pytest.raises(RuntimeError, match="raised by map_fn, which would end the epoch"):
+        next(mapped)

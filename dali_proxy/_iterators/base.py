@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
+from dali_proxy._common.exclusive import Owner, claim
 from dali_proxy._common.policies import LastBatchPolicy, check_policy
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._iterators.pipelines import Outputs, Pipelines
@@ -54,6 +55,7 @@ class BaseIterator(Uncopyable, ABC, Iterator[list[Any]]):
         self._auto_reset = _check_auto_reset(auto_reset)
         size = _check_size(size, reader_name, last_batch_padded)
         self._pipelines = Pipelines(pipelines)
+        self._owner: Owner = {}
         self._progress = self._plan(size, reader_name, last_batch_padded, policy)
         self._returned = 0  # batches of this epoch
         self._over = False  # whether the epoch is over and reset() wasn't called yet
@@ -93,15 +95,20 @@ class BaseIterator(Uncopyable, ABC, Iterator[list[Any]]):
             StopIteration: the epoch is over.
             PipelineError: the batch failed; the next call continues with the one after it.
         """
-        if self._over:
-            raise StopIteration
+        claim(self._owner, "iterator")
         try:
+            if self._over:
+                raise StopIteration
             return self._next()
         except StopIteration:
-            self._over = True
-            if self._auto_reset:
-                self.reset()
+            if not self._over:
+                self._over = True
+                if self._auto_reset:
+                    self.reset()
             raise
+        finally:
+            if self._owner:
+                del self._owner["thread"]
 
     next = __next__
 

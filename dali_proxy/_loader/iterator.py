@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dali_proxy._common.exclusive import Owner, claim
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
 from dali_proxy._common.uncopyable import Uncopyable
@@ -56,6 +57,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     def __init__(self, loader: DataLoader, start: LoaderState, resumes: bool = False) -> None:
         self.dead = ""
+        self._owner: Owner = {}
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
         self._session = 0
@@ -125,25 +127,30 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         return int(self._epoch_sampler.epoch)
 
     def __next__(self) -> Any:
-        self._server.loop_times.enter()
-        while self._yielding is None:
-            try:
-                self._advance()
-            except RuntimeError as error:  # torch's handler may raise while `_advance` handles another exception
-                if not reports_dead_worker(error):
-                    raise
-                replaced = error.__context__
-                if not (replaced is None or replaced is self._failure or reports_dead_worker(replaced)):
-                    raise replaced  # noqa: B904  # of another handler; a later call reports the worker
-                if dead_worker(self._loop.workers) is not None:
-                    raise self._explained(error)  # noqa: B904  # `error` is its context
-            finally:  # a cycle of an exception and this frame would keep the iterator alive
-                replaced = None
-        batch, numbered, position = self._yielding
-        if self._transform is not None:
-            batch = self._transformed(batch, numbered, position)
-        self.progress.yielded, self._yielding = (numbered.batch, position), None
-        return batch  # no call since the assignment above, so no signal handler ran in between
+        claim(self._owner, "iterator of a DataLoader")
+        try:
+            self._server.loop_times.enter()
+            while self._yielding is None:
+                try:
+                    self._advance()
+                except RuntimeError as error:  # torch's handler may raise while `_advance` handles another exception
+                    if not reports_dead_worker(error):
+                        raise
+                    replaced = error.__context__
+                    if not (replaced is None or replaced is self._failure or reports_dead_worker(replaced)):
+                        raise replaced  # noqa: B904  # of another handler; a later call reports the worker
+                    if dead_worker(self._loop.workers) is not None:
+                        raise self._explained(error)  # noqa: B904  # `error` is its context
+                finally:  # a cycle of an exception and this frame would keep the iterator alive
+                    replaced = None
+            batch, numbered, position = self._yielding
+            if self._transform is not None:
+                batch = self._transformed(batch, numbered, position)
+            self.progress.yielded, self._yielding = (numbered.batch, position), None
+            return batch  # no call since the assignment above, so no signal handler runs in between
+        finally:
+            if self._owner:
+                del self._owner["thread"]
 
     def _advance(self) -> None:
         """Wait for the next batch, or for nothing if another loader's worker has died."""

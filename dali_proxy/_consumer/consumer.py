@@ -146,7 +146,8 @@ class ConsumerClient:
             return ticket.outputs
         if ticket.server != self.server:
             raise StaleReferenceError(
-                "the batch belongs to an earlier start of the server, or to the proxy of another server"
+                "the batch belongs to an earlier start of the server, or to the proxy of another server: make the "
+                "dataset with the proxy of the loader's server"
             )
         if self._stages.device_id is not None:  # it may launch work when messages arrive
             refuse_capture()

@@ -32,6 +32,7 @@ from dali_proxy._loader.resume import (
 )
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import current_context
+from pipeline._graph.location import warn_caller
 from pipeline._ranks import current_ranks
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
@@ -47,7 +48,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     pinned memory, iterable datasets, collate functions.
 
     Args:
-        dali_server: the server. The first iteration starts it if it isn't running.
+        dali_server: the server. The first iteration starts it if it isn't running; it warns if the server was stopped.
         dataset: the dataset.
         *args: as for `torch.utils.data.DataLoader`.
         last_batch_policy: treatment of an incomplete last batch; replaces the argument `drop_last`. DROP
@@ -140,6 +141,13 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin an epoch, or resume from the state of `load_state_dict`."""
+        if self.dali_server.stopped and self.dali_server.owned:
+            warn_caller(
+                "the server was stopped, and this loop starts it again, with its old pipeline. If another server has "
+                "taken its place, make the dataset with that server's proxy, and a loader of it; otherwise, call "
+                "server.start() first",
+                RuntimeWarning,
+            )
         self.dali_server.start()
         self._settle_workers()
         start = self._start

@@ -196,6 +196,7 @@ class DALIServer:
         self._placing = Placing(placement, pipeline, self._split)
         self.num_workers = num_workers
         self.stops = 0  # number of calls of `stop`
+        self.stopped = False  # whether `stop` was called since the last start
         self.loop_times, self.losses = LoopTimes(), Losses()
         self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
@@ -344,6 +345,7 @@ class DALIServer:
                 return
             if not self.owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
+            self.stopped = False
             self._life.stop("it is started again", restarts=True)  # releases the resources of a server that died
             remove_dead_folders()
             pipeline = self._placing.settle()
@@ -413,6 +415,7 @@ class DALIServer:
         """
         with self._lock:
             self.stops += 1
+            self.stopped = True
             self._life.failure = ""
             self._life.stop("it was stopped")
 

@@ -385,9 +385,15 @@ def test_start_methods(start_method: str) -> None:
 def test_loader_starts_and_restarts_the_server(mode: str) -> None:
     server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
     loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1, persistent_workers=True)
-    for _ in range(2):
+    for begun in range(3):
         assert not server.running
-        assert [int(index) for _, indices in loader for index in indices] == list(range(12))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", RuntimeWarning)
+            if begun == 2:
+                server.start()
+            assert [int(index) for _, indices in loader for index in indices] == list(range(12))
+        said = [each for each in caught if "the server was stopped, and this loop starts it again" in str(each.message)]
+        assert [each.filename for each in said] == [__file__] * (begun == 1), "only if the user doesn't start it"
         assert server.running
         server.stop()
 

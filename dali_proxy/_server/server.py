@@ -173,9 +173,7 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: device must be "cpu" or None, not {device!r}')
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
-        seed = pipeline._internals.arguments.seed
-        #: Seed that the user passed to the pipeline, or None.
-        self.given_seed = seed if seed >= 0 else None
+        self.given_seed = pipeline._internals.arguments.given_seed
         pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
         pipeline = with_default_threads(pipeline)
         check_sizes(pipeline)
@@ -195,8 +193,7 @@ class DALIServer:
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
         self.num_workers = num_workers
-        self.stops = 0  # number of calls of `stop`
-        self.stopped = False  # whether `stop` was called since the last start
+        self.stops, self.stopped = 0, False  # number of calls of `stop`; whether there was one since the last start
         self.loop_times, self.losses = LoopTimes(), Losses()
         self._report_at = 0.0  # time of the next report of the loops
         self._unclaimed_bytes = unclaimed_bytes
@@ -414,8 +411,7 @@ class DALIServer:
         process, whose memory they are: copy those that you keep for long (`clone`).
         """
         with self._lock:
-            self.stops += 1
-            self.stopped = True
+            self.stops, self.stopped = self.stops + 1, True
             self._life.failure = ""
             self._life.stop("it was stopped")
 

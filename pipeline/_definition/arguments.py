@@ -119,6 +119,11 @@ class PipelineArguments:
                     f"Pipeline: prefetch_queue_depth must be 1 or more, not {self.prefetch_queue_depth!r}"
                 )
 
+    @property
+    def given_seed(self) -> int | None:
+        """The seed that the user passed, or None."""
+        return self.seed if self.seed >= 0 else None
+
     @cached_property
     def drawn_seed(self) -> int:
         """The seed, or one that is drawn once if the user passed none."""

@@ -45,7 +45,7 @@ def read_shards(folder: Path, proxy: dali_proxy.Proxy, *, shuffle: bool, seed: i
     """Read samples from all tar files of a folder: the proxy gets the encoded images, labels become numbers.
 
     The loader makes the batches. If webdataset makes them, for a loader with batch_size=None, it must collate them:
-    `.batched(64, collation_fn=torch.utils.data.default_collate)`. By itself, it would keep the images in lists.
+    `.batched(64, collation_fn=torch.utils.data.default_collate)`. Without this function, it keeps the images in lists.
     """
     shards = sorted(str(path) for path in folder.glob("*.tar"))
     dataset = webdataset.WebDataset(shards, shardshuffle=len(shards) if shuffle else False, seed=seed)

@@ -28,6 +28,6 @@ def claim(owner: Owner, what: str) -> None:
     me = threading.get_ident()
     if owner.setdefault("thread", me) != me:
         raise ProxyError(
-            f"another thread is in next() of this {what}. Give each thread a loop of its own, or let the threads share "
-            "a lock and call next() while they hold it"
+            f"another thread is in next() of this {what}. Give each thread its own loop, or let the threads share a "
+            "lock and call next() while they hold it"
         )

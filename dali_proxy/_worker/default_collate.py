@@ -21,7 +21,7 @@ def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = Non
 
 
 def refuse_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> NoReturn:
-    """Raise an error: pickling makes a batch of its own of each sample."""
+    """Raise an error: pickling turns each sample into a separate batch."""
     raise PlaceholderError(
         f"{batch[0]!r} can't be collated. It is a placeholder for a batch that was submitted: a sample of the proxy "
         "was pickled, by a cache or by a process of the dataset, or it was collated twice. Keep and send the inputs of "

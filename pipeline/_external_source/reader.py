@@ -162,7 +162,7 @@ class _BatchCalls(_BatchReader):
 class _Pass:
     """Iterates over a source, repeatedly if its `Cycle` says so.
 
-    Each epoch asks the iterator again, even after its end: some iterators then begin anew by themselves.
+    Each epoch asks the iterator again, even after its end: some iterators then begin again.
     """
 
     def __init__(self, spec: SourceSpec) -> None:

@@ -665,7 +665,7 @@ def external_source(
             batch.
         num_outputs: number of values in the tuples that the source returns. With it, the result is a list of nodes.
         cycle: behaviour at the end of an iterable source. With "no" or False, the epoch ends, and the next one asks
-            the same iterator again: a plain iterator has no more data, others begin again by themselves. With "quiet"
+            the same iterator again: a plain iterator has no more data, others begin again. With "quiet"
             or True, the source restarts immediately; with "raise", the epoch ends and the source restarts for the next
             one.
         name: name of the input, to feed data to it.

@@ -15,7 +15,7 @@ from pipeline import Pipeline, fn
 from tests.dali_proxy.indexed import IndexDataset, check_affine
 from tests.waiting import PATIENCE_S
 
-MESSAGE = r"another thread is in next\(\) of this iterator.* Give each thread a loop of its own"
+MESSAGE = r"another thread is in next\(\) of this iterator.* Give each thread its own loop"
 
 
 class Gate:

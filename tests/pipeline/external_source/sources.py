@@ -49,7 +49,7 @@ class Counting:
 
 
 class Restarting(Counting):
-    """An iterator that begins again by itself after its end."""
+    """An iterator that begins again after its end."""
 
     number = 0
 

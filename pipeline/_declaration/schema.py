@@ -99,7 +99,7 @@ class Argument:
             ArgumentValueError: a string isn't one of the choices.
         """
         if value is None or self.kind is Kind.OBJECT:
-            return value
+            return _copied(value)
         if self.kind in _ENUMS:
             return self._check_enum(value)
         if self.kind in (Kind.STRING, Kind.LAYOUT):
@@ -168,6 +168,15 @@ class Argument:
         if isinstance(number, int | float | np.number | np.bool_) and not isinstance(number, np.complexfloating):
             return float(number)
         raise self._refuse(value)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an array, list or dictionary, which the caller may change before the operator runs."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) is list:
+        return list(map(_copied, value))
+    return {key: _copied(each) for key, each in value.items()} if type(value) is dict else value
 
 
 def _is_number(value: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline._dynamic.devices import Device, as_device
 from pipeline._dynamic.dtypes import DType
-from pipeline._dynamic.values import Value, evaluate, trace_error, tracing
+from pipeline._dynamic.values import Value, copied, evaluate, trace_error, tracing
 from pipeline._graph.expression import Expression
 from pipeline._operator_api.branch_batches import take_samples
 from pipeline._operator_api.request import TensorList
@@ -91,11 +91,31 @@ class Array(Expression):
         assert target is not None
         kind = target.device_type
         if kind == "gpu" and self._value.device == "gpu" and target._device_id not in (None, self.device.device_id):
-            moved = self._value.data.as_cpu().as_gpu(target._device_id or 0)
-            return type(self).from_value(Value("gpu", moved))
+            other = self._value.data.as_cpu().as_gpu(target._device_id or 0)
+            return type(self).from_value(Value("gpu", other))
         if kind != self._value.device:
-            return self._call("copy_to_gpu" if kind == "gpu" else "copy_to_cpu")
+            moved = self._call("copy_to_gpu" if kind == "gpu" else "copy_to_cpu")
+            moved._value.owned = not tracing.active()
+            return moved
         return self._call("copy") if force_copy else self
+
+    def _lend(self) -> TensorList:
+        """Return the data for a view or for other libraries, which may change it. Pending calls then read a copy."""
+        value = self._value
+        data = value.data
+        if value.owned and value.awaited:
+            self._value = Value(value.device, data)
+            self._value.enum = value.enum
+            self._value.holder = weakref.ref(self)
+            value.set(copied(data))
+        value.owned = False
+        return data
+
+    def _copied(self) -> Self:
+        """Return a copy that is made now, in each mode."""
+        value = Value(self._value.device, copied(self._value.data) if self._value.size else self._value.data)
+        value.enum, value.owned = self._value.enum, True
+        return type(self).from_value(value)
 
     def _call(self, operator: str, **arguments: Any) -> Self:
         from pipeline._dynamic.calling import call
@@ -123,7 +143,7 @@ class Array(Expression):
         if layout is not None and traced:
             return result._call("reshape", layout=layout)
         if layout is not None and layout != (result.layout or ""):
-            relabelled = Value(result._value.device, result._value.data.with_layout(layout))
+            relabelled = Value(result._value.device, result._lend().with_layout(layout))
             relabelled.enum = result._value.enum
             result = type(self).from_value(relabelled)
         return result
@@ -177,7 +197,7 @@ class Tensor(Array):
 
     @property
     def _sample(self) -> TensorCPU | TensorGPU:
-        return self._value.data[0]
+        return self._lend()[0]
 
     _storage = _sample
 
@@ -324,7 +344,7 @@ class Batch(Array):
 
     @property
     def _storage(self) -> TensorList:
-        return self._value.data
+        return self._lend()
 
     @property
     def batch_size(self) -> int:
@@ -356,7 +376,7 @@ class Batch(Array):
             sample_range = list(range(self.batch_size)[sample_range])
         if isinstance(sample_range, list | tuple):
             indices = np.asarray(sample_range, np.int64).reshape(-1)
-            value = Value(self._value.device, take_samples(self._value.data, indices % max(1, self.batch_size)))
+            value = Value(self._value.device, take_samples(self._lend(), indices % max(1, self.batch_size)))
             value.enum = self._value.enum
             return Batch.from_value(value)
         return self._at(range(self.batch_size)[sample_range])
@@ -376,13 +396,13 @@ class Batch(Array):
 
         batch = self._call("pad") if pad else self
         check_uniform(batch)
-        data = batch._value.data
+        data = batch._lend()
         if copy is False and data.dense is None:
             raise ArgumentValueError("the samples of this batch aren't contiguous, so a copy is necessary")
         return _to_torch(data, bool(copy))
 
     def _at(self, index: int) -> Tensor:
-        data, source = self._value.data, self._value
+        data, source = self._lend(), self._value
         one = listed(data[index].as_array()[None], data.layout(), data)
         if data.sources:
             one.sources = (data.sources[index],)
@@ -447,7 +467,6 @@ def _text(array: Tensor | Batch) -> str:
     if tracing.active() and not array._value.known:
         return f"{type(array).__name__}(traced, device={array._value.device!r})"
     data = array._value.data
-    text = str(data if isinstance(array, Batch) else array._sample)
-    return text.replace(
-        type(data if isinstance(array, Batch) else array._sample).__name__, type(array).__name__, 1
-    ).replace(f"dtype={data.dtype!r}", f"dtype={array.dtype}", 1)
+    shown = data if isinstance(array, Batch) else data[0]
+    text = str(shown).replace(type(shown).__name__, type(array).__name__, 1)
+    return text.replace(f"dtype={data.dtype!r}", f"dtype={array.dtype}", 1)

@@ -11,6 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import Kind, OperatorSchema
 from pipeline._dynamic.arrays import Batch, Tensor, is_array
+from pipeline._dynamic.context import EvalMode
 from pipeline._dynamic.creation import as_tensor
 from pipeline._dynamic.devices import as_device, current_choice
 from pipeline._dynamic.dtypes import DType, type_id
@@ -106,6 +107,10 @@ def _run(
 
     done = repeat(schema, nodes, prepared, size, state, prepare)
     outputs = prepare()[1] if done is None else done
+    if _defers():
+        for node in (*nodes, *prepared.values()):
+            if isinstance(node, Value):
+                node.read_later(outputs)
     kind = Tensor if size is None else Batch
     results = tuple(kind.from_value(value) for value in outputs)
     if not outputs:
@@ -175,12 +180,24 @@ def _batch_size(values: Sequence[Any], batch_size: int | None, schema: OperatorS
 
 
 def _node(value: Any, size: int | None) -> Any:
-    """Return the node of a tensor or batch; a tensor is repeated if the operator has a batch."""
+    """Return the node of a tensor or batch; a tensor is repeated if the operator has a batch.
+
+    An operator that runs later gets a copy of data that the user's code may change until then.
+    """
     if isinstance(value, Tensor) and tracing.active() and value._value.known:
         return constant_node(value.numpy(), layout=value.layout)
-    if isinstance(value, Tensor) and size is not None:
+    repeated = isinstance(value, Tensor) and size is not None
+    if is_array(value) and _defers() and (repeated or (value._value.known and not value._value.owned)):
+        value = value._copied()
+    if repeated:
+        assert size is not None
         return Batch.broadcast(value, size)._value
     return value._value if is_array(value) else value
+
+
+def _defers() -> bool:
+    """Return whether operators run later than they are called."""
+    return EvalMode.current() is EvalMode.deferred and not tracing.active()
 
 
 def combine(operation: str, operands: Sequence[Any]) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array, listed
 from pipeline._dynamic.devices import as_device
 from pipeline._dynamic.dtypes import DType, dtype, of_enum
-from pipeline._dynamic.values import Value, evaluation_error
+from pipeline._dynamic.values import Value, evaluation_error, tracing
 from pipeline._external_source.data import to_sample
 from pipeline._graph.constants import narrow
 from pipeline._operator_api.request import TensorList
@@ -17,6 +17,8 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError, RaggedError
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
+
+_Array = TypeVar("_Array", bound=Array)
 
 __all__ = ["as_batch", "as_tensor", "batch", "check_uniform", "make_batch", "make_tensor", "tensor"]
 
@@ -75,9 +77,8 @@ def make_tensor(data: Any, wanted: Any, device: Any, layout: str | None, copy: b
         made = Tensor.from_value(_value_of(data, layout, False))
     result = made._converted(wanted, target, layout)
     if copy and _shares(result, made) and (isinstance(data, Array) or not isinstance(data, list | tuple | int | float)):
-        result = result._call("copy")
-        result._value.enum = made._value.enum
-    return result if result is not data else Tensor.from_value(_view(result._value))
+        result = _copied(result)
+    return result if result is not data else Tensor.from_value(_view(result))
 
 
 def make_batch(data: Any, wanted: Any, device: Any, layout: str | None, copy: bool) -> Batch:
@@ -93,9 +94,8 @@ def make_batch(data: Any, wanted: Any, device: Any, layout: str | None, copy: bo
         made = _from_samples(list(data), wanted, layout)
     result = made._converted(wanted, target, layout)
     if copy and _shares(result, made) and result.batch_size:
-        result = result._call("copy")
-        result._value.enum = made._value.enum
-    return result if result is not data else Batch.from_value(_view(result._value))
+        result = _copied(result)
+    return result if result is not data else Batch.from_value(_view(result))
 
 
 def _from_samples(samples: list[Any], wanted: DType | None, layout: str | None) -> Batch:
@@ -189,11 +189,12 @@ def _on_gpu(data: Any) -> bool:
     return hasattr(data, "__cuda_array_interface__")
 
 
-def _view(value: Value) -> Value:
+def _view(array: Array) -> Value:
     """Return a value with the same data, so that each tensor of the user holds its own."""
+    value = array._value
     if not value.known:
         return value
-    view = Value(value.device, value.data)
+    view = Value(value.device, array._lend())
     view.enum = value.enum
     return view
 
@@ -219,10 +220,19 @@ def check_uniform(batch: Batch) -> None:
         )
 
 
+def _copied(array: _Array) -> _Array:
+    """Return a copy of data that exists now, and of a pending result when it is computed."""
+    if array._value.known and not tracing.active():
+        return array._copied()
+    result = array._call("copy")
+    result._value.enum = array._value.enum
+    return result
+
+
 def _stack(batch: Batch) -> Tensor:
     """Return a batch as one tensor."""
     check_uniform(batch)
-    data = batch._value.data
+    data = batch._lend()
     array = data.as_array()
     layout = "N" + data.layout() if data.layout() else ""
     stacked = listed(array[None], layout, data)

@@ -162,6 +162,8 @@ class Reader:
     def _results(self, outputs: tuple[TensorList, ...], size: int | None) -> Any:
         kind = Tensor if size is None else Batch
         values = [Value("gpu" if isinstance(each, TensorListGPU) else "cpu", each) for each in outputs]
+        for value in values:
+            value.owned = True
         return tuple(kind.from_value(value) for value in values)
 
     def _request(self, size: int) -> BatchRequest:

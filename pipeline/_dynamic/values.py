@@ -8,10 +8,13 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from pipeline._declaration.registry import lookup
 from pipeline._dynamic.context import EvalContext, EvalMode
 from pipeline._dynamic.dtypes import DType
 from pipeline._graph.location import SourceLocation
-from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline._graph.nodes import DataNode, OperatorCall, check_call
 from pipeline._graph.subgraph import Subgraph
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import GraphError, PipelineError
@@ -20,6 +23,7 @@ from pipeline.tensors.gpu import TensorListGPU
 __all__ = [
     "TracingError",
     "Value",
+    "copied",
     "evaluate",
     "evaluate_pending",
     "evaluation_error",
@@ -48,6 +52,8 @@ class Value(DataNode):
         enum: type of enumeration of the elements, or None.
         group: all outputs of the same call.
         holder: the tensor or batch of the user; a result without one isn't stored.
+        owned: whether no code of the user has the memory of the data, so nothing changes it.
+        readers: results of calls that will read the data, if they are still pending.
     """
 
     def __init__(
@@ -59,6 +65,8 @@ class Value(DataNode):
         self.enum: DType | None = None
         self.group: tuple[weakref.ref[Value], ...] = ()
         self.holder: weakref.ref[Any] | None = None
+        self.owned = False
+        self.readers: weakref.WeakValueDictionary[int, Value] | None = None
 
     @property
     def known(self) -> bool:
@@ -77,6 +85,17 @@ class Value(DataNode):
             evaluate([self])
             assert self._data is not None
         return self._data
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a call that is pending will read the data."""
+        return self.readers is not None and any(not reader.known for reader in self.readers.values())
+
+    def read_later(self, readers: Iterable[Value]) -> None:
+        """Remember the results of a call that will read the data."""
+        if self.readers is None:
+            self.readers = weakref.WeakValueDictionary()
+        self.readers.update((id(reader), reader) for reader in readers)
 
     def set(self, data: TensorList) -> None:
         """Set the data, and forget how to compute it."""
@@ -132,6 +151,7 @@ def finish(values: tuple[Value, ...]) -> None:
         group = tuple(map(weakref.ref, values))
         for value in values:
             value.group = group
+            value.owned = True  # its call reads only data that is owned, too
         return
     evaluate(values)
 
@@ -178,9 +198,35 @@ def evaluate(values: Iterable[Value]) -> None:
             raise
         raise outer from error
     for value, result in zip(targets.values(), results, strict=True):
+        if value.owned and _overlaps(result, [*data, *(each for each in results if each is not result)]):
+            result = copied(result)
         value.set(result)
         if mode is EvalMode.sync_full and isinstance(result, TensorListGPU) and result.ready is not None:
             result.ready.synchronize()
+
+
+def copied(data: TensorList) -> TensorList:
+    """Return a copy of data that is made now, in each mode."""
+    call = check_call(lookup("copy"), (Value("gpu" if isinstance(data, TensorListGPU) else "cpu", data),), {})
+    value = Value(call.inputs[0].device, None, call, size=len(data))
+    evaluate([value])
+    return value.data
+
+
+def _overlaps(data: TensorList, others: Iterable[TensorList]) -> bool:
+    """Return whether a batch may have memory of others, as a view of an input does."""
+    first, last = _extent(data)
+    return any(start < last and first < end for start, end in map(_extent, others) if start < end)
+
+
+def _extent(data: TensorList) -> tuple[int, int]:
+    """Return the lowest and the highest address of a batch."""
+    if not len(data):
+        return 0, 0
+    table = data.table()
+    spans = (table.shapes - 1) * table.strides
+    starts, ends = table.pointers + np.minimum(spans, 0).sum(1), table.pointers + np.maximum(spans, 0).sum(1)
+    return int(starts.min()), int(ends.max()) + table.dtype.itemsize
 
 
 def _is_known(node: DataNode) -> bool:

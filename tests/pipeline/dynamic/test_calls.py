@@ -56,8 +56,10 @@ def test_deferred_mode_runs_a_chain_as_one_graph(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         Executor, "run", lambda self, request: (ran.append(len(self.graph.nodes)), run(self, request))[1]
     )
+    images = dynamic.batch(IMAGES, layout="HWC")
+    ran.clear()
     with dynamic.EvalMode.deferred:
-        batch = augment(dynamic.as_batch(IMAGES, layout="HWC"), 1)
+        batch = augment(images, 1)
         assert ran == []
         batch.evaluate()
     assert ran == [4]  # one input and three operators

@@ -139,6 +139,16 @@ def test_operator_class_keeps_its_arguments() -> None:
     assert ((second >= 3) & (second < 4)).all()
 
 
+def test_array_that_changes_after_the_description_does_not_change_the_graph() -> None:
+    array, shift = np.float32([1, 2]), np.zeros((), np.float32)
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        image = types.Constant(np.zeros((1, 1, 1), np.float32))
+        shifted = fn.brightness(image, brightness_shift=shift, dtype=types.FLOAT)
+        pipe.set_outputs(types.Constant(array), fn.cast(array, dtype=types.INT32), shifted)
+    array[:] = shift[...] = 100
+    assert [output.at(0).ravel().tolist() for output in pipe.run()] == [[1, 2], [1, 2], [0]]
+
+
 def test_constants_take_types_as_in_dali() -> None:
     numbers = {
         types.INT32: 1,

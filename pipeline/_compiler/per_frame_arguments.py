@@ -35,15 +35,7 @@ def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
 
 def may_be_sequence(graph: Graph, edge: Edge) -> bool:
     """Return whether an edge's layout may begin with F, because it depends on a sequence."""
-    pending, seen = [edge.node], set()
-    while pending:
-        node = graph.nodes[pending.pop()]
-        if node.operator == "per_frame" or (node.schema.fed and (node.argument("layout") or "")[:1] == "F"):
-            return True
-        if node.index not in seen:
-            seen.add(node.index)
-            pending += [source.node for source in (*node.inputs, *node.argument_inputs.values())]
-    return False
+    return edge.node in graph.sequences
 
 
 def _is_sequence(layout: str) -> bool:

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 
 from pipeline._declaration.registry import implementation
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 from pipeline._operator_api.pixel_operator import PixelOperator
+
+_Reads = dict[int, list[tuple[Edge, int]]]
 
 __all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "step_name"]
 
@@ -137,13 +140,13 @@ def make_plan(graph: Graph) -> Plan:
         kind = _KINDS.index("mixed" if node.operator == "copy_to_gpu" else node.device)
         level = max((levels[edge.node] for edge in node.sources), default=0)
         levels.append(level + (kind - level) % len(_KINDS))
-    phases = []
+    phases, reads = [], _reads(graph)
     for level in range(max(levels, default=0) + 1):
         nodes = [node for node in graph.nodes if levels[node.index] == level and node.index not in skipped]
         device = _KINDS[level % len(_KINDS)]
         if nodes:
-            steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes, graph)
-            phases.append(Phase(device, steps, _results(nodes, graph)))
+            steps = _cpu_steps(nodes, reads) if device == "cpu" else _gpu_steps(nodes, reads)
+            phases.append(Phase(device, steps, _results(nodes, reads)))
     readers = Counter(edge for node in graph.nodes for edge in node.sources)
     readers.update(graph.outputs)
     return Plan(tuple(constants.values()), tuple(phases), _dead_edges(phases, graph), readers)
@@ -165,28 +168,40 @@ def _is_sample_operator(node: GraphNode) -> bool:
     return issubclass(implementation(node.operator, node.device), SampleOperator)
 
 
-def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
+def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[Step, ...]:
+    own = {node.index: node for node in nodes}
+    readers: dict[int, list[int]] = {index: [] for index in own}
+    inputs: dict[int, set[int]] = {}  # by operator: the operators before it that aren't in a step, or in its chain
+    arguments: dict[int, set[int]] = {}  # the same for arguments, and operators that aren't in a step
+    for node in nodes:
+        inputs[node.index] = {edge.node for edge in node.inputs if edge.node in own}
+        arguments[node.index] = {edge.node for edge in node.arguments_before if edge.node in own}
+        for index in inputs[node.index] | arguments[node.index]:
+            readers[index].append(node.index)
+    on_samples = {index for index, node in own.items() if _is_sample_operator(node)}
+    free = [index for index in own if not inputs[index] and not arguments[index]]
+    batch = [index for index in free if index not in on_samples]
+    samples = [index for index in free if index in on_samples]
     steps: list[Step] = []
-    waiting = list(nodes)
-    pending = {node.index for node in nodes}  # not yet in a step
-    while waiting:
-        ready = [
-            node
-            for node in waiting
-            if not _is_sample_operator(node) and not any(edge.node in pending for edge in node.sources)
-        ]
-        if ready:
-            steps.append(BatchStep(tuple(ready), _results(ready, graph)))
-            chosen = ready
-        else:
-            chosen = _chain(waiting, pending)
-            steps.append(SampleStep(tuple(chosen), _results(chosen, graph)))
-        pending -= {node.index for node in chosen}
-        waiting = [node for node in waiting if node.index in pending]
+    while batch or samples:
+        kind: type[BatchStep | SampleStep] = BatchStep if batch else SampleStep
+        chosen, batch = sorted(batch), []
+        if kind is SampleStep:
+            chosen, samples = _chain(samples, readers, inputs, arguments, on_samples), []
+        members = tuple(own[index] for index in chosen)
+        steps.append(kind(members, _results(members, reads)))
+        placed = set(chosen)
+        for index in chosen:
+            for reader in readers[index]:
+                inputs[reader].discard(index)
+                arguments[reader].discard(index)
+                if not inputs[reader] and not arguments[reader] and reader not in placed:
+                    placed.add(reader)  # once
+                    (samples if reader in on_samples else batch).append(reader)
     return tuple(steps)
 
 
-def _gpu_steps(nodes: Iterable[GraphNode], graph: Graph) -> tuple[Step, ...]:
+def _gpu_steps(nodes: Iterable[GraphNode], reads: _Reads) -> tuple[Step, ...]:
     """Return the inputs that are fed, then everything else, and last what can be recorded without the others."""
     fed, others = ([node for node in nodes if node.schema.fed is wanted] for wanted in (True, False))
     last = _recordable(others)
@@ -195,7 +210,7 @@ def _gpu_steps(nodes: Iterable[GraphNode], graph: Graph) -> tuple[Step, ...]:
         [node for node in others if node.index not in last],
         [node for node in others if node.index in last],
     )
-    return tuple(BatchStep(tuple(part), _results(part, graph)) for part in parts if part)
+    return tuple(BatchStep(tuple(part), _results(part, reads)) for part in parts if part)
 
 
 def _recordable(nodes: Sequence[GraphNode]) -> set[int]:
@@ -224,31 +239,56 @@ def _recordable(nodes: Sequence[GraphNode]) -> set[int]:
         is_alone = not issubclass(implementation(node.operator, node.device), PixelOperator)
         if node.index in constant and (is_alone or (before and before <= chosen)):
             chosen.add(node.index)
-    while wrong := {index for index in chosen if not chosen.issuperset(readers.get(index, ()))}:
-        chosen -= wrong
+    for node in reversed(nodes):
+        if not chosen.issuperset(readers.get(node.index, ())):
+            chosen.discard(node.index)
     return chosen
 
 
-def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
-    chain: list[GraphNode] = []
-    members: set[int] = set()
-    for node in waiting:
-        fits = (
-            _is_sample_operator(node)
-            and all(edge.node not in pending or edge.node in members for edge in node.inputs)
-            and all(edge.node not in pending for edge in node.arguments_before)
-        )
-        if fits:
-            chain.append(node)
-            members.add(node.index)
+def _chain(
+    first: list[int],
+    readers: dict[int, list[int]],
+    inputs: dict[int, set[int]],
+    arguments: dict[int, set[int]],
+    on_samples: set[int],
+) -> list[int]:
+    """Return operators on samples that can run one after another, in order.
+
+    Args:
+        first: those that need no others of the chain.
+        readers: by operator, those that read it.
+        inputs: by operator, the inputs that no step and no member of the chain computes.
+        arguments: by operator, the arguments that no step computes.
+        on_samples: all operators on samples.
+    """
+    chain: list[int] = []
+    waiting = sorted(first)  # a heap
+    while waiting:
+        index = heappop(waiting)
+        chain.append(index)
+        for reader in readers[index]:
+            if index in inputs[reader] and reader in on_samples:
+                inputs[reader].remove(index)
+                if not inputs[reader] and not arguments[reader]:
+                    heappush(waiting, reader)
     return chain
 
 
-def _results(chain: Sequence[GraphNode], graph: Graph) -> tuple[Edge, ...]:
-    members = {node.index for node in chain}
-    wanted = {edge for node in graph.nodes if node.index not in members for edge in node.sources}
-    wanted.update(graph.outputs)
-    return tuple(sorted(edge for edge in wanted if edge.node in members))
+def _reads(graph: Graph) -> _Reads:
+    """Return, by the number of a node, the edges from it, each with the number of a node that reads it, or -1."""
+    reads: _Reads = {}
+    for node in graph.nodes:
+        for edge in node.sources:
+            reads.setdefault(edge.node, []).append((edge, node.index))
+    for edge in graph.outputs:
+        reads.setdefault(edge.node, []).append((edge, -1))
+    return reads
+
+
+def _results(members: Sequence[GraphNode], reads: _Reads) -> tuple[Edge, ...]:
+    """Return the edges that others than these nodes read, or the user."""
+    own = {node.index for node in members}
+    return tuple(sorted({edge for index in own for edge, reader in reads.get(index, ()) if reader not in own}))
 
 
 def _dead_edges(phases: list[Phase], graph: Graph) -> dict[tuple[int, int], list[Edge]]:

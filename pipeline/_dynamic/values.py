@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -197,8 +197,9 @@ def evaluate(values: Iterable[Value]) -> None:
         if outer is error:
             raise
         raise outer from error
-    for value, result in zip(targets.values(), results, strict=True):
-        if value.owned and _overlaps(result, [*data, *(each for each in results if each is not result)]):
+    views = _views(results, data)
+    for number, (value, result) in enumerate(zip(targets.values(), results, strict=True)):
+        if value.owned and number in views:
             result = copied(result)
         value.set(result)
         if mode is EvalMode.sync_full and isinstance(result, TensorListGPU) and result.ready is not None:
@@ -213,10 +214,17 @@ def copied(data: TensorList) -> TensorList:
     return value.data
 
 
-def _overlaps(data: TensorList, others: Iterable[TensorList]) -> bool:
-    """Return whether a batch may have memory of others, as a view of an input does."""
-    first, last = _extent(data)
-    return any(start < last and first < end for start, end in map(_extent, others) if start < end)
+def _views(results: Sequence[TensorList], data: Sequence[TensorList]) -> set[int]:
+    """Return the numbers of results that may have memory of another result, or of data."""
+    extents = sorted((*_extent(batch), number) for number, batch in enumerate((*results, *data)))
+    found: set[int] = set()
+    last, before = 0, -1
+    for start, end, number in extents:
+        if start < min(last, end):
+            found |= {before, number}
+        if end > last:
+            last, before = end, number
+    return found
 
 
 def _extent(data: TensorList) -> tuple[int, int]:

@@ -50,11 +50,15 @@ class ChainRunner:
         self._operators = tuple(operators)
         self._members = {node.index for node in step.nodes}
         results = {edge.node for edge in step.results}
+        readers: dict[int, list[SampleOperator[Any]]] = {}
+        for operator in operators:
+            for edge in operator.node.inputs:
+                readers.setdefault(edge.node, []).append(operator)
         for operator in reversed(operators):
             if operator.node.schema.merges and operator.node.index in results:  # a merge returns its inputs
                 results.update(edge.node for edge in operator.node.inputs)
-            readers = [each for each in operators if any(operator.node.index == edge.node for edge in each.node.inputs)]
-            operator.inner = operator.node.index not in results and all(each.any_strides for each in readers)
+            behind = readers.get(operator.node.index, ())
+            operator.inner = operator.node.index not in results and all(each.any_strides for each in behind)
         self._elementwise = all(operator.elementwise and not operator.node.branch for operator in operators)
         self._waits = any(operator.waits for operator in operators)
         #: Whether the thread of the batch computes the samples, because other threads take longer.

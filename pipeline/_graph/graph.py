@@ -116,12 +116,12 @@ class GraphNode:
         """Return a constant argument, or its default."""
         return self.schema.value_of(self.arguments, name)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Edge, ...]:
         """All edges that the node reads: inputs, argument inputs, and the selectors of its branch."""
         return (*self.inputs, *self.arguments_before)
 
-    @property
+    @cached_property
     def arguments_before(self) -> tuple[Edge, ...]:
         """The edges that must exist for the whole batch before any sample is computed."""
         return (*self.argument_inputs.values(), *(edge for edge, _ in self.branch))
@@ -161,6 +161,16 @@ class Graph:
     def fed_inputs(self) -> Mapping[str, GraphNode]:
         """The inputs that have no source, so that a caller must feed them, by name."""
         return {node.name: node for node in self.inputs if node.argument("source") is None}
+
+    @cached_property
+    def sequences(self) -> frozenset[int]:
+        """The numbers of nodes whose layout may begin with F, because they depend on a sequence."""
+        found: set[int] = set()
+        for node in self.nodes:
+            begins = node.operator == "per_frame" or (node.schema.fed and (node.argument("layout") or "")[:1] == "F")
+            if begins or any(edge.node in found for edge in (*node.inputs, *node.argument_inputs.values())):
+                found.add(node.index)
+        return frozenset(found)
 
     @property
     def uses_seed(self) -> bool:

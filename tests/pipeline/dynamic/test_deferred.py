@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -92,3 +93,43 @@ def test_operator_reads_the_same_result_twice() -> None:
     with dynamic.EvalMode.deferred:
         pending = dynamic.tensor([1, 2]) + 1
         assert (pending * pending).numpy().tolist() == [4, 9]
+
+
+def _count_python_calls(function: Callable[[], object]) -> int:
+    count = 0
+
+    def count_call(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(count_call)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def assert_chains_cost_linear_work(first: dynamic.Tensor, step: Call) -> None:
+    """Check that evaluating a chain of four times the length makes about four times as many calls."""
+    counts = []
+    for length in (100, 400):
+        with dynamic.EvalMode.deferred:
+            value = first
+            held = [value := step(value) for _ in range(length)]
+            del held[: length // 2]
+            counts.append(_count_python_calls(value.evaluate))
+    assert counts[1] < 6 * counts[0]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x + 1,
+        lambda x: dynamic.brightness(x, brightness=1.0),
+        lambda x: dynamic.flip(x, horizontal=dynamic.random.coin_flip()),
+        lambda x: dynamic.brightness(x, brightness=dynamic.cast(x, dtype=dynamic.float32)[0, 0, 0]),
+    ],
+)
+def test_chain_takes_time_in_proportion_to_its_length(step: Call) -> None:
+    assert_chains_cost_linear_work(dynamic.tensor(np.ones((2, 2, 3), np.uint8)), step)

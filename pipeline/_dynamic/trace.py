@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 from pipeline._definition.pipeline import Pipeline
 from pipeline._dynamic.arrays import Batch, Tensor
+from pipeline._dynamic.foreign_draws import ForeignDraws
 from pipeline._dynamic.randomness import SampleRNG
 from pipeline._dynamic.values import TracingError, Value, tracing
 from pipeline._graph.nodes import apply_operator, constant_node
@@ -17,6 +19,13 @@ from pipeline._user_functions.bound import BoundFunction
 from pipeline.errors import ArgumentTypeError
 
 __all__ = ["trace"]
+
+# Numbers of calls with which a function is compared, and seconds after which there are no more than necessary.
+_FEWEST, _MOST, _LONGEST = 2, 16, 0.05
+_REMEDY = (
+    "The function does something else in each call, which the graph can't do: draw random numbers with dynamic.random, "
+    "and compute other changing values in the dataset"
+)
 
 
 def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
@@ -46,20 +55,46 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
         >>> pipe.run(x=np.int32([[1], [2]]))[0].as_array().tolist()
         [[2.0], [4.0]]
     """
-    first = _record(function, Pipeline(batch_size=1, num_threads=1, device_id=None))
+    first = _record_alone(function)
     uses_gpu = any(call.device != "cpu" for call in first.calls)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     defaults = {"batch_size": 64, "num_threads": cores, "device_id": -1 if uses_gpu else None}
     pipe = Pipeline(**{**defaults, **arguments})
-    _compare(first, _record(function, pipe))
+    _check_repeats(function, first, lambda: _record(function, pipe))
     return pipe
+
+
+def _check_repeats(function: Callable[..., Any], first: Subgraph, record: Callable[[], Subgraph]) -> None:
+    """Check that each call of a function records the same graph.
+
+    Numbers of known generators are found whatever they decide. For others, such as the time, the function is traced
+    several times, and more often if it is fast.
+
+    Raises:
+        TracingError: they don't; the message names the line.
+    """
+    draws, end = ForeignDraws(function), time.monotonic() + _LONGEST
+    graphs = [draws.observe(record)]
+    while len(graphs) < _FEWEST or (len(graphs) < _MOST and time.monotonic() < end):
+        graphs.append(draws.observe(lambda: _record_alone(function)))
+        if len(graphs) == _FEWEST and (line := draws.find(lambda: _record_alone(function))):
+            raise TracingError(f"{_name(function)} draws random numbers in each call. {_REMEDY}\n  at {line}")
+    for graph in graphs:
+        _compare(first, graph)
+
+
+def _record_alone(function: Callable[..., Any]) -> Subgraph:
+    return _record(function, Pipeline(batch_size=1, num_threads=1, device_id=None))
 
 
 def _record(function: Callable[..., Any], pipe: Pipeline) -> Subgraph:
     """Record the graph of a function in a pipeline, and return its operators."""
-    with pipe._internals.builder as builder, tracing(), SampleRNG(0):
+    with pipe._internals.builder as builder, tracing() as trace, SampleRNG(0):
         inputs = [_input(each.name) for each in _parameters(function)]
-        outputs = _outputs(function(*inputs), function)
+        returned = function(*inputs)
+        if trace.errors:  # the function caught it, and would do something else with data
+            raise trace.errors[0]
+        outputs = _outputs(returned, function)
         builder.set_returned(outputs, function)
     return Subgraph([node.source for node in outputs], lambda _: False)
 
@@ -106,18 +141,14 @@ def _compare(first: Subgraph, second: Subgraph) -> None:
     Raises:
         TracingError: they haven't; the message names the line.
     """
-    remedy = (
-        "The function does something else in each call, which the graph can't do: draw random numbers with "
-        "dynamic.random, and compute other changing values in the dataset"
-    )
     for call, one, other in zip(first.calls, first.key[1], second.key[1], strict=False):
         if _comparable(one) != _comparable(other):
             raise TracingError(
-                f"{call.schema.display} got different arguments when the function was traced again. {remedy}\n"
+                f"{call.schema.display} got different arguments when the function was traced again. {_REMEDY}\n"
                 f"  at {call.location}"
             )
     if len(first.calls) != len(second.calls):
-        raise TracingError(f"the function called other operators when it was traced again. {remedy}")
+        raise TracingError(f"the function called other operators when it was traced again. {_REMEDY}")
 
 
 def _comparable(value: Any) -> Any:

@@ -106,7 +106,7 @@ class Value(DataNode):
 
 class _State(threading.local):
     def __init__(self) -> None:
-        self.tracing = 0
+        self.traces: list[tracing] = []
         self.pending: weakref.WeakSet[Value] = weakref.WeakSet()
 
 
@@ -114,36 +114,48 @@ _STATE = _State()
 
 
 class tracing:  # used like a function: `with tracing():`
-    """In the `with` block, operators of this thread aren't run: their results describe a graph."""
+    """In the `with` block, operators of this thread aren't run: their results describe a graph.
 
-    def __enter__(self) -> None:
-        _STATE.tracing += 1
+    Attributes:
+        errors: the errors of `trace_error` in the block, also those that code of the user caught. Such code does
+            something else when it is traced.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[TracingError] = []
+
+    def __enter__(self) -> tracing:
+        _STATE.traces.append(self)
+        return self
 
     def __exit__(self, *exc_info: object) -> None:
-        _STATE.tracing -= 1
+        _STATE.traces.pop()
 
     @staticmethod
     def active() -> bool:
         """Return whether this thread traces a function."""
-        return _STATE.tracing > 0
+        return bool(_STATE.traces)
 
 
 def trace_error(what: str) -> TracingError:
-    """Return the error for code that can't be traced.
+    """Return the error for code that can't be traced. The current trace remembers it.
 
     Args:
         what: what the code does.
     """
-    return TracingError(
+    error = TracingError(
         f"{what}, but the function is traced, so its tensors have no data yet. Use operators instead (such as "
         "dynamic.shapes, or a comparison and a multiplication for a choice), compute the value in the dataset and pass "
         f"it as an input, or call the code with dynamic.python_function\n  at {SourceLocation.from_caller()}"
     )
+    if _STATE.traces:
+        _STATE.traces[-1].errors.append(error)
+    return error
 
 
 def finish(values: tuple[Value, ...]) -> None:
     """Compute the outputs of a call at once, or remember that they are pending, as the current mode says."""
-    if _STATE.tracing:
+    if _STATE.traces:
         return
     mode = EvalMode.current()
     if mode is EvalMode.deferred:
@@ -176,7 +188,7 @@ def evaluate(values: Iterable[Value]) -> None:
     targets = {id(value): value for value in values if not value.known}
     if not targets:
         return
-    if _STATE.tracing:
+    if _STATE.traces:
         raise trace_error("this line reads the data or the shape of a tensor")
     subgraph = Subgraph([value.source for value in targets.values() if value.source], _is_known)
     for call in subgraph.calls:

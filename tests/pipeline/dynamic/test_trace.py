@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
+import uuid
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline import dynamic
 
@@ -52,6 +58,13 @@ def draws(x: dynamic.Tensor) -> dynamic.Tensor:
     return dynamic.rotate(x, angle=random.random())
 
 
+NUMBERS = itertools.count()
+
+
+def counts(x: dynamic.Tensor) -> dynamic.Tensor:
+    return dynamic.rotate(x, angle=next(NUMBERS))
+
+
 def repeats(x: dynamic.Tensor) -> dynamic.Tensor:
     return dynamic.cast(dynamic.zeros(shape=(2,), batch_size=3), dtype=dynamic.uint8)
 
@@ -67,7 +80,8 @@ def own_generator(x: dynamic.Tensor) -> dynamic.Tensor:
         (reads_shape, "shape of a tensor"),
         (converts, "reads the data"),
         (flips, "reads the data"),
-        (draws, "different arguments"),
+        (draws, "draws random numbers"),
+        (counts, "different arguments"),
         (repeats, "for a batch"),
         (own_generator, "called with rng"),
     ],
@@ -77,6 +91,73 @@ def test_code_that_cannot_be_traced_is_an_error_that_names_its_line(function: ob
     with pytest.raises(dynamic.TracingError, match=reason) as raised:
         dynamic.trace(function)
     assert line in str(raised.value)
+
+
+OWN = (random.Random(1), np.random.default_rng(1), np.random.RandomState(1), torch.Generator())
+KEPT: list[float] = []
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        random.random,
+        lambda: random.choice([0.25, 0.75]),
+        np.random.rand,
+        lambda: torch.rand(1).item(),
+        OWN[0].random,
+        OWN[1].random,
+        OWN[2].rand,
+        lambda: torch.rand(1, generator=OWN[3]).item(),
+        lambda: random.Random().random(),
+        lambda: np.random.default_rng().random(),
+        lambda: np.random.RandomState().rand(),
+        lambda: random.SystemRandom().random(),
+        lambda: uuid.uuid4().int / 2**128,
+        lambda: next(map(random.uniform, [0], [1])),
+    ],
+)
+def test_function_that_draws_is_an_error_also_if_all_calls_do_the_same(draw: Callable[[], float]) -> None:
+    def augment(x: dynamic.Tensor) -> dynamic.Tensor:
+        if draw() > 0.9999:
+            x = dynamic.flip(x)
+        return x + 1
+
+    with pytest.raises(dynamic.TracingError, match="augment draws random numbers") as raised:
+        dynamic.trace(augment)
+    assert "test_trace.py:" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.Random(3).random(),
+        lambda: np.random.default_rng(3).random(),
+        lambda: torch.rand(1, generator=torch.Generator().manual_seed(3)).item(),
+        lambda: KEPT[0] if KEPT else KEPT.append(random.random()) or KEPT[0],
+    ],
+)
+def test_random_numbers_that_are_the_same_in_each_call_are_constants(draw: Callable[[], float]) -> None:
+    assert dynamic.trace(lambda x: x + draw(), batch_size=1, num_threads=1).run(x=np.zeros((1, 1), np.float32))
+
+
+def reads_shape_if_it_can(x: dynamic.Tensor) -> dynamic.Tensor:
+    try:
+        return x + x.shape[0]
+    except Exception:  # noqa: BLE001 - as code of users does
+        return x
+
+
+def ignores_errors(x: dynamic.Tensor) -> dynamic.Tensor:
+    with contextlib.suppress(TypeError):
+        np.asarray(x)
+    return x
+
+
+@pytest.mark.parametrize("function", [reads_shape_if_it_can, ignores_errors])
+def test_error_that_the_function_catches_is_raised_at_its_end(function: Any) -> None:
+    with pytest.raises(dynamic.TracingError, match="reads the data or the shape") as raised:
+        dynamic.trace(function)
+    assert f"test_trace.py:{function.__code__.co_firstlineno + 2}" in str(raised.value)
 
 
 @pytest.mark.parametrize(

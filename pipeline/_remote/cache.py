@@ -8,6 +8,7 @@ import os
 import struct
 import time
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
@@ -18,8 +19,10 @@ from pipeline._trusted_folder import distrust
 
 __all__ = ["DiskCache", "disk_cache"]
 
-_HEAD = struct.Struct("<8sQ")  # a mark, and the size of the content: a crash of the machine may truncate files
-_MARK = b"dalicach"
+# A mark, the size of the content, and the checksum of its key and content. A crash of the machine may truncate a file, or
+# leave zeros in it, and disks lose bits.
+_HEAD = struct.Struct("<8sQI")
+_MARK = b"dalicac2"
 _UNFINISHED = ".tmp"
 _TOUCH = 60.0  # seconds between two updates of the time when a file was used
 _KEPT = 0.9  # share of the limit that eviction leaves
@@ -31,7 +34,7 @@ class DiskCache:
     """Contents by key, as files of a folder. The least recently used ones are evicted.
 
     The cache survives restarts, and any number of processes may use it at once. A file gets its final name when it is
-    complete, so no process sees a part of it. The sum of all files never exceeds the limit: a process reserves the
+    complete, so no process sees a part of it. Damaged files are removed, and read again. The sum of all files never exceeds the limit: a process reserves the
     space before it writes, and a lock file orders the reservations. Content that doesn't fit beside the files that
     other processes are writing isn't stored. Errors of the disk never fail a read.
 
@@ -60,8 +63,9 @@ class DiskCache:
             with open(path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
                 content = file.read()
-            if _HEAD.unpack_from(content) != (_MARK, len(content) - _HEAD.size):
-                raise ValueError("truncated")
+            stored = memoryview(content)[_HEAD.size :]
+            if _HEAD.unpack_from(content) != (_MARK, len(stored), _checksum(key, stored)):
+                raise ValueError("damaged")
             if time.time() - status.st_mtime > _TOUCH:
                 os.utime(path)
         except FileNotFoundError:
@@ -93,7 +97,7 @@ class DiskCache:
                     stream = files.enter_context(open(unfinished, "xb", buffering=0, opener=_open_privately))
                     fcntl.flock(stream, fcntl.LOCK_EX)  # until the file has its name, or this process was killed
                     os.truncate(stream.fileno(), size)  # counts for other processes from now on
-                stream.write(_HEAD.pack(_MARK, len(content)))
+                stream.write(_HEAD.pack(_MARK, len(content), _checksum(key, content)))
                 left = memoryview(content)
                 while left:
                     left = left[stream.write(left) :]
@@ -127,7 +131,8 @@ class DiskCache:
             return self._evict(self.limit)
 
     def _set_total(self, total: int) -> None:
-        (self.folder / "total").write_text(str(total))
+        with open(self.folder / "total", "w", opener=_open_privately) as file:
+            file.write(str(total))
 
     def _evict(self, target: int, room: int = 0) -> int:
         """Remove the least recently used files until the sum of all sizes is at most `target`. Return the sum.
@@ -156,6 +161,10 @@ class DiskCache:
                 os.unlink(path)
             total -= size
         return total
+
+
+def _checksum(key: str, content: bytes | memoryview) -> int:
+    return zlib.crc32(content, zlib.crc32(key.encode(errors="surrogateescape")))
 
 
 def _is_abandoned(path: str) -> bool:

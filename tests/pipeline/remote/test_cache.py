@@ -18,7 +18,7 @@ from pipeline._remote import cache as cache_module
 from pipeline._remote.cache import DiskCache, disk_cache
 from pipeline.errors import ArgumentValueError
 
-HEAD = 16  # bytes of each file besides its content
+HEAD = 20  # bytes of each file besides its content
 
 
 def size_of(folder: Path) -> int:
@@ -42,10 +42,17 @@ def test_content_survives_a_restart_and_damage_is_noticed(tmp_path: Path) -> Non
     DiskCache(tmp_path, 1 << 20).put("key", b"content")
     again = DiskCache(tmp_path, 1 << 20)
     assert again.get("key") == b"content"
-    os.truncate(again._path("key"), HEAD + 3)
-    assert again.get("key") is None
-    again.put("key", b"content")
-    assert again.get("key") == b"content"
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.rglob("*") if file.is_file()} == {0o600}
+    for damage in (b"", b"conten", b"contenu", b"con\0\0\0\0", bytes(7), b"content!"):
+        path = Path(again._path("key"))
+        path.write_bytes(path.read_bytes()[:HEAD] + damage)
+        assert again.get("key") is None
+        again.put("key", b"content")
+        assert again.get("key") == b"content"
+    another = Path(again._path("another"))
+    another.parent.mkdir(exist_ok=True)
+    another.write_bytes(path.read_bytes())
+    assert again.get("another") is None
 
 
 @pytest.mark.parametrize("seconds", [0, 10**6], ids=["now", "clock set back"])

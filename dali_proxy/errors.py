@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline._secrets import redacted
 from pipeline.errors import InputError, PipelineError
 
 __all__ = [
@@ -77,7 +78,8 @@ class BatchError(ProxyError):
         samples: positions in the batch of the samples that failed; empty if the batch failed as a whole.
         dataset_indices: dataset indices of these samples, as the sampler drew them; empty if they are unknown.
         sample_names: names of these samples, if the proxy was called with `sample_name`; else empty.
-        paths: files of these samples, if an input of the pipeline is a path for `fn.io.file.read`; else empty.
+        paths: files of these samples, if an input of the pipeline is a path for `fn.io.file.read`; else empty. URLs
+            don't show passwords and queries.
         worker: the worker that submitted the batch, such as ``"worker 1 (pid 4711)"``.
         remote_traceback: traceback in the server, as text.
     """
@@ -103,7 +105,7 @@ class BatchError(ProxyError):
         self.sample_names = sample_names
         self.paths = paths
         self.worker = worker
-        self.remote_traceback = remote_traceback
+        self.remote_traceback = redacted(remote_traceback)
 
     @property
     def dataset_index(self) -> Any:

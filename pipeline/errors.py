@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline._secrets import redacted
+
 __all__ = [
     "ArgumentIndexError",
     "ArgumentMismatchError",
@@ -43,7 +45,10 @@ __all__ = [
 
 
 class PipelineError(RuntimeError):
-    """Base class of all errors that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose. Their texts don't show the secrets of URLs."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in arguments))
 
 
 class GraphError(PipelineError):

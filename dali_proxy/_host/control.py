@@ -8,6 +8,7 @@ from typing import Annotated
 from dali_proxy._transport.labels import clip, clip_start
 from dali_proxy.errors import ProxyError
 from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
+from pipeline._secrets import redacted
 from pipeline.errors import PipelineError
 
 __all__ = ["CONTROL_CODEC", "Failed", "Ready", "Start", "StartFailed", "Stop"]
@@ -72,7 +73,7 @@ class StartFailed(Message, frozen=True):
         if not data or len(data) > _LONGEST_PICKLE:
             reason = clip(f"{type(error).__name__}: {error}", _LONGEST_TEXT)
             data = pickle.dumps(ProxyError(f"the server's process couldn't start: {reason}"))
-        return cls(data, clip_start(text, _LONGEST_TEXT))
+        return cls(data, clip_start(redacted(text), _LONGEST_TEXT))
 
     def rebuild(self) -> Exception:
         """Return the exception; one that isn't a `PipelineError` becomes the cause of a `ProxyError`."""

@@ -11,6 +11,7 @@ import psutil
 
 from dali_proxy._monitor.client import MonitorClient
 from dali_proxy._server.telemetry import ServerStats
+from pipeline._secrets import redacted
 
 __all__ = ["Observation", "Observer"]
 
@@ -116,7 +117,7 @@ class Observer:
         with self._process.oneshot():
             is_host = any("dali_proxy._host" in word for word in self._process.cmdline())
             owner = (self._process.parent() or owner) if is_host else owner
-            command = shlex.join(owner.cmdline())
+            command = redacted(shlex.join(owner.cmdline()))
         recent = stats - before if stats.seconds > before.seconds else stats  # the server may have started again
         spent = max(now - since, 1e-9)
         return Observation(self._client.pid, owner.pid, command, stats, recent, max(processor - used, 0.0) / spent)

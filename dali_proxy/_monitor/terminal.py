@@ -50,13 +50,17 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
 
 def _in_one_line(command: str, width: int) -> str:
     """Return a command line, which may contain a whole program, without line breaks and in at most `width` columns."""
-    printable = "".join(character if character.isprintable() else " " for character in command)
-    line = " ".join(printable.split())
+    line = _printable(command)
     return line if len(line) <= width else f"{line[: max(width - 3, 0)]}..."
 
 
 def _indented(text: str, width: int) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), max(width, 40), initial_indent="  ", subsequent_indent="  ")
+    return textwrap.wrap(_printable(text), max(width, 40), initial_indent="  ", subsequent_indent="  ")
+
+
+def _printable(text: str) -> str:
+    """Return text that may come from anywhere without line breaks and control characters of terminals."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def _duration(seconds: float) -> str:

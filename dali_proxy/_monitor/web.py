@@ -77,8 +77,12 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "dali-proxy", ""
 
     def do_GET(self) -> None:  # http.server chooses the name
-        address = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(address.query).items()}
+        try:
+            address = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(address.query).items()}
+        except ValueError:
+            self._refuse(400, "this isn't an address")
+            return
         token = query.get("token", "").encode()
         if self.headers.get("Host", "") not in self.server.hosts:
             self._refuse(403, "this name isn't this machine's")

@@ -17,6 +17,7 @@ from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
 from pipeline._graph.location import user_traceback
 from pipeline._listing import listed
+from pipeline._secrets import redacted
 from pipeline.errors import OperatorError, PipelineError
 
 __all__ = ["describe", "rebuild"]
@@ -59,16 +60,16 @@ def describe(
         seq=seq,
         type_name=clip(f"{type(origin).__module__}:{type(origin).__qualname__}"),
         arguments=_arguments(origin),
-        message=clip(str(error), _LONG),
+        message=clip(redacted(str(error)), _LONG),
         operator=clip(operator),
         source_line=clip(location),
         samples=tuple(samples),
         indices=_of_samples(indices, samples),
-        paths=_of_samples([os.fsdecode(path) for path in paths], samples),
-        names=_of_samples(names, samples),
+        paths=_of_samples([redacted(os.fsdecode(path)) for path in paths], samples),
+        names=_of_samples(list(map(redacted, names)), samples),
         worker=worker,
         worker_pid=pid,
-        traceback=clip(_formatted(error), _LONG),
+        traceback=clip(redacted(_formatted(error)), _LONG),
     )
 
 
@@ -121,7 +122,7 @@ def _of_samples(labels: Sequence[str], samples: Sequence[int]) -> tuple[str, ...
 
 def _arguments(error: BaseException) -> str:
     try:
-        text = json.dumps(error.args)
+        text = redacted(json.dumps(error.args))
     except (TypeError, ValueError):
         return ""
     return text if len(text) <= _LONG else ""

@@ -19,8 +19,8 @@ from pipeline._trusted_folder import distrust
 
 __all__ = ["DiskCache", "disk_cache"]
 
-# A mark, the size of the content, and the checksum of its key and content. A crash of the machine may truncate a file, or
-# leave zeros in it, and disks lose bits.
+# A mark, the size of the content, and the checksum of its key and content. A crash of the machine may truncate a file,
+# or leave zeros in it, and disks lose bits.
 _HEAD = struct.Struct("<8sQI")
 _MARK = b"dalicac2"
 _UNFINISHED = ".tmp"
@@ -34,9 +34,10 @@ class DiskCache:
     """Contents by key, as files of a folder. The least recently used ones are evicted.
 
     The cache survives restarts, and any number of processes may use it at once. A file gets its final name when it is
-    complete, so no process sees a part of it. Damaged files are removed, and read again. The sum of all files never exceeds the limit: a process reserves the
-    space before it writes, and a lock file orders the reservations. Content that doesn't fit beside the files that
-    other processes are writing isn't stored. Errors of the disk never fail a read.
+    complete, so no process sees a part of it. Damaged files are removed, and read again. The sum of all files never
+    exceeds the limit: a process reserves the space before it writes, and a lock file orders the reservations. Content
+    that doesn't fit beside the files that other processes are writing isn't stored. Errors of the disk never fail a
+    read.
 
     Args:
         folder: folder of the cache, which is created if it is missing.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pipeline._optional import optional_package
 from pipeline._remote.cache import disk_cache
+from pipeline._secrets import redacted
 from pipeline.errors import PipelineError
 
 __all__ = ["REMOTE_THREADS", "read_url", "size_of_url", "url_names"]
@@ -121,11 +122,14 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
             return call()
         except PipelineError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - of any filesystem
             if attempt == _ATTEMPTS or not _may_pass(error):
                 tries = f" ({attempt} attempts)" if attempt > 1 else ""
                 reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                raise PipelineError(f"can't {verb} {url!r}{tries}: {reason}") from error
+                shown = redacted(reason)
+                raise PipelineError(f"can't {verb} {url!r}{tries}: {reason}") from (
+                    error if shown == reason else PipelineError(shown)  # a traceback would show the error's own text
+                )
         time.sleep(pause * random.uniform(0.5, 1.0))  # ranks that failed together don't return together
         pause = min(2 * pause, _LONGEST_PAUSE)
     raise AssertionError("the last attempt returns or raises")

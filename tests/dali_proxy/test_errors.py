@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,6 +50,29 @@ def test_dataset_indices_are_what_the_sampler_drew(decoder: DALIServer, num_work
     assert error.samples == (0, 2, 3)
     assert error.sample_names == ("('a', 1).jpg", "3.jpg", "('b', 4).jpg")
     assert "sample name: ('a', 1).jpg, 3.jpg, ('b', 4).jpg" in str(error)
+
+
+def test_secrets_of_urls_are_hidden_in_all_that_an_error_and_the_statistics_say() -> None:
+    from pipeline import fn, pipeline_def
+
+    url = "https://me:PASSWORD@host/a.jpg?Signature=SECRET"
+
+    def fail(data: Any) -> Any:
+        raise ValueError(f"can't decode {url}")
+
+    @pipeline_def(num_threads=1, device_id=None, batch_size=4)
+    def failing() -> Any:
+        read = fn.io.file.read(fn.external_source(name="path"))
+        return fn.python_function(fn.external_source(name="x"), function=fail), read
+
+    with DALIServer(failing()) as server:
+        for path, x in ((url.replace("https", "unknown"), 1), (__file__, 1)):
+            with pytest.raises(BatchError, match=r"\*\*\*") as caught:
+                server.produce_data(server.proxy(path=path.encode(), x=x, sample_name=url))
+            text = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+            text += json.dumps(server.stats().to_dict())
+            assert "PASSWORD" not in text
+            assert "SECRET" not in text
 
 
 def test_failed_samples_are_all_known_and_a_few_are_in_the_text(decoder: DALIServer) -> None:

@@ -29,6 +29,7 @@ from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
 from pipeline._operator_api.request import TensorList
+from pipeline._secrets import redacted
 from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller
 from pipeline.errors import InputError, OperatorError, SerializationError
@@ -189,8 +190,8 @@ def _describe(task: Task, wanted: str, sample: int | None, error: BaseException)
         wanted=clip(wanted),
         sample=sample,
         type_name=clip(f"{kind.__module__}:{kind.__qualname__}", 1000),
-        reason=clip(reason_of(error)),
-        traceback=clip("".join(traceback.format_exception(kind, error, user_traceback(error)))),
+        reason=clip(redacted(reason_of(error))),
+        traceback=clip(redacted("".join(traceback.format_exception(kind, error, user_traceback(error))))),
     )
 
 

@@ -106,6 +106,13 @@ def test_report_of_a_server_in_a_terminal() -> None:
     assert "no running server" in render([])
 
 
+def test_control_characters_of_an_error_do_not_reach_the_terminal() -> None:
+    stats = ServerStats(seconds=1.0, errors=1, last_error="a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb")
+    text = render([Observation(123, 99, "python", stats, stats, 0.0)], 80)
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "Last error: a ]0;owned [2J 31m b" in text
+
+
 def test_long_command_lines_are_cut_without_line_breaks() -> None:
     stats = ServerStats(seconds=1.0)
     program = "python -c 'import sys\nprint(\x1b[31m)\n" + "pass\n" * 50 + "'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -68,6 +69,17 @@ def test_token_is_needed(served: tuple[DALIServer, WebServer], path: str) -> Non
     joined = "&" if "?" in path else "?"
     for query in ("", f"{joined}token=", f"{joined}token={web.token[:-1]}", f"{joined}token=%C3%A9"):
         assert get(web, path + query)[0] == 403
+
+
+def test_address_that_cannot_be_parsed_is_refused_silently(
+    served: tuple[DALIServer, WebServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    web = served[1]
+    for address in (b"http://[::1", b"//[", b"/?token=%ff%00&" + b"a=1&" * 2000, b"\xff://["):
+        with socket.create_connection(("127.0.0.1", web.server_port), timeout=60) as connection:
+            connection.sendall(b"GET " + address + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(64).split()[1] in (b"400", b"403")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", ""])

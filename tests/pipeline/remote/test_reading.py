@@ -9,6 +9,7 @@ import shutil
 import struct
 import sys
 import tarfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,18 @@ def test_lasting_faults_are_errors_that_name_the_url(fault: list[int | str], req
     with pytest.raises(OperatorError, match=r"can't read 'http://[^']*/a/00\.jpg'"):
         read_paths([f"{web.url}/a/00.jpg"])
     assert web.requests["/a/00.jpg"] == requests
+
+
+@pytest.mark.parametrize("fault", [403, 503])
+def test_error_does_not_show_secrets_of_the_url(fault: int, web: WebServer) -> None:
+    path = "/a/00.jpg?X-Amz-Signature=SECRET"
+    web.faults = {path: [fault] * 9}
+    url = web.url.replace("://", "://me:PASSWORD@") + path
+    with pytest.raises(OperatorError, match=r"http://\*\*\*@127\.0\.0\.1:\d+/a/00\.jpg\?\*\*\*'") as raised:
+        read_paths([url])
+    text = "".join(traceback.format_exception(raised.value))
+    assert "SECRET" not in text
+    assert "PASSWORD" not in text
 
 
 def test_missing_dataset_is_an_error_when_the_pipeline_is_built(web: WebServer) -> None:

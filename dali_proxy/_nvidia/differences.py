@@ -9,6 +9,9 @@ DIFFERENCES = {
     "all": "Dtypes that DALI refuses are often accepted (float16 and float64, bool, wide integers); arguments per "
     "sample may have any dtype that can be converted. A failure names the sample and the user's line, and the next "
     "batch runs.",
+    "audio_resample, decoders.audio, readers.nemo_asr": "Resampling to a lower rate removes the frequencies that "
+    "this rate can't represent; DALI folds them to lower ones. With `antialias=False`, which is the default in scripts "
+    "that import `nvidia.dali`, the numbers are DALI's.",
     "cast": "NaN becomes 0 in integers of 32 and 64 bits; DALI gives the smallest one. Wide integers are rounded "
     "once to FLOAT16; DALI rounds to FLOAT first.",
     "cat, stack": "Inputs of different layouts are refused; DALI uses the first input's, or none. A layout that only "

@@ -107,6 +107,8 @@ class _Finder(MetaPathFinder, Loader):
 class _StandIn(ModuleType):
     """A module whose names refer to modules of this project."""
 
+    stands_for_dali_proxy = True
+
     def __init__(self, name: str, stand: Stand) -> None:
         super().__init__(name)
         self.__file__ = __file__

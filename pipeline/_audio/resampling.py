@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["check_quality", "filter_table", "range_factors", "resample", "to_range"]
+__all__ = ["SincFilter", "check_quality", "range_factors", "resample", "to_range"]
 
 Array = npt.NDArray[Any]
 
-# Entries of the filter's table between two input samples; the filter is linear between entries.
-_PHASES = 32
+# Entries of the filter's table for each lobe.
+_ENTRIES = 32
+# Filters for lower cutoffs would need too much memory.
+_LEAST_CUTOFF = 1e-4
 # Weights that are computed at a time, so that long signals don't need much memory.
 _BLOCK = 1 << 18
 # Ratios of sample rates that are computed by matrices: the numbers of the fraction, and the smallest ratio. Outputs of
@@ -34,73 +38,100 @@ def check_quality(quality: float) -> float:
     return quality
 
 
-def _lobes(quality: float) -> int:
-    """Return the number of lobes of the sinc on each side: 3, 16 and 64 for the qualities 0, 50 and 100."""
-    return round(0.007 * quality**2 - 0.09 * quality + 3)
+@dataclass(frozen=True)
+class SincFilter:
+    """A low-pass filter for one ratio of sample rates: a sinc with a Hann window, linear between entries of a table.
+
+    Attributes:
+        weights: weights of the inputs around an output, (phases, taps), float32. A phase is a position of the output
+            between two inputs. The middle taps are those of these two inputs.
+        slopes: differences of the weights to those of the next phase.
+    """
+
+    weights: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, quality: float, scale: float, antialias: bool) -> SincFilter:
+        """Return a filter.
+
+        Args:
+            quality: 0 to 100: 3, 16 and 64 lobes for 0, 50 and 100.
+            scale: ratio of the sample rates, output to input.
+            antialias: whether to remove frequencies that the output can't represent. Half of the amplitude passes at
+                the highest frequency of the output.
+        """
+        lobes = round(0.007 * quality**2 - 0.09 * quality + 3)
+        return _filter(lobes, max(scale, _LEAST_CUTOFF) if antialias and scale < 1 else 1.0)
+
+    def taps(self, position: Array) -> tuple[Array, Array]:
+        """Return the input sample before each position, and the weights of the samples around it."""
+        before = np.floor(position).astype(np.intp)
+        phase = (position - before) * len(self.weights)
+        entry = np.minimum(phase.astype(np.intp), len(self.weights) - 1)
+        taps = self.slopes[entry]
+        taps *= (phase - entry).astype(np.float32)[:, None]
+        taps += self.weights[entry]
+        return before, taps
 
 
 @lru_cache(maxsize=8)
-def _filters(lobes: int) -> tuple[Array, Array]:
-    """Return the weights of 2 * lobes inputs for each phase, and their differences to the next phase; float32.
+def _filter(lobes: int, cutoff: float) -> SincFilter:
+    """Return the filter for a part of the input's frequencies.
 
-    The filter is a sinc with a Hann window that ends half an entry beyond the last lobe.
+    With a lower cutoff, lobes have more inputs, and fewer phases have the same precision.
     """
-    distance = np.abs(np.arange(1 - lobes, lobes + 1) - np.arange(_PHASES + 1)[:, None] / _PHASES)
-    window = 0.5 + 0.5 * np.cos(np.pi * distance / (lobes + 0.5 / _PHASES))
-    weights = np.where(distance < lobes, np.sinc(distance) * window, 0)
-    return weights[:-1].astype(np.float32), np.diff(weights, axis=0).astype(np.float32)
+    reach, phases = math.ceil(lobes / cutoff), math.ceil(_ENTRIES * cutoff)
+    distance = cutoff * np.abs(np.arange(1 - reach, reach + 1) - np.arange(phases + 1)[:, None] / phases)
+    # The window ends half an entry beyond the last lobe.
+    window = 0.5 + 0.5 * np.cos(np.pi * distance / (lobes + 0.5 / _ENTRIES))
+    weights = cutoff * np.where(distance < lobes, np.sinc(distance) * window, 0)
+    return SincFilter(weights[:-1].astype(np.float32), np.diff(weights, axis=0).astype(np.float32))
 
 
-def filter_table(quality: float) -> tuple[Array, Array]:
-    """Return the weights of the inputs around an output for each phase, and their differences to the next phase."""
-    return _filters(_lobes(quality))
-
-
-def resample(signal: Array, scale: float, length: int, quality: float) -> Array:
+def resample(signal: Array, scale: float, length: int, quality: float, antialias: bool = True) -> Array:
     """Return a signal at another sample rate.
 
-    Output i lies at position ``i / scale`` of the input. The signal is 0 outside. Frequencies that the output can't
-    represent are not removed, as in DALI.
+    Output i lies at position ``i / scale`` of the input. The signal is 0 outside.
 
     Args:
         signal: float32 array of shape (samples, channels).
         scale: ratio of the sample rates, output to input.
         length: number of output samples.
         quality: 0 to 100; determines the length of the filter.
+        antialias: whether to remove frequencies that the output can't represent. Otherwise, they are folded to lower
+            ones, as in DALI.
 
     Returns:
         float32 array of shape (length, channels).
     """
     if scale == 1 and length == len(signal):
         return signal
-    lobes = _lobes(quality)
     result = np.empty((length, signal.shape[1]), np.float32)
-    if (period := _period(scale)) is not None and length:
-        for source, target in zip(signal.T, result.T, strict=True):
-            _by_matrices(source, target, period, lobes)
+    if not length:
         return result
-    padded = np.pad(signal, ((lobes, lobes + 1), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * lobes, axis=0)
-    block = max(1, _BLOCK // (2 * lobes))
+    if (matrices := _matrices(scale, quality, antialias)) is not None:
+        for source, target in zip(signal.T, result.T, strict=True):
+            matrices.apply(source, target)
+        return result
+    chosen = SincFilter.of(quality, scale, antialias)
+    count = chosen.weights.shape[1]
+    padded = np.pad(signal, ((count // 2, count // 2 + 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, count, axis=0)
+    block = max(1, _BLOCK // count)
     for start in range(0, length, block):
-        before, taps = _taps(np.arange(start, min(start + block, length)) / scale, lobes)
+        before, taps = chosen.taps(np.arange(start, min(start + block, length)) / scale)
         np.einsum("nt,nct->nc", taps, windows[before + 1], out=result[start : start + block])
     return result
 
 
-def _taps(position: Array, lobes: int) -> tuple[Array, Array]:
-    """Return the input sample before each position, and the weights of the 2 * lobes samples around it."""
-    weights, slopes = _filters(lobes)
-    before = np.floor(position).astype(np.intp)
-    phase = (position - before) * _PHASES
-    entry = phase.astype(np.intp)
-    taps = slopes[entry]
-    taps *= (phase - entry).astype(np.float32)[:, None]
-    taps += weights[entry]
-    return before, taps
+@lru_cache(maxsize=8)
+def _matrices(scale: float, quality: float, antialias: bool) -> _Matrices | None:
+    """Return the matrices for a ratio of sample rates after whose period positions repeat; None if it is too long."""
+    period = _period(scale)
+    return None if period is None else _Matrices(SincFilter.of(quality, scale, antialias), period)
 
 
-@lru_cache(maxsize=64)
 def _period(scale: float) -> tuple[int, int] | None:
     """Return numbers of outputs and inputs after which positions repeat; None if they are too many."""
     if not _LEAST_SCALE < scale < 1 / _LEAST_SCALE:
@@ -113,38 +144,46 @@ def _period(scale: float) -> tuple[int, int] | None:
     return repeated * outputs, repeated * inputs
 
 
-@lru_cache(maxsize=8)
-def _matrices(period: tuple[int, int], lobes: int) -> list[tuple[int, Array]]:
-    """Return a matrix for every `_GROUP` outputs of a period: its first input, and the weights (inputs, outputs)."""
-    (outputs, inputs), found = period, []
-    for start in range(0, outputs, _GROUP):
-        # A product of whole numbers, so that positions are rounded once.
-        numbers = np.arange(start, min(start + _GROUP, outputs)) * inputs
-        before, taps = _taps(numbers / outputs, lobes)
-        first = int(before[0])
-        matrix = np.zeros((int(before[-1]) - first + 2 * lobes, len(numbers)), np.float32)
-        rows = (before - first)[:, None] + np.arange(2 * lobes)
-        matrix[rows, np.arange(len(numbers))[:, None]] = taps
-        found.append((first + 1 - lobes, matrix))
-    return found
+class _Matrices:
+    """A matrix for every `_GROUP` outputs of a period: outputs at one place of all periods have the same weights.
 
+    Args:
+        chosen: filter.
+        period: numbers of outputs and inputs.
 
-def _by_matrices(signal: Array, result: Array, period: tuple[int, int], lobes: int) -> None:
-    """Resample one channel: the outputs at one place of all periods have the same weights."""
-    matrices = _matrices(period, lobes)
-    widest = max(len(matrix) for _, matrix in matrices)
-    step, inputs = period
-    count = -(-len(result) // step)
-    padded = np.zeros(lobes + max(len(signal), count * inputs) + widest + 1, np.float32)
-    padded[lobes : lobes + len(signal)] = signal
-    outputs = np.empty((count, step), np.float32)
-    for group, (first, matrix) in enumerate(matrices):
-        source = padded[lobes + first :]
-        rows = np.lib.stride_tricks.as_strided(source, (count, len(matrix)), (4 * inputs, 4), writeable=False)
-        for start in range(0, count, _GROUP):  # OpenBLAS starts threads for large products
-            part = np.ascontiguousarray(rows[start : start + _GROUP])
-            np.matmul(part, matrix, out=outputs[start : start + _GROUP, group * _GROUP : (group + 1) * _GROUP])
-    result[:] = outputs.reshape(-1)[: len(result)]
+    Attributes:
+        groups: the first input of each matrix, and the weights (inputs, outputs).
+    """
+
+    def __init__(self, chosen: SincFilter, period: tuple[int, int]) -> None:
+        self._period = outputs, inputs = period
+        self.groups: list[tuple[int, Array]] = []
+        count = chosen.weights.shape[1]
+        for start in range(0, outputs, _GROUP):
+            # A product of whole numbers, so that positions are rounded once.
+            numbers = np.arange(start, min(start + _GROUP, outputs)) * inputs
+            before, taps = chosen.taps(numbers / outputs)
+            first = int(before[0])
+            matrix = np.zeros((int(before[-1]) - first + count, len(numbers)), np.float32)
+            rows = (before - first)[:, None] + np.arange(count)
+            matrix[rows, np.arange(len(numbers))[:, None]] = taps
+            self.groups.append((first + 1 - count // 2, matrix))
+
+    def apply(self, signal: Array, result: Array) -> None:
+        """Resample one channel."""
+        outputs, inputs = self._period
+        count, front = -(-len(result) // outputs), -self.groups[0][0]
+        widest = max(len(matrix) for _, matrix in self.groups)
+        padded = np.zeros(front + max(len(signal), count * inputs) + widest + 1, np.float32)
+        padded[front : front + len(signal)] = signal
+        periods = np.empty((count, outputs), np.float32)
+        for group, (first, matrix) in enumerate(self.groups):
+            source = padded[front + first :]
+            rows = np.lib.stride_tricks.as_strided(source, (count, len(matrix)), (4 * inputs, 4), writeable=False)
+            for start in range(0, count, _GROUP):  # OpenBLAS starts threads for large products
+                part = np.ascontiguousarray(rows[start : start + _GROUP])
+                np.matmul(part, matrix, out=periods[start : start + _GROUP, group * _GROUP : (group + 1) * _GROUP])
+        result[:] = periods.reshape(-1)[: len(result)]
 
 
 def to_range(signal: Array, dtype: np.dtype[Any]) -> Array:

@@ -38,11 +38,13 @@ class Decoding:
         dtype: int16, int32 or float32; integers fill their range.
         downmix: whether to return the mean of the channels, 1-D.
         quality: quality of resampling, 0 to 100.
+        antialias: whether resampling to a lower rate removes the frequencies that the new rate can't represent.
     """
 
     dtype: np.dtype[Any]
     downmix: bool = False
     quality: float = 50.0
+    antialias: bool = True
 
 
 def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, float]:
@@ -118,7 +120,7 @@ def _finish(signal: Array, plan: _Plan, wanted: Decoding) -> tuple[Array, float]
     if plan.mixes:
         signal = signal.mean(axis=1, dtype=np.float32, keepdims=True)
     if plan.scale != 1.0:
-        signal = resample(signal, plan.scale, plan.length, wanted.quality)
+        signal = resample(signal, plan.scale, plan.length, wanted.quality, wanted.antialias)
     if plan.read != wanted.dtype:
         signal = to_range(signal, wanted.dtype)
     return (signal[:, 0] if wanted.downmix else signal), plan.own

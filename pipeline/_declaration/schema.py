@@ -64,6 +64,7 @@ class Argument:
         kind: type.
         doc: documentation, with units.
         default: default value; `REQUIRED` if there is none.
+        dali_default: default value in scripts that import `nvidia.dali`, if it differs; None if it doesn't.
         per_sample: whether the argument accepts a `DataNode` with one value per sample.
         choices: allowed values of a string, in any case; empty if all strings are allowed.
         unknown: start of the error for another string, in DALI's words, with ``{}`` for the string.
@@ -80,6 +81,7 @@ class Argument:
     unknown: str = ""
     replaced_by: str = ""
     deprecated: str = ""
+    dali_default: Any = None
 
     @property
     def warning(self) -> str:
@@ -297,6 +299,11 @@ class OperatorSchema:
     @cached_property
     def _defaults(self) -> Mapping[str, Any]:
         return {name: each.default for name, each in self._declared.items() if each.default is not REQUIRED}
+
+    @cached_property
+    def dali_defaults(self) -> Mapping[str, Any]:
+        """Defaults in scripts that import `nvidia.dali`, as far as they differ."""
+        return {each.name: each.dali_default for each in self.arguments if each.dali_default is not None}
 
     def output_count(self, arguments: Mapping[str, Any], inputs: int = 0) -> int:
         """Return the number of outputs for constant arguments and a number of inputs."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline._declaration.compatibility import follows_dali
 from pipeline._declaration.names import schema_name
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
@@ -320,6 +321,9 @@ def _check_call(
             constants[key] = declared_argument.check(value.value)
         elif value is not None:
             constants[key] = declared_argument.check(value)
+    if follows_dali():
+        defaults = schema.dali_defaults.items()
+        constants |= {name: value for name, value in defaults if name not in constants and name not in argument_inputs}
     required = sorted(each.name for each in schema.arguments if each.default is REQUIRED)
     missing = [name for name in required if name not in constants and name not in argument_inputs]
     if missing:

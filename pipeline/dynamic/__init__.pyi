@@ -98,9 +98,10 @@ __all__ = [
 ]
 
 def audio_resample(
-    data: Arrays | Data, /, *, dtype: Dtype | None = None, in_rate: Float | Array | None = None,
-    out_length: Int | Array | None = None, out_rate: Float | Array | None = None, quality: Float = 50.0,
-    scale: Float | Array | None = None, device: Device | str | None = None, batch_size: int | None = None,
+    data: Arrays | Data, /, *, antialias: _bool = True, dtype: Dtype | None = None,
+    in_rate: Float | Array | None = None, out_length: Int | Array | None = None,
+    out_rate: Float | Array | None = None, quality: Float = 50.0, scale: Float | Array | None = None,
+    device: Device | str | None = None, batch_size: int | None = None,
 ) -> Arrays:
     """Resamples audio with a sinc filter that has a Hann window. `fn.audio_resample` describes the arguments."""
 

@@ -14,9 +14,9 @@ from pipeline.types import DALIDataType, DALIImageType
 __all__ = ['audio', 'image', 'image_crop', 'image_random_crop', 'image_slice', 'inflate', 'numpy', 'video']
 
 def audio(
-    encoded: Arrays | Data, /, *, downmix: _bool = False, dtype: Dtype = DALIDataType.FLOAT,
-    quality: Float = 50.0, sample_rate: Float | Array = 0.0, device: Device | str | None = None,
-    batch_size: int | None = None,
+    encoded: Arrays | Data, /, *, antialias: _bool = True, downmix: _bool = False,
+    dtype: Dtype = DALIDataType.FLOAT, quality: Float = 50.0, sample_rate: Float | Array = 0.0,
+    device: Device | str | None = None, batch_size: int | None = None,
 ) -> tuple[Arrays, ...]:
     """Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile. `fn.decoders.audio` describes the arguments."""
 

@@ -92,9 +92,9 @@ class NemoAsr(Reader):
     """Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo. `fn.readers.nemo_asr` describes the arguments."""
     def __init__(
         self, max_batch_size: int | None = None, name: str | None = None, device: Any = None, *,
-        enable_checkpointing: _bool = False, dont_use_mmap: _bool = False, downmix: _bool = True,
-        dtype: DALIDataType = DALIDataType.FLOAT, initial_fill: Int = 1024, lazy_init: _bool = False,
-        manifest_filepaths: Strs, max_duration: Float = 0.0, min_duration: Float = 0.0,
+        enable_checkpointing: _bool = False, antialias: _bool = True, dont_use_mmap: _bool = False,
+        downmix: _bool = True, dtype: DALIDataType = DALIDataType.FLOAT, initial_fill: Int = 1024,
+        lazy_init: _bool = False, manifest_filepaths: Strs, max_duration: Float = 0.0, min_duration: Float = 0.0,
         normalize_text: _bool | None = None, num_shards: Int = 1, pad_last_batch: _bool = False,
         prefetch_queue_depth: Int = 1, quality: Float = 50.0, random_shuffle: _bool = False,
         read_ahead: _bool = False, read_idxs: _bool = False, read_sample_rate: _bool = True,

@@ -13,10 +13,10 @@ from pipeline.types import DALIDataType, DALIImageType
 __all__ = ['audio', 'image', 'image_crop', 'image_random_crop', 'image_slice', 'inflate', 'numpy', 'video']
 
 def audio(
-    encoded: Nodes | ConstantLike, /, *, downmix: _bool = False, dtype: DALIDataType = DALIDataType.FLOAT,
-    quality: Float = 50.0, sample_rate: Float | DataNode = 0.0, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    encoded: Nodes | ConstantLike, /, *, antialias: _bool = True, downmix: _bool = False,
+    dtype: DALIDataType = DALIDataType.FLOAT, quality: Float = 50.0, sample_rate: Float | DataNode = 0.0,
+    device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+    preserve: _bool = False, seed: Int = -1,
 ) -> list[Nodes]:
     """Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile.
 
@@ -27,6 +27,7 @@ def audio(
 
     Args:
         encoded: Contents of audio files, 1-D uint8.
+        antialias (bool, default True): Remove frequencies above half of the lower sample rate. With False, and by default in scripts that import `nvidia.dali`, they are folded to lower frequencies, as in DALI.
         downmix (bool, default False): Return the mean of the channels.
         dtype (DALIDataType, default DALIDataType.FLOAT): Dtype of the signals: INT16, INT32, or FLOAT from -1 to 1.
         quality (float, default 50.0): Quality from 0 to 100: the filter has 3 lobes on each side at 0, 16 at 50 and 64 at 100.

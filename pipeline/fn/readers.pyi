@@ -249,16 +249,16 @@ def mxnet(
     """
 
 def nemo_asr(
-    *, dont_use_mmap: _bool = False, downmix: _bool = True, dtype: DALIDataType = DALIDataType.FLOAT,
-    initial_fill: Int = 1024, lazy_init: _bool = False, manifest_filepaths: Strs, max_duration: Float = 0.0,
-    min_duration: Float = 0.0, normalize_text: _bool | None = None, num_shards: Int = 1,
-    pad_last_batch: _bool = False, prefetch_queue_depth: Int = 1, quality: Float = 50.0,
-    random_shuffle: _bool = False, read_ahead: _bool = False, read_idxs: _bool = False,
-    read_sample_rate: _bool = True, read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0,
-    shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False,
-    stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-    seed: Int = -1,
+    *, antialias: _bool = True, dont_use_mmap: _bool = False, downmix: _bool = True,
+    dtype: DALIDataType = DALIDataType.FLOAT, initial_fill: Int = 1024, lazy_init: _bool = False,
+    manifest_filepaths: Strs, max_duration: Float = 0.0, min_duration: Float = 0.0,
+    normalize_text: _bool | None = None, num_shards: Int = 1, pad_last_batch: _bool = False,
+    prefetch_queue_depth: Int = 1, quality: Float = 50.0, random_shuffle: _bool = False,
+    read_ahead: _bool = False, read_idxs: _bool = False, read_sample_rate: _bool = True,
+    read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
+    shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
+    tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
+    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
 ) -> list[DataNode]:
     """Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo.
 
@@ -272,6 +272,7 @@ def nemo_asr(
     Devices: cpu.
 
     Args:
+        antialias (bool, default True): Remove frequencies above half of the lower sample rate. With False, and by default in scripts that import `nvidia.dali`, they are folded to lower frequencies, as in DALI.
         dont_use_mmap (bool, default False): Accepted for compatibility; files are never mapped.
         downmix (bool, default True): Return the mean of the channels.
         dtype (DALIDataType, default DALIDataType.FLOAT): Dtype of the signals: INT16, INT32, or FLOAT from -1 to 1.

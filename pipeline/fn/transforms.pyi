@@ -65,7 +65,7 @@ def rotation(
     Args:
         input: Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**.
         angle (float or DataNode): Angle in degrees.
-        axis (float or list of float or DataNode, default None): Rotation axis in space: three values, not all zero.
+        axis (float or list of float or DataNode, default None): Rotation axis in space: x, y and z, not all zero.
         center (float or list of float or DataNode, default None): Point that the transform doesn't move; the origin by default.
         reverse_order (bool, default False): Apply the input's transform after this one, not before it.
         device (str): device of the operator; by default that of its inputs.

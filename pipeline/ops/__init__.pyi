@@ -52,10 +52,11 @@ from pipeline.ops.decoders import Audio as AudioDecoder
 class AudioResample(OperatorClass):
     """Resamples audio with a sinc filter that has a Hann window. `fn.audio_resample` describes the arguments."""
     def __init__(
-        self, *, dtype: DALIDataType | None = None, in_rate: Float | DataNode | None = None,
-        out_length: Int | DataNode | None = None, out_rate: Float | DataNode | None = None, quality: Float = 50.0,
-        scale: Float | DataNode | None = None, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        self, *, antialias: _bool = True, dtype: DALIDataType | None = None,
+        in_rate: Float | DataNode | None = None, out_length: Int | DataNode | None = None,
+        out_rate: Float | DataNode | None = None, quality: Float = 50.0, scale: Float | DataNode | None = None,
+        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
+        preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 

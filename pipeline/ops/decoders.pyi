@@ -16,9 +16,10 @@ __all__ = ['Audio', 'Image', 'ImageCrop', 'ImageRandomCrop', 'ImageSlice', 'Infl
 class Audio(OperatorClass):
     """Decodes audio files: WAV, FLAC, Ogg (Vorbis and Opus), MP3 and other formats of libsndfile. `fn.decoders.audio` describes the arguments."""
     def __init__(
-        self, *, downmix: _bool = False, dtype: DALIDataType = DALIDataType.FLOAT, quality: Float = 50.0,
-        sample_rate: Float | DataNode = 0.0, device: str | None = None, name: str | None = None,
-        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+        self, *, antialias: _bool = True, downmix: _bool = False, dtype: DALIDataType = DALIDataType.FLOAT,
+        quality: Float = 50.0, sample_rate: Float | DataNode = 0.0, device: str | None = None,
+        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+        seed: Int = -1,
     ) -> None: ...
     def __call__(self, encoded: Nodes | ConstantLike, /, **arguments: Any) -> list[Nodes]: ...
 

@@ -94,16 +94,16 @@ class MXNet(OperatorClass):
 class NemoAsr(OperatorClass):
     """Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo. `fn.readers.nemo_asr` describes the arguments."""
     def __init__(
-        self, *, dont_use_mmap: _bool = False, downmix: _bool = True, dtype: DALIDataType = DALIDataType.FLOAT,
-        initial_fill: Int = 1024, lazy_init: _bool = False, manifest_filepaths: Strs, max_duration: Float = 0.0,
-        min_duration: Float = 0.0, normalize_text: _bool | None = None, num_shards: Int = 1,
-        pad_last_batch: _bool = False, prefetch_queue_depth: Int = 1, quality: Float = 50.0,
-        random_shuffle: _bool = False, read_ahead: _bool = False, read_idxs: _bool = False,
-        read_sample_rate: _bool = True, read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0,
-        shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False,
-        stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576, device: str | None = None,
-        name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
-        seed: Int = -1,
+        self, *, antialias: _bool = True, dont_use_mmap: _bool = False, downmix: _bool = True,
+        dtype: DALIDataType = DALIDataType.FLOAT, initial_fill: Int = 1024, lazy_init: _bool = False,
+        manifest_filepaths: Strs, max_duration: Float = 0.0, min_duration: Float = 0.0,
+        normalize_text: _bool | None = None, num_shards: Int = 1, pad_last_batch: _bool = False,
+        prefetch_queue_depth: Int = 1, quality: Float = 50.0, random_shuffle: _bool = False,
+        read_ahead: _bool = False, read_idxs: _bool = False, read_sample_rate: _bool = True,
+        read_text: _bool = True, sample_rate: Float = -1.0, shard_id: Int = 0, shuffle_after_epoch: _bool = False,
+        shuffle_after_epoch_seed: Int = 0, skip_cached_images: _bool = False, stick_to_shard: _bool = False,
+        tensor_init_bytes: Int = 1048576, device: str | None = None, name: str | None = None,
+        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, **arguments: Any) -> list[DataNode]: ...
 

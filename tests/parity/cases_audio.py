@@ -116,6 +116,8 @@ def audio_resample(draw: Draw) -> None:
     else:
         draw.argument("scale", lambda: draw.real(0, 3), always=True)
     draw.maybe("quality", lambda: draw.real(0, 100))
+    if draw.gpu:
+        draw.maybe("antialias", draw.flag)
     # One unit in the last place of 8 bits is a larger part of the range of a wider dtype.
     draw.maybe("dtype", lambda: Type(draw.one("FLOAT", "INT16", "UINT8", "INT8", "UINT16")))
     wide = draw.call.constants.get("dtype", Type({"int16": "INT16", "uint16": "UINT16"}.get(dtype, "")))

@@ -66,6 +66,7 @@ _OURS = {"palette_indices"}  # DALI doesn't have it
 UNDRAWN: dict[str, set[str]] = {
     **{f"decoders.image{kind}": _OURS for kind in ("", "_random_crop", "_slice")},
     "decoders.image_crop": {"crop_d", "crop_pos_z"} | _OURS,  # images have no depth
+    **{operator: {"antialias"} for operator in ("audio_resample", "decoders.audio")},  # DALI doesn't have it
     # The tests in tests/pipeline/readers compare the arguments that all readers share.
     "readers.numpy": {argument.name for argument in (*READER_ARGUMENTS, *EPOCH_SHUFFLE_ARGUMENTS)},
 }

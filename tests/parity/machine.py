@@ -18,7 +18,7 @@ from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES, TOLERANCES_ON_GPU
-from tests.pipeline.operators.both import Output, difference, run_dali, run_ours
+from tests.pipeline.operators.both import Output, as_dali, difference, run_dali, run_ours
 
 #: Function that draws one call of an operator.
 Case = Callable[[Draw], Any]
@@ -102,7 +102,9 @@ def run_here(operator: str, call: Call, *, gpu: bool = False) -> list[Output]:
     """Run a call here, on the CPU or the GPU."""
     feeds, layouts = feeds_of(call)
     options = {"device_id": 0} if gpu else {}
-    return run_ours(graph_of(operator, call, gpu=gpu), *feeds, layouts=layouts, batch_size=call.batch_size, **options)
+    graph = graph_of(operator, call, gpu=gpu)
+    with as_dali():
+        return run_ours(graph, *feeds, layouts=layouts, batch_size=call.batch_size, **options)
 
 
 def run_there(operator: str, call: Call) -> list[Output]:

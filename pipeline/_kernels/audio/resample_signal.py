@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._audio.resampling import SincFilter
 from pipeline._cuda.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 
@@ -12,10 +15,14 @@ __all__ = ["plan_resample_signal"]
 
 #: Outputs of a thread, for each of which its block would load the table.
 _OUTPUTS = 4
+#: Most entries of a filter that fit into shared memory: of the weights, and of the slopes.
+_MOST_SHARED = 5120
+_PARTS = ("weights", "slopes")
+
 #: struct Signal of resample_signal.cu.
 _SIGNAL = np.dtype(
-    [*((name, "i8") for name in ("src", "dst", "length", "outputs", "channels")),
-     *((name, "f8") for name in ("scale", "gain", "offset")), ("copies", "i4")],
+    [*((name, "i8") for name in ("src", "dst", "length", "outputs", "channels", "filter")),
+     *((name, "f8") for name in ("scale", "gain", "offset")), *((name, "i4") for name in ("phases", "taps", "copies"))],
     align=True,
 )  # fmt: skip
 
@@ -27,8 +34,7 @@ def plan_resample_signal(
     *,
     gain: float,
     offset: float,
-    weights: npt.NDArray[np.float32],
-    slopes: npt.NDArray[np.float32],
+    filters: Sequence[SincFilter],
 ) -> Launch | None:
     """Return the launch, or None if the output is empty.
 
@@ -38,8 +44,7 @@ def plan_resample_signal(
         scales: outputs per input, (N,).
         gain: factor from the range of `src` to that of `dst`.
         offset: added after that.
-        weights: weights of the inputs around an output, (phases, taps).
-        slopes: differences of the weights to those of the next phase.
+        filters: filter of each signal.
     """
     table = np.zeros(len(src), _SIGNAL)
     table["src"], table["dst"], table["channels"] = src.pointers, dst.pointers, 1
@@ -48,16 +53,23 @@ def plan_resample_signal(
         table["channels"] = src.shapes[:, 1]
     table["gain"], table["offset"] = gain, offset
     table["copies"] = (scales == 1) & (src.shapes[:, 0] == dst.shapes[:, 0])
+    distinct = list({id(each): each for each in filters}.values())
+    starts = np.cumsum([0, *(each.weights.size for each in distinct)])
+    positions = {id(each): int(start) for each, start in zip(distinct, starts, strict=False)}
+    table["filter"] = [positions[id(each)] for each in filters]
+    table["phases"], table["taps"] = np.transpose([each.weights.shape for each in filters])
     most = int((table["outputs"] * table["channels"]).max())
     if not most:
         return None
+    # Rows in shared memory have another element, so that neighbouring threads read from different banks.
+    entries = max(phases * (taps + 1) for phases, taps in (each.weights.shape for each in distinct))
     defines = (
         ("IN", ctype(src.dtype)),
         ("OUT", ctype(dst.dtype)),
-        ("PHASES", str(len(weights))),
-        ("TAPS", str(weights.shape[1])),
+        ("SHARED", str(entries if entries <= _MOST_SHARED else 0)),
         ("SCALED", str(int(gain != 1 or offset != 0))),
     )
+    weights, slopes = (np.concatenate([getattr(each, name).ravel() for each in distinct]) for name in _PARTS)
     tables = (table, weights, slopes)
     return Launch(
         "audio/resample_signal.cu", "resample_signal", defines, tables, (blocks_for(most, _OUTPUTS), len(src))

@@ -33,7 +33,14 @@ The output has `nfft` // 2 + 1 frequencies, and one column (or row, see `layout`
             Argument("nfft", Kind.INT, "Size of the transform, at least `window_length`, which is the default."),
             Argument("window_length", Kind.INT, "Length of the windows, in samples.", 512),
             Argument("window_step", Kind.INT, "Distance between windows, in samples.", 256),
-            Argument("window_fn", Kind.FLOATS, "Factors of the `window_length` samples; by default a Hann window.", ()),
+            Argument(
+                "window_fn",
+                Kind.FLOATS,
+                "Factors of the `window_length` samples; by default those of DALI's Hann window, "
+                "0.5 - 0.5 cos(2 pi (i + 0.5) / `window_length`). The window of librosa and torch has no 0.5 beside i: "
+                "`window_fn=np.hanning(window_length + 1)[:-1].tolist()`.",
+                (),
+            ),
             Argument("power", Kind.INT, "Exponent of the magnitudes: 1 or 2.", 2),
             Argument(
                 "center_windows",

@@ -46,7 +46,7 @@ ROTATION = _declare(
     "rotation",
     "Returns a transform that rotates points: from x to y in the plane, about an axis in space.",
     Argument("angle", Kind.FLOAT, "Angle in degrees.", REQUIRED, per_sample=True),
-    Argument("axis", Kind.FLOATS, "Rotation axis in space: three values, not all zero.", per_sample=True),
+    Argument("axis", Kind.FLOATS, "Rotation axis in space: x, y and z, not all zero.", per_sample=True),
     _CENTER,
 )
 SCALE = _declare(

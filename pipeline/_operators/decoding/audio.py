@@ -16,7 +16,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_dtype
 from pipeline._operator_api.output_specs import describe
-from pipeline._operators.audio.audio_resample import QUALITY
+from pipeline._operators.audio.audio_resample import ANTIALIAS, QUALITY
 from pipeline._operators.decoding.encoded import flat_bytes
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
@@ -29,6 +29,7 @@ _DTYPES = (DALIDataType.INT16, DALIDataType.INT32, DALIDataType.FLOAT)
 DECODING_ARGUMENTS = (
     Argument("dtype", Kind.DTYPE, "Dtype of the signals: INT16, INT32, or FLOAT from -1 to 1.", FLOAT),
     QUALITY,
+    ANTIALIAS,
 )
 
 AUDIO = register(
@@ -68,7 +69,7 @@ def decoding_of(node: GraphNode) -> Decoding:
         quality = check_quality(argument("quality"))
     except ValueError as error:
         raise ArgumentValueError(str(error)) from error
-    return Decoding(check_dtype(argument("dtype"), _DTYPES), argument("downmix"), quality)
+    return Decoding(check_dtype(argument("dtype"), _DTYPES), argument("downmix"), quality, argument("antialias"))
 
 
 @implements(AUDIO, "cpu")

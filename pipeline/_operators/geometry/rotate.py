@@ -26,9 +26,19 @@ ROTATE = register(
         inputs=(Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             Argument(
-                "angle", Kind.FLOAT, "Angle in degrees, counter-clockwise; about `axis` for volumes.", REQUIRED, True
+                "angle",
+                Kind.FLOAT,
+                "Angle in degrees, counter-clockwise. About the axis z, volumes turn from x to y: that is clockwise, "
+                "because y points down.",
+                REQUIRED,
+                True,
             ),
-            Argument("axis", Kind.FLOATS, "Rotation axis of volumes: three values, not all zero.", per_sample=True),
+            Argument(
+                "axis",
+                Kind.FLOATS,
+                "Rotation axis of volumes: x, y and z (along width, height and depth), not all zero.",
+                per_sample=True,
+            ),
             Argument("keep_size", Kind.BOOL, "Keep the size of the input.", False),
             *WARP_ARGUMENTS,
         ),

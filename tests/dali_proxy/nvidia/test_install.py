@@ -343,3 +343,21 @@ except ValueError as error:
     print(error)
 """
     assert output(code).splitlines() == ["cpu", "cpu", "gpu", 'device must be "cpu" or "gpu", not \'tpu\'']
+
+
+def test_script_keeps_the_defaults_of_dali() -> None:
+    """A tone of 10 kHz at 16 kHz: DALI's resampling keeps it, this project's removes it."""
+    code = """
+import numpy as np
+from {package} import fn, pipeline_def
+@pipeline_def(batch_size=1, num_threads=1, device_id=None)
+def described():
+    tone = fn.external_source(name="tone")
+    return fn.audio_resample(tone, in_rate=44100, out_rate=16000), fn.experimental.audio_resample(tone, scale=0.3628)
+pipe = described()
+pipe.build()
+pipe.feed_input("tone", [np.sin(2 * np.pi * 10_000 * np.arange(44_100) / 44_100).astype(np.float32)])
+print([round(float(np.abs(np.array(each.at(0))[1000:-1000]).max()), 1) for each in pipe.run()])
+"""
+    assert output(INSTALL + code.format(package="nvidia.dali")) == "[1.0, 1.0]"
+    assert output(code.format(package="pipeline")) == "[0.0, 0.0]"

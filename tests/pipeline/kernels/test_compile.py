@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline._kernels
+from pipeline._audio.resampling import SincFilter
 from pipeline._cuda.launch import CTYPES, Launch
 from pipeline._imaging.filter2d import Border
 from pipeline._imaging.reductions import REDUCTIONS, result_dtype
@@ -303,13 +304,15 @@ def test_kernels_of_signals_compile() -> None:
         plan = SpectrogramPlan(signal, spectra, window=window, size=size, **options)  # type: ignore[arg-type]
         check(plan.launch(0), "sm_90")
     silence = SilencePlan(signal, number, number, window=3, cutoff=-60.0, reference=None)
-    table = np.ones((2, 4), np.float32)
-    resampled = plan_resample_signal(signal, signal, np.ones(1), gain=1.0, offset=0.0, weights=table, slopes=table)
+    filters = [SincFilter.of(50, 0.5, antialias=True), SincFilter.of(100, 1e-3, antialias=True)]
+    resampled = [
+        plan_resample_signal(signal, signal, np.ones(1), gain=1.0, offset=0.0, filters=[each]) for each in filters
+    ]
     for launch in (
         silence.launches(0)[1],
         plan_matrix_axis(spectrum, spectrum, 0, AxisMatrices(lambda _: np.eye(4, dtype=np.float32))),
         plan_preemphasize(signal, batch(BYTE, 9), window[:1], "reflect"),
-        resampled,
+        *resampled,
     ):
         assert launch is not None
         check(launch, "compute_80")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +49,11 @@ def run_ours(
         ]
     finally:
         pipe.close()
+
+
+def as_dali() -> AbstractContextManager[Any]:
+    """Return a context in which arguments have DALI's defaults, as in scripts that import `nvidia.dali`."""
+    return patch("pipeline._graph.nodes.follows_dali", lambda: True)
 
 
 def run_dali(

@@ -139,3 +139,16 @@ def test_nonsilent_region_ends_at_the_last_sound(dtype: Any) -> None:
 
     start, length = (output.samples[0] for output in run_ours(graph, [samples]))
     assert (start.item(), start.item() + length.item()) == (991, 3010)
+
+
+def test_spectrogram_with_the_window_of_torch_equals_it() -> None:
+    import torch  # takes a second
+
+    factors = np.hanning(401)[:-1]
+    ours = run("spectrogram", SIGNAL, window_length=400, window_step=160, nfft=512, window_fn=factors.tolist())
+    signal, window = torch.from_numpy(SIGNAL), torch.hann_window(400)
+    spectrum = torch.stft(signal, 512, 160, 400, window, center=True, pad_mode="reflect", return_complex=True)
+    theirs = spectrum.abs().square().numpy()
+    assert np.abs(ours - theirs).max() < 1e-5 * theirs.max()
+    plain = run("spectrogram", SIGNAL, window_length=400, window_step=160, nfft=512)
+    assert np.abs(plain - theirs).max() > 1e-3 * theirs.max()

@@ -195,3 +195,26 @@ def test_layouts_that_are_refused() -> None:
     )
     volume = sample_images((3, 4, 5, 1))
     refused_by_both(lambda fn, _, x: fn.rotate(x, angle=1), volume, layouts=["DHWC"], match="'axis' is required")
+
+
+@pytest.mark.parametrize("angle", [17.0, -50.0])
+def test_volumes_turn_clockwise_about_z_and_images_counter_clockwise(angle: float) -> None:
+    volume = np.random.default_rng(0).random((3, 20, 30, 1), dtype=np.float32)
+
+    def turned(layout: str, **arguments: Any) -> Any:
+        made = run_ours(lambda fn, _, x: fn.rotate(x, keep_size=True, **arguments), [volume], layouts=[layout])
+        return made[0].samples[0]
+
+    about_z = turned("DHWC", angle=angle, axis=(0, 0, 1), fill_value=0)
+    np.testing.assert_allclose(about_z, turned("FHWC", angle=-angle, fill_value=0), atol=1e-4)
+    opposite = turned("DHWC", angle=angle, axis=(0, 0, -1), fill_value=0)
+    np.testing.assert_allclose(opposite, turned("FHWC", angle=angle, fill_value=0), atol=1e-4)
+
+
+def test_axis_of_volumes_is_x_y_z() -> None:
+    """About the width, by a quarter: from y (down) to z (depth)."""
+    volume = np.zeros((5, 5, 5, 1), np.float32)
+    volume[2, 4, 1] = 1  # z, y, x
+    arguments = {"angle": 90.0, "axis": (1, 0, 0), "keep_size": True, "fill_value": 0}
+    made = run_ours(lambda fn, _, x: fn.rotate(x, **arguments), [volume], layouts=["DHWC"])[0].samples[0]
+    assert np.argwhere(made[..., 0] > 0.9).tolist() == [[4, 2, 1]]

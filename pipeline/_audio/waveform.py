@@ -16,9 +16,12 @@ from pipeline._optional import optional_package
 from pipeline._size_limit import check_size
 from pipeline.errors import DecodeError
 
-__all__ = ["Decoding", "decode", "load_decoder"]
+__all__ = ["Decoding", "Segment", "decode", "load_decoder"]
 
 Array = npt.NDArray[Any]
+
+#: The number of samples that libsndfile reports if the header has none.
+_UNKNOWN_LENGTH = 2**63 - 1
 
 
 def load_decoder() -> Any:
@@ -47,31 +50,62 @@ class Decoding:
     antialias: bool = True
 
 
-def decode(encoded: Array, wanted: Decoding, rate: float = 0.0) -> tuple[Array, float]:
+@dataclass(frozen=True)
+class Segment:
+    """A part of a recording; as in DALI, only whole samples of the time count.
+
+    Attributes:
+        offset: beginning, in seconds; less than 0 for 0.
+        duration: length in seconds; less than 0 for all up to the end.
+    """
+
+    offset: float = 0.0
+    duration: float = -1.0
+
+    def bounds(self, rate: float, frames: int) -> tuple[int, int]:
+        """Return the first sample and the number of samples, in a file.
+
+        Raises:
+            DecodeError: the segment begins behind the end of the file.
+        """
+        first = max(0, int(self.offset * rate))
+        if first > frames:
+            raise DecodeError(f"the segment begins at {self.offset:g} s, but the audio ends at {frames / rate:g} s")
+        count = frames if self.duration < 0 else int(self.duration * rate)
+        return first, min(count, frames - first)
+
+
+_WHOLE = Segment()
+
+
+def decode(encoded: Array, wanted: Decoding, rate: float = 0.0, segment: Segment = _WHOLE) -> tuple[Array, float]:
     """Decode an audio file: WAV, FLAC, Ogg Vorbis, Ogg Opus, MP3 and others.
 
     Args:
         encoded: content of the file, 1-D uint8.
         wanted: dtype and channels of the result.
         rate: sample rate to resample to, in hertz; 0 or less for that of the file.
+        segment: the part to decode.
 
     Returns:
         the samples, of shape (samples, channels) or (samples,), not rounded unless they have the requested dtype; and
         the sample rate of the file.
 
     Raises:
-        DecodeError: the file is damaged or too large, or isn't an audio file.
+        DecodeError: the file is damaged or too large, or isn't an audio file, or the segment begins behind its end.
     """
-    flac = FlacFile.open(encoded)
+    flac = FlacFile.open(encoded) if segment == _WHOLE else None
     if flac is not None:
-        plan = _Plan.of(flac, wanted, rate)
+        plan = _Plan.of(flac, wanted, rate, segment)
         if (signal := flac.read(plan.read.name)) is not None:
             return _finish(signal, plan, wanted)
     soundfile = load_decoder()
     try:
         with soundfile.SoundFile(io.BytesIO(encoded.data)) as file:
-            plan = _Plan.of(file, wanted, rate)
-            signal = file.read(dtype=plan.read.name, always_2d=True)
+            plan = _Plan.of(file, wanted, rate, segment)
+            if plan.first:
+                file.seek(plan.first)
+            signal = file.read(plan.frames, plan.read.name, always_2d=True)
     except soundfile.SoundFileError as error:
         raise DecodeError(f"not a valid audio file: {error}") from error
     if len(signal) != plan.frames:
@@ -84,7 +118,8 @@ class _Plan(NamedTuple):
 
     Attributes:
         own: sample rate of the file.
-        frames: number of samples of a channel in the file.
+        first: first sample to decode.
+        frames: number of samples to decode, of each channel.
         read: dtype in which to decode the samples.
         mixes: whether to compute the mean of the channels.
         scale: factor of the sample rate.
@@ -92,6 +127,7 @@ class _Plan(NamedTuple):
     """
 
     own: float
+    first: int
     frames: int
     read: np.dtype[Any]
     mixes: bool
@@ -99,20 +135,26 @@ class _Plan(NamedTuple):
     length: int
 
     @classmethod
-    def of(cls, file: Any, wanted: Decoding, rate: float) -> _Plan:
+    def of(cls, file: Any, wanted: Decoding, rate: float, segment: Segment) -> _Plan:
         """Return the plan for an open file.
 
         Raises:
-            DecodeError: it is too large.
+            DecodeError: it is too large, of unknown length, or ends before the segment.
         """
-        own, frames = float(file.samplerate), file.frames
+        if file.frames == _UNKNOWN_LENGTH:
+            raise DecodeError(
+                "the file doesn't say how many samples it has, so missing ones wouldn't be noticed: write it again "
+                "with a program that fills in the header, such as `ffmpeg -i OLD NEW` or `flac`"
+            )
+        own = float(file.samplerate)
+        first, frames = segment.bounds(own, file.frames)
         mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
         # Values that depend on several samples are computed in float32, and rounded once.
         read = np.dtype(np.float32) if mixes or resamples else wanted.dtype
         scale = rate / own if resamples else 1.0
         length = math.ceil(frames * scale)
         check_size("the decoded audio", max(frames, length), file.channels, read.itemsize)
-        return cls(own, frames, read, mixes, scale, length)
+        return cls(own, first, frames, read, mixes, scale, length)
 
 
 def _finish(signal: Array, plan: _Plan, wanted: Decoding) -> tuple[Array, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._audio.waveform import decode
+from pipeline._audio.waveform import Segment, decode
 from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -39,8 +40,8 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
         name="readers.nemo_asr",
         doc="""Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo.
 
-Each line of a manifest is a JSON object with the path of an audio file as "audio_filepath", and optionally its
-"duration" in seconds and its "text". Other lines are skipped with a warning. Whole files are read.
+Each line of a manifest is a JSON object with the path of an audio file as "audio_filepath", and optionally the "offset"
+and the "duration" in seconds of a segment of this file, and its "text". Other lines are skipped with a warning.
 
 The outputs are the signal, of shape (samples,), or (samples, channels) without `downmix`; the sample rate of the file,
 float32 without dimensions; the text in UTF-8, 1-D uint8; and the index of the entry in its manifest, int64 of
@@ -88,7 +89,9 @@ class NemoAsrLoader(Loader):
         paths, shortest, longest = argument("manifest_filepaths"), argument("min_duration"), argument("max_duration")
         for path in paths:
             entries = [
-                entry for entry in _entries(path) if not (0 < longest < entry.duration or entry.duration < shortest)
+                entry
+                for entry in _entries(path)
+                if not (0 < longest < entry.segment.duration or max(0, entry.segment.duration) < shortest)
             ]
             self._entries += entries
             self._indices += range(len(entries))
@@ -99,7 +102,8 @@ class NemoAsrLoader(Loader):
     def read(self, entry: int) -> tuple[Array, ...]:
         found = self._entries[entry]
         try:
-            signal, rate = decode(read_file(found.path), self._decoding, self.node.argument("sample_rate"))
+            rate = self.node.argument("sample_rate")
+            signal, rate = decode(read_file(found.path), self._decoding, rate, found.segment)
         except DecodeError as error:
             raise DecodeError(f"{found.path!r}: {error}") from error
         others: tuple[Array, ...] = (
@@ -116,10 +120,10 @@ class NemoAsrLoader(Loader):
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry of a manifest; a missing duration is 0."""
+    """An entry of a manifest."""
 
     path: str
-    duration: float
+    segment: Segment
     text: str
 
 
@@ -143,4 +147,12 @@ def _entry(fields: Any) -> _Entry:
     path, text = fields["audio_filepath"], fields.get("text", "")
     if not isinstance(path, str) or not isinstance(text, str):
         raise TypeError("'audio_filepath' and 'text' must be strings")
-    return _Entry(path, float(fields.get("duration", 0)), text)
+    whole = Segment()
+    times = [fields.get("offset"), fields.get("duration")]
+    offset, duration = (
+        default if time is None else float(time)
+        for time, default in zip(times, (whole.offset, whole.duration), strict=True)
+    )
+    if not math.isfinite(offset) or not math.isfinite(duration):
+        raise ValueError("'offset' and 'duration' must be finite")
+    return _Entry(path, Segment(offset, duration), text)

@@ -262,8 +262,8 @@ def nemo_asr(
 ) -> list[DataNode]:
     """Reads speech and its transcripts, as listed by manifests of NVIDIA NeMo.
 
-    Each line of a manifest is a JSON object with the path of an audio file as "audio_filepath", and optionally its
-    "duration" in seconds and its "text". Other lines are skipped with a warning. Whole files are read.
+    Each line of a manifest is a JSON object with the path of an audio file as "audio_filepath", and optionally the "offset"
+    and the "duration" in seconds of a segment of this file, and its "text". Other lines are skipped with a warning.
 
     The outputs are the signal, of shape (samples,), or (samples, channels) without `downmix`; the sample rate of the file,
     float32 without dimensions; the text in UTF-8, 1-D uint8; and the index of the entry in its manifest, int64 of

@@ -29,6 +29,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [json.dumps(entry, ensure_ascii=number % 2 == 0) for number, entry in enumerate(entries)]
     (folder / "a.json").write_text("\n".join(lines[:3]), encoding="utf-8")
     (folder / "b.json").write_text("\n".join(lines[3:]) + "\n", encoding="utf-8")
+    path = folder / "talk.flac"
+    soundfile.write(path, np.arange(16_000) / 20_000, 8000)  # two seconds of a slope
+    times = [(0.5, 0.25), (0.35, 0.57), (None, 0.3), (1.2, None), (1.9, 0.5), (-0.5, 0.1), (2.0, 1.0)]
+    segments = [{"audio_filepath": str(path), "offset": offset, "duration": length} for offset, length in times]
+    lines = [json.dumps({name: value for name, value in each.items() if value is not None}) for each in segments]
+    (folder / "segments.json").write_text("\n".join(lines), encoding="utf-8")
     return folder
 
 
@@ -63,6 +69,9 @@ def outputs(side: str, root: Path, dtype: str | None = None, **arguments: Any) -
         {"dtype": "INT16", "downmix": False},
         {"dtype": "INT32", "num_shards": 2, "shard_id": 1, "pad_last_batch": True},
         {"sample_rate": 16000.0, "quality": 80.0},
+        {"manifests": ["segments.json"]},
+        {"manifests": ["segments.json"], "sample_rate": 16000.0},
+        {"manifests": ["segments.json"], "min_duration": 0.2, "max_duration": 0.55},
     ],
 )
 def test_entries_are_those_of_dali(root: Path, arguments: dict[str, Any]) -> None:
@@ -103,3 +112,21 @@ def test_invalid_lines_of_a_manifest_are_skipped_with_a_warning(root: Path) -> N
         meta, _ = outputs("ours", root, manifests=["mixed.json"])
     assert len(caught) == 3
     assert meta["epoch_size"] == 3
+
+
+def test_segment_behind_the_end_is_an_error_that_names_the_file(root: Path, tmp_path: Path) -> None:
+    entry = {"audio_filepath": str(root / "talk.flac"), "offset": 2.5, "duration": 1.0}
+    (tmp_path / "late.json").write_text(json.dumps(entry))
+    with pytest.raises(PipelineError, match=r"talk.flac': the segment begins at 2.5 s, but the audio ends at 2 s"):
+        outputs("ours", tmp_path, manifests=("late.json",))
+
+
+def test_segment_of_compressed_audio_is_exact(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 48_000)
+    for container, encoding in (("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", None), ("WAV", "MS_ADPCM")):
+        path = tmp_path / f"{container}-{encoding}"
+        soundfile.write(path, noise, 16_000, format=container, subtype=encoding)
+        whole = soundfile.read(path, dtype="float32")[0]
+        (tmp_path / "list").write_text(json.dumps({"audio_filepath": str(path), "offset": 1.25, "duration": 0.5}))
+        _, arrays = outputs("ours", tmp_path, manifests=("list",), read_sample_rate=False, read_text=False)
+        np.testing.assert_allclose(arrays[0][0], whole[20_000:28_000], atol=1e-6, err_msg=path.name)

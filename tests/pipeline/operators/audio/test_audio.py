@@ -170,3 +170,12 @@ def test_flac_is_decoded_without_miniaudio(monkeypatch: pytest.MonkeyPatch) -> N
     with_it = decoded(encoded)[0].samples[0]
     monkeypatch.setattr(flac, "_miniaudio", lambda: None)
     np.testing.assert_array_equal(decoded(encoded)[0].samples[0], with_it)
+
+
+def test_flac_of_unknown_length_is_an_error_that_says_so() -> None:
+    """0 means unknown in this format. Missing samples at the end could not be noticed."""
+    file = encode(np.tile(SIGNAL, 20), "FLAC").copy()
+    file[21] &= 0xF0
+    file[22:26] = 0
+    with pytest.raises(PipelineError, match="sample 0: the file doesn't say how many samples it has"):
+        decoded(file)

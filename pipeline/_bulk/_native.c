@@ -105,6 +105,8 @@ static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *c
         int64_t aligned = (*size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         offset = __atomic_fetch_add(cursor, aligned, __ATOMIC_RELAXED); /* other threads read into the same buffer */
         if (offset + *size > room) offset = -1;
+        char first; /* of a file whose size the system doesn't know, as in /proc: Python reads it to its end */
+        if (*size == 0 && read(fd, &first, 1) != 0) offset = -1;
     }
     for (int64_t done = 0; offset >= 0 && done < *size;) {
         ssize_t count = read(fd, buffer + offset + done, (size_t)(*size - done));

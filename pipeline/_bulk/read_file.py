@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from pipeline._size_limit import check_size
 from pipeline.errors import PipelineError
 
 __all__ = ["read_file"]
+
+_BLOCK = 1 << 20  # bytes to read at a time if the size isn't known
 
 
 def _open(path: str, flags: int) -> int:
@@ -37,6 +40,8 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise PipelineError(f"can't read the file {path!r}: it isn't a regular file")
+            if not status.st_size:  # or the system doesn't know the size, as in /proc
+                return _read_to_end(file, path)
             check_size(f"the file {path!r}", status.st_size)
             content = np.empty(status.st_size, np.uint8)
             count = 0
@@ -50,3 +55,11 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
         reason = getattr(error, "strerror", None) or error
         raise PipelineError(f"can't read the file {path!r}{where}: {reason}") from error
     return content
+
+
+def _read_to_end(file: IO[bytes], path: str) -> npt.NDArray[np.uint8]:
+    content = bytearray()
+    while part := file.read(_BLOCK):
+        content += part
+        check_size(f"the file {path!r}", len(content))
+    return np.frombuffer(content, np.uint8)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,8 @@ from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
 __all__ = ["AnnotatedImage", "read_annotations"]
+
+_LARGEST = 1 << 31
 
 
 @dataclass
@@ -68,8 +72,10 @@ class AnnotatedImage:
         return [mask_of_polygon(polygon, self.height, self.width) for polygon in outline]
 
 
-def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
-    """Read an annotation file.
+def read_annotations(
+    path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool, extents: bool
+) -> list[AnnotatedImage]:
+    """Read an annotation file. Fields that aren't needed may be missing, and annotations of other images are skipped.
 
     Args:
         path: path of the JSON file.
@@ -77,6 +83,7 @@ def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, o
         crowds: whether to include objects that are marked as crowds.
         smallest: smallest width and height of an object, in pixels; smaller objects are left out.
         outlines: whether to keep the outlines.
+        extents: whether images need a width and a height; otherwise they are 0 if they are missing.
 
     Returns:
         The images, sorted by id.
@@ -87,40 +94,88 @@ def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, o
     try:
         with open_text(path) as file:
             content = json.load(file)
-        return _images(content, remap, crowds, smallest, outlines)
+        return _Parser(content, remap, crowds, smallest, outlines, extents).images()
     except OSError as error:
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise BuildError(
-            f"annotations_file {path!r} isn't in COCO's format: {type(error).__name__}: {error}"
-        ) from error
+    except KeyError as error:
+        raise BuildError(f"annotations_file {path!r} isn't in COCO's format: it has no {error}") from error
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise BuildError(f"annotations_file {path!r} isn't in COCO's format: {error}") from error
 
 
-def _images(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
-    labels = {
-        category["id"]: number if remap else category["id"] for number, category in enumerate(content["categories"], 1)
-    }
-    images = {
-        image["id"]: AnnotatedImage(image["file_name"], image["id"], image["height"], image["width"])
-        for image in content["images"]
-    }
-    for annotation in content["annotations"]:
-        box = annotation["bbox"]
-        if (annotation.get("iscrowd") and not crowds) or min(box[2:4]) < smallest:
-            continue
-        image = images[annotation["image_id"]]
+@dataclass(frozen=True)
+class _Parser:
+    """Reads the content of a file. The fields are the arguments of `read_annotations`."""
+
+    content: Any
+    remap: bool
+    crowds: bool
+    smallest: float
+    outlines: bool
+    extents: bool
+
+    def images(self) -> list[AnnotatedImage]:
+        """Return the images with their objects, sorted by id."""
+        images: dict[Any, AnnotatedImage] = {}
+        labels: dict[Any, int] = {}
+        numbers = itertools.count(1)
+
+        def add_image(fields: Mapping[str, Any]) -> None:
+            images[fields["id"]] = self._image(fields)
+
+        def add_category(fields: Mapping[str, Any]) -> None:
+            labels[fields["id"]] = next(numbers)
+
+        def add_object(fields: Mapping[str, Any]) -> None:
+            # Lists of captions have no boxes.
+            if (image := images.get(fields["image_id"])) is not None and "bbox" in fields:
+                self._add(image, fields, labels)
+
+        _for_each(add_image, self.content["images"], "image")
+        _for_each(add_category, self.content.get("categories", ()) if self.remap else (), "category")
+        _for_each(add_object, self.content["annotations"], "annotation")
+        return [image for _, image in sorted(images.items())]
+
+    def _image(self, fields: Mapping[str, Any]) -> AnnotatedImage:
+        names = ("height", "width")
+        extents = [fields[name] if self.extents else fields.get(name, 0) for name in names]
+        for name, extent in zip(names, extents, strict=True):
+            if self.extents and not (isinstance(extent, int | float) and 0 < extent < _LARGEST):
+                raise ValueError(f"its {name!r} must be a positive number, not {extent!r}")
+        if not isinstance(fields["file_name"], str):
+            raise ValueError(f"its 'file_name' must be text, not {fields['file_name']!r}")
+        return AnnotatedImage(fields["file_name"], fields["id"], *extents)
+
+    def _add(self, image: AnnotatedImage, fields: Mapping[str, Any], labels: Mapping[Any, int]) -> None:
+        """Add an object to its image."""
+        box = fields["bbox"]
+        try:
+            x, y, width, height = box
+            finite = math.isfinite(x + y + width + height)
+        except (TypeError, ValueError, OverflowError):
+            finite = False
+        if not finite:
+            raise ValueError(f"its 'bbox' must be 4 finite numbers, not {box!r}")
+        if (fields.get("iscrowd") and not self.crowds) or min(width, height) < self.smallest:
+            return
+        category = fields["category_id"]
+        label = labels.get(category) if self.remap else category
+        if label is None:
+            raise ValueError(f"its 'category_id' {category!r} isn't the id of a category")
+        if not isinstance(label, int) or not abs(label) < _LARGEST:
+            raise ValueError(f"its 'category_id' must be an integer of 32 bits, not {label!r}")
         image.boxes.append(box)
-        image.labels.append(labels[annotation["category_id"]])
-        if outlines:
-            image.outlines.append(annotation["segmentation"])
-    _check_numbers(images.values())
-    return [image for _, image in sorted(images.items())]
+        image.labels.append(label)
+        if self.outlines:
+            image.outlines.append(fields.get("segmentation") or ())
 
 
-def _check_numbers(images: Iterable[AnnotatedImage]) -> None:
-    """Check what batches are built from, so that an error names the file and comes when the reader is created."""
-    boxes = np.array([box for image in images for box in image.boxes], np.float32)
-    if boxes.size and boxes.shape[1:] != (4,):
-        raise ValueError("a 'bbox' doesn't consist of 4 numbers")
-    np.array([label for image in images for label in image.labels], np.int32)
-    np.array([(image.width, image.height) for image in images], np.float32)
+def _for_each(function: Callable[[Any], None], entries: Iterable[Any], kind: str) -> None:
+    """Call a function for each entry of a list. Errors name the entry."""
+    for fields in entries:
+        try:
+            function(fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            number = fields.get("id") if isinstance(fields, Mapping) else fields
+            reason = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"the {kind} {number!r}: {reason}") from error

@@ -149,6 +149,7 @@ class CocoLoader(FilesLoader):
             crowds=argument("include_iscrowd"),
             smallest=argument("size_threshold"),
             outlines=self._polygons or self._pixelwise,
+            extents=argument("ratio") or self._pixelwise,
         )
         if argument("images") is not None:
             named = {image.path: image for image in found}

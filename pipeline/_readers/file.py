@@ -115,10 +115,7 @@ class FileLoader(FilesLoader):
     def _list_tree(self) -> None:
         argument = self.node.argument
         case_sensitive = argument("case_sensitive_filter")
-        folders = list_folders(self._root)
-        if argument("dir_filters") is not None:
-            fits = matcher(argument("dir_filters"), case_sensitive)
-            folders = [folder for folder in folders if fits.match(folder)]
+        folders = list_folders(self._root, matcher(argument("dir_filters") or ["*"], case_sensitive))
         fits = matcher(argument("file_filters"), case_sensitive)
         labels = []
         for label, (folder, names) in enumerate(zip(folders, list_files_of(self._root, folders, fits), strict=True)):

@@ -59,7 +59,7 @@ class NpyFile:
                 head = file.pread(LONGEST_HEADER, 0)
         shape, fortran, dtype, offset = parse_header(head)
         wanted = prod(shape) * dtype.itemsize
-        if size - offset != wanted:
+        if size - offset < wanted:
             raise DecodeError(
                 f"an array of shape {shape} and dtype {dtype} has {wanted} bytes, but the file {path!r} has "
                 f"{size - offset}"

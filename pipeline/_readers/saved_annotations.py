@@ -85,7 +85,7 @@ class SavedAnnotations:
             ) from error
 
     def _images(self) -> list[AnnotatedImage]:
-        paths = self._content("filenames").decode().splitlines()
+        paths = self._content("filenames").decode().removesuffix("\n").split("\n")
         labels = self._read_parts("labels", "offsets", "counts", len(paths), np.int32, np.int32)
         boxes = self._read("boxes", np.dtype(np.float32)).reshape(-1, 4)
         ends = list(itertools.accumulate(map(len, labels), initial=0))

@@ -211,10 +211,27 @@ def _samples_of_archive(path: str, stream: IO[bytes] | None) -> Iterator[_Sample
                     last, sample = (folder, stem), _Sample()
                 if extension:
                     sample.setdefault(extension, _Member(member.offset_data, member.size, member.name))
+            _check_end(archive)
     except (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise BuildError(f"can't read the archive {path!r}: {error}") from error
     if last is not None:
         yield sample
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Check that an iteration has ended at the end of the archive: it also ends, silently, at a damaged header.
+
+    Raises:
+        ValueError: there is a damaged header.
+    """
+    file: Any = archive.fileobj
+    file.seek(archive.offset)
+    header, behind = file.read(tarfile.BLOCKSIZE), file.read(tarfile.BLOCKSIZE)
+    if any(header):
+        ended = "ends within a header" if len(header) < tarfile.BLOCKSIZE else "has a damaged header"
+        raise ValueError(f"it {ended}, at offset {archive.offset}")
+    if any(behind):  # the end is marked by two blocks of zeros
+        raise ValueError(f"it has a header of zeros, at offset {archive.offset}, but continues behind it")
 
 
 def _samples_of_index(path: str) -> Iterator[_Sample]:

@@ -118,6 +118,9 @@ class DataFile:
             if not stat.S_ISREG(status.st_mode):
                 self.close()
                 raise OSError(errno.EINVAL, "it isn't a regular file", path)
+            if not status.st_size and os.pread(self.descriptor, 1, 0):
+                self.close()
+                raise OSError(errno.EINVAL, "the file system doesn't know its size: copy it to another one", path)
             self.size = status.st_size
             self.pread = partial(os.pread, self.descriptor)
 
@@ -215,13 +218,13 @@ def open_files(paths: Sequence[str], blocks: Blocks | None) -> list[DataFile]:
     return files
 
 
-def open_text(path: str, *, encoding: str = "utf-8", errors: str | None = None) -> IO[str]:
-    """Open a local file as text, or read a whole URL.
+def open_text(path: str, *, encoding: str = "utf-8", errors: str | None = None, newline: str | None = None) -> IO[str]:
+    """Open a local file as text, or read a whole URL. The arguments are those of the function `open`.
 
     Raises:
         OSError: a local file can't be opened.
         PipelineError: the URL can't be read.
     """
     if is_url(path):
-        return io.TextIOWrapper(io.BytesIO(read_url(path)), encoding=encoding, errors=errors)
-    return open(local_path(path), encoding=encoding, errors=errors)
+        return io.TextIOWrapper(io.BytesIO(read_url(path)), encoding, errors, newline)
+    return open(local_path(path), encoding=encoding, errors=errors, newline=newline)

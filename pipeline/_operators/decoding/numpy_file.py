@@ -83,11 +83,12 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
     return shape, fortran, dtype, file.tell()
 
 
-def parse_npy(content: Array) -> Array:
+def parse_npy(content: Array, *, exact: bool = True) -> Array:
     """Return the array in a .npy file, as a view if it has the native byte order.
 
     Args:
         content: content of the file, 1-D uint8.
+        exact: whether bytes behind the array are an error, as in DALI's decoder. DALI's reader skips them.
 
     Raises:
         DecodeError: the data isn't a .npy file, is truncated, or contains objects, text or complex numbers.
@@ -101,18 +102,19 @@ def parse_npy(content: Array) -> Array:
     shape, fortran, dtype, offset = parse_header(content)
     data = content[offset:]
     nbytes = math.prod(shape) * dtype.itemsize
-    if data.size != nbytes:
+    if data.size < nbytes or (exact and data.size > nbytes):
         raise DecodeError(
             f"Expected data numpy size {offset + nbytes} bytes does not match the actual size {content.size} bytes. "
             f"The array has shape {shape} and dtype {dtype}"
         )
+    data = data[:nbytes]
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def parse_files(files: TensorListCPU) -> TensorListCPU:
-    """Return the arrays in .npy files, as views if they have the native byte order.
+    """Return the first array in each of .npy files, as views if they have the native byte order.
 
     Args:
         files: contents of the files, 1-D uint8: a batch from `TensorListCPU.from_table`.
@@ -124,7 +126,7 @@ def parse_files(files: TensorListCPU) -> TensorListCPU:
     with suppress(DecodeError):  # it is raised below, with the number of its sample
         head = ctypes.string_at(int(pointers[0]), min(int(sizes[0]), LONGEST_HEADER))
         shape, fortran, dtype, offset = parse_header(head)
-        alike = (sizes == offset + math.prod(shape) * dtype.itemsize).all() and dtype.isnative and not fortran
+        alike = (sizes >= offset + math.prod(shape) * dtype.itemsize).all() and dtype.isnative and not fortran
         aligned = not ((pointers + offset) % dtype.itemsize).any()
         if alike and aligned and len({ctypes.string_at(pointer, offset) for pointer in pointers.tolist()}) == 1:
             return files.interiors(offset, shape, dtype)
@@ -132,7 +134,7 @@ def parse_files(files: TensorListCPU) -> TensorListCPU:
     failures: list[SampleFailure] = []
     for sample, content in enumerate(files.samples):
         try:
-            arrays.append(parse_npy(content))
+            arrays.append(parse_npy(content, exact=False))
         except DecodeError as error:
             failures.append(SampleFailure(sample, error))
     if failures:

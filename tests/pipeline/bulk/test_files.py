@@ -19,6 +19,7 @@ from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.cost import Cost
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._remote.data_file import DataFile
 from pipeline.tensors.cpu import TensorListCPU
 
 
@@ -197,3 +198,17 @@ def test_compiled_loops_refuse_wrong_arguments() -> None:
     for size, place in ((11, 0), (10, 1), (1, -1), (-1, 1), (2**62, 2**62)):
         with pytest.raises(ValueError, match="doesn't fit"):
             compiled.gather(0, 1, buffer, column[:1], np.array([size]), np.array([place]))
+
+
+def test_file_whose_size_the_system_does_not_know_is_read_to_its_end(way: str, folder: Path) -> None:
+    expected = Path("/proc/version").read_bytes()
+    assert expected
+    made = read(PathTable.from_paths(["/proc/version", str(folder / "0 ü.bin")]))
+    assert not made.failures
+    assert [each.tobytes() for each in made.batch().samples] == [expected, b""]
+    assert read_file("/proc/version").tobytes() == expected
+
+
+def test_open_file_whose_size_the_system_does_not_know_is_an_error() -> None:
+    with pytest.raises(OSError, match="the file system doesn't know its size"):
+        DataFile("/proc/version")

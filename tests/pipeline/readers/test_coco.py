@@ -221,3 +221,68 @@ def test_run_lengths_as_numbers_and_as_text() -> None:
 def test_polygons_outside_of_the_image() -> None:
     assert not mask_of_polygon([-9, -9, -2, -9, -2, -2], 5, 5).any()
     assert mask_of_polygon([-9, -9, 99, -9, 99, 99, -9, 99], 5, 5).all()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("changes", "arguments"),
+    [
+        ({"annotations": [{}, {"image_id": 99}]}, {}),  # a subset of the images
+        ({"categories": []}, {"avoid_class_remapping": True}),
+        ({"annotations": [{"category_id": 6}]}, {"avoid_class_remapping": True}),
+        ({"images": [{"width": None, "height": None}]}, {}),
+        ({"annotations": [{}, {"segmentation": None}]}, {"polygon_masks": True}),
+        ({"annotations": [{"bbox": None}]}, {}),  # captions
+    ],
+    ids=str,
+)
+def test_fields_that_are_not_needed_may_be_missing(
+    changes: dict[str, Any], arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    entries: dict[str, dict[str, Any]] = {
+        "images": {"id": 7, "file_name": "a.jpg", "width": 40, "height": 30},
+        "categories": {"id": 5, "name": "cat"},
+        "annotations": annotation(7, 5, [1, 2, 3, 4], [[1, 2, 4, 2, 4, 6]]),
+    }
+    content = {}
+    for name, defaults in entries.items():
+        made = [
+            {**defaults, "id": defaults.get("id", number), **each}
+            for number, each in enumerate(changes.get(name, [{}]))
+        ]
+        content[name] = [{key: value for key, value in each.items() if value is not None} for each in made]
+    (tmp_path / "a.jpg").write_bytes(b"image")
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    ours, theirs = (outputs(side, tmp_path, "a.json", 1, **arguments) for side in ("ours", "dali"))
+    assert ours[0] == theirs[0] == 1
+    for our, their in zip(ours[1:], theirs[1:], strict=True):
+        np.testing.assert_array_equal(our[0], their[0])
+
+
+def test_segmentation_null_has_no_outline(root: Path, tmp_path: Path) -> None:
+    content = json.loads((root / "annotations.json").read_text())
+    for each in content["annotations"]:
+        each["segmentation"] = None
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    for name in NAMES:
+        (tmp_path / name).write_bytes(b"image")
+    *_, polygons, vertices = outputs("ours", tmp_path, "a.json", polygon_masks=True)
+    assert not any(len(each) for each in (*polygons, *vertices))
+    *_, masks = outputs("ours", tmp_path, "a.json", pixelwise_masks=True)
+    assert not any(each.any() for each in masks)
+
+
+def test_saved_annotations_keep_names_with_unusual_characters(root: Path, tmp_path: Path) -> None:
+    name = "a\u2028b\x0c.jpg"
+    content = json.loads((root / "annotations.json").read_text())
+    content["images"][0]["file_name"] = name
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    for each in (name, *NAMES):
+        (tmp_path / each).write_bytes(each.encode())
+    saved = str(tmp_path / "saved")
+    _, files, *_ = outputs(
+        "ours", tmp_path, "a.json", save_preprocessed_annotations=True, save_preprocessed_annotations_dir=saved
+    )
+    _, again, *_ = outputs("ours", tmp_path, "", preprocessed_annotations=saved)
+    assert [each.tobytes() for each in again] == [each.tobytes() for each in files]
+    assert name.encode() in {each.tobytes() for each in again}

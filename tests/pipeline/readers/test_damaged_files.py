@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,3 +153,76 @@ def test_fits_file_whose_compressed_header_is_damaged(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"ZVAL1   =                   ", b"ZVAL1   =                  {", 1))
     with pytest.raises(PipelineError, match=r"compressed\.fits' can't be read"):
         run(fn.experimental.readers.fits, files=[str(path)])
+
+
+def archive(count: int = 4) -> bytes:
+    """Return an archive of samples of one file each: 1024 bytes for each file, then the end."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for number in range(count):
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = 4
+            tar.addfile(member, io.BytesIO(b"%04d" % number))
+    return file.getvalue()
+
+
+ARCHIVE = archive()
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (ARCHIVE[:2050] + b"\xff" + ARCHIVE[2051:], "has a damaged header, at offset 2048"),
+        (ARCHIVE[:2048] + bytes([0xAA]) * 512 + ARCHIVE[2048:], "has a damaged header, at offset 2048"),
+        (ARCHIVE[:2048] + b"x" * 100 + ARCHIVE[2048:], "has a damaged header, at offset 2048"),
+        (ARCHIVE[:2048] + bytes(512) + ARCHIVE[2560:], "has a header of zeros, at offset 2048"),
+        (ARCHIVE[:2348], "ends within a header, at offset 2048"),
+        (ARCHIVE[:2561], "unexpected end of data"),
+    ],
+)
+def test_header_within_an_archive(content: bytes, match: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(content)
+    with pytest.raises(PipelineError, match=rf"can't read the archive '.*a\.tar': .*{match}"):
+        run(fn.readers.webdataset, ext=["jpg"], paths=[str(tmp_path / "a.tar")])
+
+
+@pytest.mark.parametrize("end", [bytes(0), bytes(100), bytes(512), bytes(1024), bytes(2048) + b"anything"])
+def test_archive_may_end_without_zeros_or_with_padding(end: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(ARCHIVE[:4096] + end)
+    (files,) = run(fn.readers.webdataset, ext=["jpg"], paths=[str(tmp_path / "a.tar")])
+    assert bytes(np.array(files.at(0))) == b"0000"
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"bbox": [1, 2, float("nan"), 4]}, r"the annotation 9: its 'bbox' must be 4 finite numbers, not \[1, 2, nan"),
+        ({"bbox": []}, r"the annotation 9: its 'bbox' must be 4 finite numbers, not \[\]"),
+        ({"bbox": "a box"}, "the annotation 9: its 'bbox' must be 4 finite numbers, not 'a box'"),
+        ({"category_id": 77}, "the annotation 9: its 'category_id' 77 isn't the id of a category"),
+        ({"category_id": None}, "the annotation 9: its 'category_id' None isn't the id"),
+    ],
+)
+def test_field_of_an_annotation_is_named(changes: dict[str, Any], match: str, tmp_path: Path) -> None:
+    path = coco(tmp_path)
+    content = json.loads(path.read_text())
+    content["annotations"][0] |= {"id": 9, **changes}
+    path.write_text(json.dumps(content))
+    with pytest.raises(PipelineError, match=rf"a\.json' isn't in COCO's format: {match}"):
+        run(fn.readers.coco, file_root=str(tmp_path), annotations_file=str(path))
+
+
+@pytest.mark.parametrize(
+    ("image", "option", "match"),
+    [
+        ({"id": 3, "file_name": "a.jpg", "width": 4}, "ratio", "the image 3: it has no 'height'"),
+        ({"id": 3, "file_name": "a.jpg", "width": 4, "height": 0}, "ratio", "'height' must be a positive number"),
+        ({"id": 3, "width": 4, "height": 4}, "skip_empty", "the image 3: it has no 'file_name'"),
+        ({"file_name": "a.jpg"}, "skip_empty", "the image None: it has no 'id'"),
+    ],
+)
+def test_field_of_an_image_is_named(image: dict[str, Any], option: str, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"images": [image], "categories": [], "annotations": []}))
+    with pytest.raises(PipelineError, match=rf"a\.json' isn't in COCO's format: .*{match}"):
+        run(fn.readers.coco, file_root=str(tmp_path), annotations_file=str(path), **{option: True})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pipeline
 from pipeline import Pipeline, errors, fn, ops
 from tests.pipeline.readers.data import reading, take, write_files
 
@@ -276,4 +277,58 @@ def test_readers_stay_in_step_when_one_of_them_cannot_begin(root: Path, monkeypa
         with pytest.raises(errors.OperatorError, match=r"first.*can't start new thread"):
             pipe.run()
     assert [len(output) for output in pipe.run()] == [1, 1]
+    pipe.close()
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u0085", "\x0c", "\x1e", "\r"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_a_list_end_with_line_feeds_only(separator: str, end: str, tmp_path: Path) -> None:
+    name = f"a{separator}b.jpg"
+    (tmp_path / name).write_text("data")
+    (tmp_path / "list.txt").write_text(f"{name} 3{end}{name} 4", newline="")
+    pipe = ours(file_list=str(tmp_path / "list.txt"))
+    for label in (3, 4):
+        files, labels = pipe.run()
+        assert bytes(np.array(files.at(0))) == b"data"
+        assert np.array(labels.at(0)).tolist() == [label]
+    pipe.close()
+
+
+def broken_links(root: Path) -> dict[str, dict[str, Any]]:
+    """Create links whose target is missing. Return the arguments of readers."""
+    for folder in ("files/cat", "frames/clip", "arrays", "classes/a", "videos/a"):
+        (root / folder).mkdir(parents=True)
+    (root / "classes" / "a" / "1.jpg").write_bytes(b"1")
+    for link in ("files/cat/2.jpg", "frames/clip/2.png", "arrays/2.npy", "classes/b", "videos/a/2.mp4"):
+        (root / link).symlink_to("/missing/target")
+    return {
+        "files": {"reader": "file"},
+        "classes": {"reader": "file"},
+        "frames": {"reader": "sequence", "sequence_length": 1},
+        "arrays": {"reader": "numpy"},
+        "videos": {"reader": "video", "sequence_length": 1},
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("folder", ["files", "classes", "frames", "arrays", "videos"])
+def test_link_whose_target_is_missing_is_an_error(folder: str, tmp_path: Path) -> None:
+    arguments = broken_links(tmp_path)[folder]
+    reader = getattr(pipeline.fn.readers, arguments.pop("reader"))
+    pipe = pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipe:
+        made = reader(file_root=str(tmp_path / folder), **arguments)
+        pipe.set_outputs(*(made if isinstance(made, list | tuple) else (made,)))
+    with pytest.raises(errors.PipelineError, match=rf"the target of the link '.*{folder}/.*' is missing: '/missing/"):
+        pipe.build()
+    pipe.close()
+
+
+def test_links_that_no_filter_selects_may_be_broken(tmp_path: Path) -> None:
+    broken_links(tmp_path)
+    (tmp_path / "classes" / "a" / "note.txt").symlink_to("/missing/note")
+    (tmp_path / "classes" / ".#list").symlink_to("user@host")  # an editor's lock
+    pipe = ours(file_root=str(tmp_path / "classes"), dir_filters=["a*"])
+    pipe.build()
+    assert pipe.epoch_size("r") == 1
     pipe.close()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pipeline
 from pipeline import Pipeline, fn
 from pipeline._bulk.read_file import read_file
 from pipeline._operators.decoding.numpy_file import parse_npy
@@ -145,3 +146,31 @@ def test_arrays_on_the_gpu(tmp_path: Path) -> None:
             pipe.close()
     np.testing.assert_array_equal(results[0], results[2])
     np.testing.assert_array_equal(results[1], results[3])
+
+
+@pytest.mark.parity
+def test_bytes_behind_an_array_are_skipped(tmp_path: Path) -> None:
+    """As in DALI and np.load: `np.save` twice into one file is legal."""
+    for number in range(2):
+        with (tmp_path / f"{number}.npy").open("wb") as file:
+            np.save(file, np.arange(6) + number)
+            np.save(file, np.arange(3 + number))
+    whole = {"file_root": str(tmp_path)}
+    region = {**whole, "roi_start": [2], "roi_end": [5]}
+    for arguments in (whole, region):
+        ours, theirs = (arrays_of(side, **arguments) for side in ("ours", "dali"))
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(ours[0], np.arange(6)[slice(*((2, 5) if "roi_start" in arguments else (None,)))])
+
+
+def arrays_of(side: str, **arguments: Any) -> list[Any]:
+    module = pipeline if side == "ours" else pytest.importorskip("nvidia.dali")
+    pipe = module.Pipeline(batch_size=2, num_threads=1, device_id=None)
+    with pipe:
+        pipe.set_outputs(module.fn.readers.numpy(**arguments))
+    pipe.build()
+    (output,) = pipe.run()
+    arrays = [np.array(output.at(index)) for index in range(2)]
+    if side == "ours":
+        pipe.close()
+    return arrays

@@ -20,7 +20,8 @@ DIFFERENCES = {
     "constant": "FLOAT64 is accepted.",
     "crop": "Samples of five dimensions are accepted; DALI declares them, but fails.",
     "decoders.audio": "Decodes MP3 as well. With `sample_rate=0`, the second output is the rate of the file, not 0.",
-    "decoders.image": "Decodes GIF, WebP with EXIF, and grey and alpha images as ANY_DATA; DALI refuses these or ends "
+    "decoders.image": "The maximum in the header of a PNM is white; DALI ignores it. Decodes GIF, WebP with EXIF, and "
+    "grey and alpha images as ANY_DATA; DALI refuses these or ends "
     "the process.",
     "decoders.image_crop, decoders.image_slice": "A window has the same pixels as in the whole image. DALI decodes a "
     "window of only the first column of a JPEG without its neighbours, which changes its colours.",

@@ -14,7 +14,7 @@
 
 /* A row of the result: `HEADER` of headers.py. */
 typedef struct {
-    int32_t height, width, components, orientation, simple, rgb, truncated;
+    int32_t height, width, components, orientation, simple, rgb, suspect;
 } Header;
 
 typedef struct {
@@ -29,7 +29,7 @@ static uint32_t number(const uint8_t *p, int bytes, int little) {
     return value;
 }
 
-/* The orientation in the first directory of a TIFF structure, or 1. */
+/* The orientation in the first directory of a TIFF structure, or 1. `_exif_orientation` of info.py does the same. */
 static int32_t exif_orientation(Span tiff) {
     size_t size = tiff.end - tiff.at;
     if (size < 8) return 1;
@@ -40,8 +40,10 @@ static int32_t exif_orientation(Span tiff) {
     size_t entries = number(tiff.at + offset, 2, little);
     for (size_t i = 0, entry = offset + 2; i < entries && entry + 12 <= size; i++, entry += 12) {
         if (number(tiff.at + entry, 2, little) != 0x0112) continue;
-        uint32_t kind = number(tiff.at + entry + 2, 2, little), value = number(tiff.at + entry + 8, 2, little);
-        return kind == 3 && value >= 1 && value <= 8 ? (int32_t)value : 1;
+        uint32_t kind = number(tiff.at + entry + 2, 2, little); /* as in DALI, the count is ignored */
+        int is_short = kind == 3 || kind == 8, is_long = kind == 4 || kind == 9;
+        uint32_t value = number(tiff.at + entry + 8, is_long ? 4 : 2, little);
+        return (is_short || is_long) && value >= 1 && value <= 8 ? (int32_t)value : 1;
     }
     return 1;
 }
@@ -73,11 +75,19 @@ static int has_end(Span data) {
     return 0;
 }
 
+/* Whether there are more scans than `MOST_SCANS` of info.py. Each is as much work as a whole image. */
+static int has_many_scans(Span data) {
+    int scans = 0;
+    for (const uint8_t *p = data.at; data.end - p >= 2 && (p = memchr(p, 0xFF, data.end - p - 1)); p++)
+        if (p[1] == 0xDA && ++scans > 200) return 1;
+    return 0;
+}
+
 static Header read_header(Span data) {
     Header found = {0, 0, 0, 1, 0, 0, 0}, none = found;
     if (data.end - data.at < 4 || data.at[0] != 0xFF || data.at[1] != 0xD8 || data.at[2] != 0xFF) return none;
     const uint8_t *p = data.at + 2;
-    int baseline = 0, oriented = 0, rgb = 0;
+    int baseline = 0, sequential = 0, oriented = 0, rgb = 0;
     while (data.end - p >= 4) {
         if (p[0] != 0xFF) {
             p++;
@@ -99,10 +109,11 @@ static Header read_header(Span data) {
         size_t size = body.end - body.at;
         if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
             if (found.width || size < 6) return none;
-            found.truncated = 1;  /* until a scan is found */
+            found.suspect = 1;  /* until a scan is found */
             found.height = big(body.at + 1), found.width = big(body.at + 3), found.components = body.at[5];
             if (!found.height || !found.width) return none;
             int complete = size >= 6 + 3u * found.components;
+            sequential = marker <= 0xC1;
             baseline = marker == 0xC0 && body.at[0] == 8 && complete && usual_sampling(body.at + 6, found.components);
             found.rgb |= complete && named_rgb(body.at + 6, found.components);
         } else if (marker == 0xE1 && !oriented && !found.width && size > 6 && body.at[0] == 'E' && body.at[1] == 'x' &&
@@ -117,7 +128,8 @@ static Header read_header(Span data) {
             found.rgb |= rgb && found.components == 3;
             int ends = has_end(data);
             found.simple = baseline && !found.rgb && size >= 1 && body.at[0] == found.components && ends;
-            found.truncated = !ends;
+            int single = sequential && size >= 1 && body.at[0] == found.components;
+            found.suspect = !ends || (!single && has_many_scans(data));
             return found;
         } else if (marker == 0xD9) {
             return found.width ? found : none;

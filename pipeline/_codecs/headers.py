@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._codecs.native import compiled
-from pipeline._imaging.info import jpeg_orientation, jpeg_segments
+from pipeline._imaging.info import has_many_scans, jpeg_orientation, jpeg_segments
 
 __all__ = ["HEADER", "read_headers"]
 
 HEADER = np.dtype(
-    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "truncated")],
+    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb", "suspect")],
     align=True,
 )
 """The header of a JPEG. Sizes are those before the orientation is applied; they are 0 for data that isn't a JPEG.
 `simple` means that the image is complete, 8-bit baseline coded in one scan, and gray, 4:4:4, 4:4:0, 4:2:2 or 4:2:0 with
-luma and chroma. `rgb` means that it stores red, green and blue instead of luma and chroma. `truncated` means that
-the scan or the end marker is missing."""
+luma and chroma. `rgb` means that it stores red, green and blue instead of luma and chroma. `suspect` means that
+the scan or the end marker is missing, or that there are more scans than `MOST_SCANS`."""
 
 _NONE = (0, 0, 0, 1, 0, 0, 0)
-_START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
+_START, _END, _SCAN, _BASELINE, _SEQUENTIAL, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xC1, 0xE1, 0xEE
 _NO_FRAMES = (0xC4, 0xC8, 0xCC)
 _TAIL = 66  # number of last bytes to search for the end marker
 _SAMPLINGS = ((0x11,), (0x11, 0x11, 0x11), (0x12, 0x11, 0x11), (0x21, 0x11, 0x11), (0x22, 0x11, 0x11))
@@ -58,7 +58,7 @@ def _read(data: memoryview) -> tuple[int, ...]:
     if bytes(data[:3]) != _START:
         return _NONE
     height = width = components = 0
-    orientation, baseline, rgb, named_rgb = 1, False, False, False
+    orientation, baseline, sequential, rgb, named_rgb = 1, False, False, False, False
     for marker, body in jpeg_segments(data):
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
             if width or len(body) < 6:
@@ -68,6 +68,7 @@ def _read(data: memoryview) -> tuple[int, ...]:
                 return _NONE
             sampling = tuple(body[7 + 3 * index] for index in range(components) if 7 + 3 * index < len(body))
             complete = len(body) >= 6 + 3 * components
+            sequential = marker <= _SEQUENTIAL
             baseline = marker == _BASELINE and body[0] == 8 and complete and sampling in _SAMPLINGS
             named_rgb = complete and components == 3 and bytes(body[6:15:3]) == b"RGB"
         elif marker == _EXIF and orientation == 1 and not width:
@@ -79,6 +80,7 @@ def _read(data: memoryview) -> tuple[int, ...]:
                 return _NONE
             rgb = named_rgb or (rgb and components == 3)
             simple = baseline and not rgb and len(body) >= 1 and body[0] == components
-            truncated = _END not in bytes(data[-_TAIL:])
-            return height, width, components, orientation, int(simple and not truncated), int(rgb), int(truncated)
+            ends = _END in bytes(data[-_TAIL:])
+            suspect = not ends or (not (sequential and bytes(body[:1]) == bytes([components])) and has_many_scans(data))
+            return height, width, components, orientation, int(simple and ends), int(rgb), int(suspect)
     return (height, width, components, orientation, 0, int(named_rgb), 1) if width else _NONE

@@ -217,14 +217,14 @@ def _refuse(
     """
     valid = [i for i, source in enumerate(sources) if source is not None]
     known = EncodedBatch.from_arrays([encoded[i] for i in valid]).headers if headers is None else headers[valid]
-    columns = (known[name].tolist() for name in ("rgb", "components", "truncated"))
-    for i, rgb, components, truncated in zip(valid, *columns, strict=True):
+    columns = (known[name].tolist() for name in ("rgb", "components", "suspect"))
+    for i, rgb, components, suspect in zip(valid, *columns, strict=True):
         if rgb:
             reason = "a JPEG that stores red, green and blue instead of luma and chroma; use device='cpu'"
         elif components == 4:
             reason = "a JPEG that stores cyan, magenta, yellow and black instead of luma and chroma; use device='cpu'"
-        elif truncated:
-            reason = "a truncated JPEG"
+        elif suspect:
+            reason = "a JPEG without an end marker, or with too many scans"
         else:
             continue
         sources[i] = None

@@ -20,7 +20,22 @@ from PIL import Image, ImageChops
 
 from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
-from pipeline._imaging.info import Encoded, ImageInfo, TiffTag, as_bytes, open_image, peek, tiff_tags
+from pipeline._imaging.info import (
+    MOST_SCANS,
+    PNG_SIGNATURE,
+    Encoded,
+    ImageInfo,
+    TiffTag,
+    as_bytes,
+    has_many_scans,
+    is_single_scan,
+    open_image,
+    peek,
+    png_chunks,
+    pnm_maximum,
+    read_orientation,
+    tiff_tags,
+)
 from pipeline._imaging.jpeg_region import decode_region
 from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError
@@ -33,17 +48,22 @@ Pixels = npt.NDArray[np.uint8]
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
 # Formats that OpenCV decodes as DALI does. pillow decodes TIFF, because OpenCV multiplies its colors by alpha.
-_OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "jpeg2000"})
+_OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "pfm", "jpeg2000"})
 _OPENCV_FLAGS = {
     "RGB": cv2.IMREAD_COLOR,
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_COLOR_TYPE, _PNG_PALETTE = 25, 3  # position in the file, and its value for pixels that are indices of a palette
 _PALETTE_ADVICE = (
     "a PNG with a palette was decoded to the gray of its colors. If it is a mask, its classes are the indices: pass "
     "palette_indices=True to the decoder, or read them in the dataset, with np.asarray(PIL.Image.open(file))"
+)
+_CRITICAL_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+# Beginnings of libjpeg's warnings; after one, it continues.
+_JPEG_WARNINGS = (
+    *("Corrupt JPEG data", "Inconsistent progression", "Invalid SOS parameters for sequential"),
+    *("Unknown Adobe color transform", "Warning: unknown JFIF"),
 )
 _SIGNED = 2  # samples of a TIFF
 _PREMULTIPLIED = 1  # alpha by which the colors of a TIFF are multiplied
@@ -110,6 +130,8 @@ def decode(
         channels = {"GRAY": 1, "ANY_DATA": info.channels}.get(kind, 3)
         check_image(info.height, info.width, channels * np.dtype(dtype).itemsize)
         orientation = info.orientation if adjust_orientation else 1
+        if info.format == "jpeg" and not is_single_scan(view) and has_many_scans(view):
+            raise DecodeError(f"the JPEG has more than {MOST_SCANS} scans, each of which is as much work as an image")
         # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
         indices = _palette_indices(view, info) if palette_indices and info.format != "jpeg" else None
@@ -150,7 +172,7 @@ def decode(
 def is_palette_png(encoded: Encoded) -> bool:
     """Return whether an encoded image is a PNG whose pixels are indices of a palette."""
     view = as_bytes(encoded)
-    return bytes(view[:8]) == _PNG_SIGNATURE and view[_PNG_COLOR_TYPE : _PNG_COLOR_TYPE + 1] == bytes([_PNG_PALETTE])
+    return bytes(view[:8]) == PNG_SIGNATURE and view[_PNG_COLOR_TYPE : _PNG_COLOR_TYPE + 1] == bytes([_PNG_PALETTE])
 
 
 def is_rare_tiff(encoded: Encoded, *, gray: bool = False) -> bool:
@@ -210,25 +232,45 @@ def _decode_jpeg(
         "min_height": height,
         "min_width": width,
     }
-    if out is not None:
-        expected = (height or info.height, width or info.width, 1 if colors == "GRAY" else 3)
-        if out.shape != expected:
-            raise ValueError(f"out has shape {out.shape}, but the image has {expected}")
-        if out.flags.c_contiguous and out.dtype == np.uint8:
-            options["buffer"] = out
+    expected = (height or info.height, width or info.width, 1 if colors == "GRAY" else 3)
+    if out is not None and out.shape != expected:
+        raise ValueError(f"out has shape {out.shape}, but the image has {expected}")
+    if out is None or not out.flags.c_contiguous or out.dtype != np.uint8:
+        out = np.empty(expected, np.uint8)
     try:
-        pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options)
+        simplejpeg.decode_jpeg(view, colors, buffer=out, **options)
     except ValueError as error:
         if "Premature end of JPEG" in str(error):
+            if is_single_scan(view) and _has_all_rows(view, colors, out, options):
+                return out
             raise DecodeError(f"the JPEG is truncated: its {view.nbytes} bytes end before its last row") from error
         stored = "GRAY" if info.channels == 1 else "RGB"
         if "color conversion" in str(error) and colors != stored:
             # libjpeg-turbo doesn't convert the colors of lossless JPEGs.
             return convert_color(_decode_jpeg(view, info, stored, True, False, None, None), stored, colors)
-        pixels = _decode_damaged_jpeg(view, colors, options, error)
-    if "buffer" in options and out is not None:
-        return out
-    return pixels
+        if not _is_warning(view, error):
+            return _decode_with_opencv(view, colors, error)
+    return out
+
+
+def _has_all_rows(view: memoryview, colors: str, out: Pixels, options: dict[str, Any]) -> bool:
+    """Decode a JPEG without an end marker. Return whether that is all it lacks; with several scans, it isn't known."""
+    try:
+        simplejpeg.decode_jpeg(bytes(view) + b"\xff\xd9", colors, buffer=out, **options)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_warning(view: memoryview, error: ValueError) -> bool:
+    """Return whether libjpeg has decoded all pixels despite an error. DALI, pillow and OpenCV also return them."""
+    if not str(error).startswith(_JPEG_WARNINGS):
+        return False
+    try:
+        simplejpeg.decode_jpeg_header(view)
+    except ValueError:  # it comes from the header, behind which nothing was decoded
+        return False
+    return True
 
 
 def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
@@ -240,19 +282,12 @@ def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
     return info.height, info.width
 
 
-def _decode_damaged_jpeg(view: memoryview, colors: str, options: dict[str, Any], cause: ValueError) -> Pixels:
-    """Decode a JPEG that causes warnings in libjpeg. DALI, pillow and OpenCV also return its pixels."""
-    try:
-        pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options, strict=False)
-        return pixels
-    except ValueError:
-        pass
-    # simplejpeg fails at extra bytes between a JPEG's segments; OpenCV doesn't.
+def _decode_with_opencv(view: memoryview, colors: str, cause: ValueError) -> Pixels:
+    """Decode a JPEG at which simplejpeg fails because of extra bytes between its segments."""
     flags = _OPENCV_FLAGS["GRAY" if colors == "GRAY" else "RGB"] | cv2.IMREAD_IGNORE_ORIENTATION
     found = cv2.imdecode(np.frombuffer(view, np.uint8), flags)
     if found is None:
         raise DecodeError(f"the JPEG is damaged: {cause}") from cause
-    options.pop("buffer", None)
     return _with_channels(found) if colors != "RGB" else _recolored(found, cv2.COLOR_BGR2RGB)
 
 
@@ -281,6 +316,8 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
         # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
         found = cv2.imdecode(np.frombuffer(view, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
+    if found is not None and info.format == "ppm":
+        found = _with_full_range(found, pnm_maximum(view))
     if found is None:
         pixels = _decode_with_pillow(view, info, wanted, wide)
     else:
@@ -292,9 +329,21 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
         elif pixels.shape[2] == 3:
             pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
+    if wanted == "RGB" and pixels.shape[2] == 1:  # OpenCV doesn't convert gray PFM
+        pixels = np.repeat(pixels, 3, axis=2)
+    elif wanted == "GRAY" and pixels.shape[2] == 3:
+        pixels = convert_color(pixels, "RGB", "GRAY")
     if kind == "BGR":
         pixels = convert_color(pixels, "RGB", kind)
     return np.ascontiguousarray(pixels)
+
+
+def _with_full_range(pixels: Array, maximum: int) -> Array:
+    """Return a PNM's pixels with its value of white as that of their dtype. OpenCV and DALI don't scale them."""
+    white = 255 if pixels.dtype == np.uint8 else 65535
+    if maximum in (0, white):
+        return pixels
+    return np.rint(np.minimum(pixels, maximum) * (white / maximum)).astype(pixels.dtype)
 
 
 def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool, tags: dict[int, int]) -> Array:
@@ -332,8 +381,10 @@ def _decode_with_pillow(view: memoryview, info: ImageInfo, wanted: str, wide: bo
 
 def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
     """Return the indices of an image with a palette; None for other images."""
+    if info.format == "png" and not is_palette_png(view):
+        return None
     try:
-        with open_image(view) as image:
+        with open_image(_readable(view)) as image:
             has_palette = image.mode == "P"
     except DecodeError:  # a TIFF that only OpenCV reads
         return None
@@ -341,8 +392,11 @@ def _palette_indices(view: memoryview, info: ImageInfo) -> Array | None:
 
 
 def _loaded(view: memoryview, info: ImageInfo, pixels_of: Callable[[Image.Image], Array]) -> Array:
+    turned = 1
     try:
-        with open_image(view) as image:
+        with open_image(_readable(view)) as image:
+            if info.format == "tiff":  # pillow turns it
+                turned = read_orientation(image)
             image.load()
             pixels = pixels_of(image)
     except (
@@ -350,7 +404,15 @@ def _loaded(view: memoryview, info: ImageInfo, pixels_of: Callable[[Image.Image]
         Image.DecompressionBombError,  # pillow's limit, which applies to TIFF
     ) as error:
         raise DecodeError(f"the image is damaged or truncated: {error}") from error
-    return _turned_back(pixels, info.orientation) if info.format == "tiff" else pixels
+    return _turned_back(pixels, turned)
+
+
+def _readable(view: memoryview) -> memoryview:
+    """Return an image without the chunks of a PNG that pillow needn't read, and might refuse."""
+    if bytes(view[:8]) != PNG_SIGNATURE:
+        return view
+    kept = [view[at - 8 : at + length + 4] for name, at, length in png_chunks(view) if name in _CRITICAL_CHUNKS]
+    return memoryview(PNG_SIGNATURE + b"".join(kept))
 
 
 def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:

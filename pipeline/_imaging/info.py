@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,26 +18,45 @@ from PIL import Image, UnidentifiedImageError
 from pipeline.errors import DecodeError
 
 __all__ = [
+    "MOST_SCANS",
+    "PNG_SIGNATURE",
     "Encoded",
     "ImageInfo",
     "TiffTag",
     "as_bytes",
+    "has_many_scans",
+    "is_single_scan",
     "jpeg_info",
     "jpeg_orientation",
     "jpeg_segments",
     "peek",
+    "png_chunks",
+    "pnm_maximum",
+    "read_orientation",
     "tiff_tags",
 ]
+
+#: Most scans of a JPEG, so that a small file isn't minutes of work. Encoders write at most a few dozen.
+MOST_SCANS = 200
 
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
 _EXIF_START = b"Exif\0\0"
 _JPEG_START = b"\xff\xd8\xff"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Number of channels that ANY_DATA decodes for each color type: gray, colors, palette, gray and alpha, colors and alpha.
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}
+# pillow reads the gray ones.
+_COLORED_PFM = re.compile(rb"PF\s+(\d{1,9})\s+(\d{1,9})\s")
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")
 _PALETTE = 3  # photometric interpretation of TIFF
+_LONGEST_PNM_HEADER = 4096
+_PNM = re.compile(rb"P[2356]" + rb"(?:\s+(?:#[^\n]*\n\s*)*)\d+" * 2 + rb"(?:\s+(?:#[^\n]*\n\s*)*)(\d{1,5})\s")
 _LONGEST_SEGMENT = 1 << 16
-_INTEGERS = {3: "H", 4: "I", 16: "Q"}  # types of TIFF values, as formats of `struct`
+_ORDERS = {b"II": "<", b"MM": ">"}
+# Types of TIFF values, as formats of `struct`; the last two are those of BigTIFF.
+_INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}
 # Number of channels that ANY_DATA decodes for each of pillow's modes.
 _CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
 
@@ -123,11 +143,13 @@ def peek(encoded: Encoded) -> ImageInfo:
         return jpeg_info(view)
     if bytes(view[:4]) in _TIFF_STARTS:
         return _tiff_info(view)
+    if bytes(view[:8]) == PNG_SIGNATURE:
+        return _png_info(view)
+    if (floats := _COLORED_PFM.match(view[:64])) is not None:
+        return ImageInfo(int(floats[2]), int(floats[1]), 3, "pfm", 1)
     with open_image(view) as image:
         channels = _CHANNELS.get(image.mode, 3)
-        exif = _png_exif(view) if image.format == "PNG" else view[:0]
-        orientation = _exif_orientation(exif) if exif else _read_orientation(image)
-        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), orientation)
+        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), read_orientation(image))
 
 
 def open_image(view: memoryview) -> Image.Image:
@@ -158,7 +180,7 @@ def _open_large_image(view: memoryview) -> Image.Image:
     raise DecodeError("the image's header is damaged")
 
 
-def _read_orientation(image: Image.Image) -> int:
+def read_orientation(image: Image.Image) -> int:
     """Return the EXIF orientation in the header of an open pillow image."""
     try:  # not the method of PNGs, which decodes the pixels in search of EXIF data
         value: Any = Image.Image.getexif(image).get(TiffTag.ORIENTATION, 1)
@@ -167,16 +189,30 @@ def _read_orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _png_exif(view: memoryview) -> memoryview:
-    """Return the EXIF data of a PNG, which may follow the pixels; no bytes if it has none."""
-    at = 8
-    while at + 12 <= len(view):
-        (length,) = struct.unpack_from(">I", view, at)
-        if bytes(view[at + 4 : at + 8]) == b"eXIf":
-            body = view[at + 8 : at + 8 + length]
-            return body[6:] if bytes(body[:6]) == _EXIF_START else body
+def png_chunks(view: memoryview) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name of each chunk of a PNG, and the position and the length of its body. The last may be truncated."""
+    at = len(PNG_SIGNATURE)
+    while at + 8 <= len(view):
+        length, name = struct.unpack_from(">I4s", view, at)
+        yield name, at + 8, length
         at += 12 + length
-    return view[:0]
+
+
+def _png_info(view: memoryview) -> ImageInfo:
+    """Read the header of a PNG, and its EXIF data, which may follow the pixels.
+
+    pillow also reads other chunks, and refuses images whose text or color profile is large or damaged.
+    """
+    chunks = png_chunks(view)
+    name, at, length = next(chunks, (b"", 0, 0))
+    if name != b"IHDR" or length != 13 or at + length > len(view):
+        raise DecodeError("the image's header is damaged: a PNG must begin with its size")
+    width, height, _, color = struct.unpack_from(">IIBB", view, at)
+    if not width or not height or color not in _PNG_CHANNELS:
+        raise DecodeError(f"the image's header is damaged: a PNG of {width} x {height} pixels of the type {color}")
+    exif = next((view[start : start + size] for each, start, size in chunks if each == b"eXIf"), view[:0])
+    exif = exif[6:] if bytes(exif[:6]) == _EXIF_START else exif
+    return ImageInfo(height, width, _PNG_CHANNELS[color], "png", _exif_orientation(exif))
 
 
 def tiff_tags(view: memoryview) -> dict[int, int]:
@@ -188,7 +224,7 @@ def tiff_tags(view: memoryview) -> dict[int, int]:
 
 
 def _tiff_entries(view: memoryview) -> Iterator[tuple[int, int]]:
-    order = {b"II": "<", b"MM": ">"}.get(bytes(view[:2]))
+    order = _ORDERS.get(bytes(view[:2]))
     if order is None or len(view) < 16:
         return
     big = bytes(view[2:4]) in (b"+\0", b"\0+")
@@ -201,14 +237,16 @@ def _tiff_entries(view: memoryview) -> Iterator[tuple[int, int]]:
     first = offset + struct.calcsize(count_format)
     for entry in range(first, min(first + size * count, len(view) - size + 1), size):
         tag, kind, length = struct.unpack_from(order + "HH" + word, view, entry)
-        letter = _INTEGERS.get(kind)
+        letter = _INTEGERS.get(kind) if kind < 16 or big else None
         if letter is None or not length:
             continue
         start = entry + size - inline
         if struct.calcsize(letter) * length > inline:
             (start,) = struct.unpack_from(order + word, view, start)
         if start + struct.calcsize(letter) <= len(view):
-            yield tag, struct.unpack_from(order + letter, view, start)[0]
+            value = struct.unpack_from(order + letter, view, start)[0]
+            if value >= 0:
+                yield tag, value
 
 
 def _tiff_info(view: memoryview) -> ImageInfo:
@@ -274,6 +312,48 @@ def jpeg_orientation(body: memoryview) -> int:
 
 
 def _exif_orientation(tiff: memoryview) -> int:
-    """Return the orientation from the first directory of a TIFF structure, or 1 if it has none."""
-    value = next((value for tag, value in _tiff_entries(tiff) if tag == TiffTag.ORIENTATION), 1)
-    return value if 1 <= value <= 8 else 1
+    """Return the orientation from the first directory of a TIFF structure, or 1 if it has none.
+
+    Its type is SHORT or LONG, with or without a sign. As in DALI, the count is ignored. `_codecs/_native.c` does the
+    same.
+    """
+    order = _ORDERS.get(bytes(tiff[:2]))
+    if order is None or len(tiff) < 8:
+        return 1
+    (offset,) = struct.unpack_from(order + "I", tiff, 4)
+    if offset > len(tiff) - 2:
+        return 1
+    (count,) = struct.unpack_from(order + "H", tiff, offset)
+    for entry in range(offset + 2, min(offset + 2 + 12 * count, len(tiff) - 11), 12):
+        tag, kind = struct.unpack_from(order + "HH", tiff, entry)
+        if tag == TiffTag.ORIENTATION:
+            value = struct.unpack_from(order + _INTEGERS[kind], tiff, entry + 8)[0] if kind in (3, 4, 8, 9) else 1
+            return value if 1 <= value <= 8 else 1
+    return 1
+
+
+def has_many_scans(view: memoryview) -> bool:
+    """Return whether a JPEG has more scans than `MOST_SCANS`. Each of them is as much work as a whole image."""
+    return bytes(view).count(b"\xff\xda") > MOST_SCANS
+
+
+def is_single_scan(view: memoryview) -> bool:
+    """Return whether a JPEG is sequential and its first scan has all components: the decoder needs no other one."""
+    sequential, components = False, b""
+    for marker, body in jpeg_segments(view):
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            sequential, components = marker <= 0xC1, bytes(body[5:6])
+        elif marker == 0xDA:
+            return sequential and bytes(body[:1]) == components
+    return False
+
+
+def pnm_maximum(view: memoryview) -> int:
+    r"""Return the value of white in the header of a PGM or PPM; 0 for other images.
+
+    Example:
+        >>> pnm_maximum(memoryview(b"P5 # a comment\n4 4\n1023\n"))
+        1023
+    """
+    found = _PNM.match(view[:_LONGEST_PNM_HEADER])
+    return int(found[1]) if found else 0

@@ -144,7 +144,7 @@ def _are_usual(encoded: EncodedBatch, options: Mapping[str, Any]) -> npt.NDArray
     """Return, for each image, whether `decode_regions` decodes it as `decode` does."""
     headers = encoded.headers
     nbytes = headers["height"].astype(np.int64) * headers["width"] * 3
-    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["truncated"] == 0) & (nbytes <= image_limit())
+    fits: npt.NDArray[np.bool_] = (headers["components"] == 3) & (headers["suspect"] == 0) & (nbytes <= image_limit())
     if options["adjust_orientation"]:
         fits &= headers["orientation"] == 1
     is_usual = options["output_type"] == "RGB" and options["dtype"] == np.uint8 and not options["fast_idct"]

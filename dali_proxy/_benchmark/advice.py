@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dali_proxy._benchmark.trials import Bench, Configuration, Placement, Result, cores
-from dali_proxy._server.advice import overload
 from pipeline.errors import GraphError
 
 __all__ = ["Report", "recommend"]
@@ -125,8 +124,8 @@ def _doubts(results: Sequence[Result]) -> Iterator[str]:
     rates = [result.rate for result in results]
     if max(rates) <= _STEADY * min(rates):
         return
-    load = max(result.load for result in results)
-    reason = overload(load) or "Other programs, or the processor's clock, may be the reason."
+    reason = next(filter(None, (result.others for result in results)), "")
+    reason = reason or "Other programs, or the processor's clock, may be the reason."
     yield (
         f"Measurements of this configuration differ, from {min(rates):,.0f} to {max(rates):,.0f} samples/s. {reason} "
         "Measure again, or compare the processor times, which differ less."

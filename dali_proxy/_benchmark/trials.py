@@ -16,6 +16,7 @@ import torch
 from dali_proxy import DALIServer, DataLoader, ServerStats
 from dali_proxy._benchmark.datasets import FileDataset, PillowTransform, ProxyTransform
 from dali_proxy._demo.compare import EndlessSampler
+from dali_proxy._server.advice import others_load
 from pipeline import Pipeline
 from pipeline._definition.file_inputs import FileInputs
 from pipeline._definition.serializing import with_graph
@@ -61,7 +62,7 @@ class Result:
         cpu: processor time of all processes, in milliseconds per sample.
         limited_by: what limits the speed, "workers" or "pipeline"; empty for torch's loader.
         operators: shares of the operators in the pipeline's processor time, the largest first.
-        load: `ServerStats.load`; 0 for torch's loader.
+        others: advice if other programs used the cores; else empty, as for torch's loader.
     """
 
     configuration: Configuration
@@ -69,7 +70,7 @@ class Result:
     cpu: float
     limited_by: str = ""
     operators: Mapping[str, float] | None = None
-    load: float = 0.0
+    others: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as values of JSON."""
@@ -133,7 +134,7 @@ class Bench:
         total = sum(times.seconds for times in stats.operators.values()) or 1.0
         shares = sorted(((times.seconds / total, name) for name, times in stats.operators.items()), reverse=True)
         operators = {name: share for share, name in shares}
-        return Result(configuration, rate, cpu, stats.limited_by, operators, stats.load)
+        return Result(configuration, rate, cpu, stats.limited_by, operators, others_load(stats))
 
     def measure_torch(self, workers: int) -> Result:
         """Measure torch's loader.

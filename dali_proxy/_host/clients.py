@@ -118,6 +118,7 @@ class Consumer(Monitor):
         server: the channel's server.
 
     Attributes:
+        pid: process ID.
         account: account of the memory that is lent to it.
         sessions: its iterators that have not ended, and for each the number of the last batch to send without being
             asked.
@@ -125,6 +126,7 @@ class Consumer(Monitor):
 
     def __init__(self, channel: Channel, account: Account, server: ChannelServer) -> None:
         super().__init__(channel, server)
+        self.pid = channel.peer_pid
         self.account = account
         self.sessions: dict[int, int] = {}
 

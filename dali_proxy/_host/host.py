@@ -121,7 +121,7 @@ class Host:
         )
         self._pin_for(first)
         reports = self._reports = Reports(
-            runner, lambda: list(self._variants.values()), self.server.call_soon, self._count_consumers
+            runner, lambda: list(self._variants.values()), self.server.call_soon, self._clients.values
         )
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
@@ -179,9 +179,6 @@ class Host:
             except IPCError:
                 continue  # the client is disconnecting
         self.server.stop()
-
-    def _count_consumers(self) -> int:
-        return sum(isinstance(client, Consumer) for client in self._clients.values())
 
     # Placement --------------------------------------------------------------------------------------------------
 

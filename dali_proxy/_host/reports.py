@@ -12,10 +12,12 @@ from typing import Any
 
 from dali_proxy._host.clients import Consumer, Monitor
 from dali_proxy._host.host_trace import HostTrace
+from dali_proxy._host.machine import MachineUse
 from dali_proxy._host.requests import Request
 from dali_proxy._host.runner import Runner
 from dali_proxy._host.variant import Variant
 from dali_proxy._transport.protocol import LoopReport, Stats, StatsRequest
+from pipeline._external_source.parallel.launch import worker_pids
 from pipeline._ipc.errors import ProtocolError
 from pipeline._operator_api.request import TensorList
 from pipeline._operator_api.trace import profiler_trace
@@ -33,7 +35,7 @@ class Reports:
         runner: handles the batches.
         variants: returns all forms of the pipeline.
         call_soon: schedules a function on the host's thread.
-        count_consumers: returns the number of connected consumers.
+        clients: returns all connected clients.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class Reports:
         runner: Runner,
         variants: Callable[[], Iterable[Variant]],
         call_soon: Callable[[Callable[[], None]], None],
-        count_consumers: Callable[[], int],
+        clients: Callable[[], Iterable[object]],
     ) -> None:
         self._runner = runner
-        self._count_consumers = count_consumers
+        self._clients = clients
+        self._machine = MachineUse()
         self._variants = variants
         self._call_soon = call_soon
         self._waiting: deque[tuple[Consumer | Monitor, int]] = deque()  # requests for samples
@@ -86,20 +89,30 @@ class Reports:
     def stats(self) -> dict[str, Any]:
         """Return all counters of the host."""
         report = self._runner.report(times for each in self._variants() for times in each.operators())
+        self._measure(reports=False)
         return {
             **report,
             "host": time.thread_time() - self._processor_time,
             "pid": os.getpid(),
-            "consumers": self._count_consumers(),
+            "consumers": sum(isinstance(client, Consumer) for client in self._clients()),
             "memory": _resident_bytes(),
             "threads": self._runner.variant.executor.config.num_threads,
-            "cores": len(os.sched_getaffinity(0)),
+            **self._machine.report(),
             "load": os.getloadavg()[0] / (os.cpu_count() or 1),
         }
 
     def note_loops(self, consumer: Consumer, message: LoopReport) -> None:
         """Store the counters of a consumer's loops."""
         self._loops[consumer] = message
+        self._measure(reports=True)
+
+    def _measure(self, reports: bool) -> None:
+        """Measure who uses the cores."""
+        training = {client.pid for client in self._clients() if isinstance(client, Consumer)}
+        own = {os.getpid(), *worker_pids()}
+        workers = {worker.pid for worker in self._runner.workers.values()} - training - own
+        loops = any(each.looping for each in self._loops.values())
+        self._machine.sample(reports, loops, workers, own, training)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a consumer that has disconnected."""

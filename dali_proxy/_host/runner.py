@@ -7,6 +7,7 @@ executor's threads, one after the other, and they touch no state of the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -499,7 +500,7 @@ class Runner:
         """
         by_name: dict[str, StepTimes] = {}
         for times in operators:
-            known = by_name.setdefault(times.name, StepTimes(times.name, device=times.device))
+            known = by_name.setdefault(times.name, replace(times, batches=0, seconds=0.0, wall=0.0))
             known.batches += times.batches
             known.seconds += times.seconds
             known.wall += times.wall

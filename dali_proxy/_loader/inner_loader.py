@@ -39,6 +39,11 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
         return self.num_workers == 0
 
     @property
+    def readers(self) -> int:
+        """Number of processes that read the samples; 0 if this process does."""
+        return self.num_workers
+
+    @property
     def in_flight(self) -> InFlight:
         """Number of batches that workers have got, and the loop hasn't, at most."""
         return InFlight(max(self.num_workers, 1) * (self.prefetch_factor or 1), "prefetch_factor")

@@ -78,6 +78,11 @@ class InnerLoop:
         return self._batches is not None
 
     @property
+    def num_workers(self) -> int:
+        """Number of processes that read the samples; 0 if this process does."""
+        return self._loader.readers
+
+    @property
     def timeout(self) -> float:
         """Seconds that a worker may take for a batch; 0 for no limit."""
         return self._loader.timeout

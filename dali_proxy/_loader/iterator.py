@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._session = 0
         self._has_workers = loader.num_workers > 0
         self._persistent = loader.persistent_workers
+        self._has_new_workers = True
+        self._batch_size = loader.batch_size or 1
         self._pin = loader.pin_memory and torch.accelerator.is_available()
         # Keep no reference to the loader, which may refer to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"
@@ -234,7 +236,12 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             self._arrived = None
             result_wait += consumer.waited - waited
             numbered = arrived.numbered
-            self._server.loop_times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch))
+            size = _size(numbered.indices, self._batch_size)
+            times = self._server.loop_times
+            times.leave(worker_wait, result_wait, self._is_first, (numbered.epoch, numbered.batch), size)
+            if self._is_first:
+                times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
+                self._has_new_workers = False
             self._server.note_batch(consumer)
             waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
             self._loop.note_result(consumer.result_size(self._session), waited)
@@ -358,3 +365,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             self._close_session()
         if hasattr(self, "_loop"):
             self._loop.leave()
+
+
+def _size(indices: Any, batch_size: int) -> int:
+    """Return the number of samples of a batch; for a dataset without indices, that of a full one."""
+    return len(indices) if isinstance(indices, Sized) else batch_size

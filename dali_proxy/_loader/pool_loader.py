@@ -151,6 +151,10 @@ class PoolLoader(InnerLoader):
         return False
 
     @property
+    def readers(self) -> int:
+        return self.pool.ready
+
+    @property
     def in_flight(self) -> InFlight:
         ready = self.pool.ready
         if not self._size:

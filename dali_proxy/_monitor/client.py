@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
-from dali_proxy._server.telemetry import ServerStats
+from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
 from dali_proxy._transport.endpoint import open_monitor, server_errors
 from dali_proxy._transport.protocol import Stats, StatsRequest
 from pipeline._concurrency.locks import Level, new_lock
@@ -38,6 +38,8 @@ class MonitorClient:
         self.pid = self._channel.peer_pid
         self._lock = new_lock(Level.MONITOR_CLIENT, "monitor client")
         self._tokens = itertools.count(1)
+        self._late: dict[int, str] = {}  # requests whose answers didn't come in time: their subjects, by token
+        self._reports: dict[str, dict[str, Any]] = {}  # late answers, by subject
 
     @property
     def ended(self) -> bool:
@@ -47,22 +49,26 @@ class MonitorClient:
     def request(self, subject: str, timeout: float = _TIMEOUT) -> dict[str, Any]:
         """Return a report; see `StatsRequest`.
 
+        An answer that comes too late is returned by the next call: the batch that it shows is the last one.
+
         Raises:
             ServerDiedError: the server is gone.
             ProxyError: it doesn't answer in time.
         """
         with self._lock, server_errors():
-            token = next(self._tokens)
-            self._channel.send(StatsRequest(token, subject), timeout=_TIMEOUT)
+            if subject not in self._late.values():
+                token = next(self._tokens)
+                self._channel.send(StatsRequest(token, subject), timeout=_TIMEOUT)
+                self._late[token] = subject
             deadline = time.monotonic() + timeout
-            while True:
+            while subject not in self._reports:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ChannelTimeoutError(f"no answer within {timeout:g} s")
                 message = self._channel.receive(timeout=left).message
-                if isinstance(message, Stats) and message.token == token:  # else a late answer, or a farewell
-                    report: dict[str, Any] = json.loads(message.text)
-                    return report
+                if isinstance(message, Stats) and message.token in self._late:  # else a farewell
+                    self._reports[self._late.pop(message.token)] = json.loads(message.text)
+            return self._reports.pop(subject)
 
     def stats(self) -> ServerStats:
         """Return the server's counters, with the sums of the loops of all processes that fetch from it.
@@ -73,8 +79,8 @@ class MonitorClient:
         report = self.request("stats")
         loops = report.pop("loops")
         stats = ServerStats.from_report(report)
-        names = ("training", "worker_wait", "result_wait", "start_wait", "skipped", "replaced", "restarts")
-        sums = {name: sum(each[name] for each in loops) for name in names}
+        counted = (*OF_LOOPS, "skipped", "replaced", "restarts")
+        sums = {name: sum(each[name] for each in loops) for name in counted}
         if loops:
             last = loops[-1]
             sums["placement"], sums["placement_reason"] = last["placement"], last["placement_reason"]

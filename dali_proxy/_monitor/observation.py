@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
 
 from dali_proxy._monitor.client import MonitorClient
-from dali_proxy._server.telemetry import ServerStats
+from dali_proxy._server.telemetry import OF_LOOPS, ServerStats
 from pipeline._secrets import redacted
 
 __all__ = ["Observation", "Observer"]
@@ -38,18 +38,32 @@ class Observation:
 
     @property
     def samples_per_second(self) -> float:
-        """Number of samples per second."""
-        return self.recent.samples / max(self.recent.seconds, 1e-9)
+        """Number of samples per second that loops took; without a loop over our loaders, that the server made."""
+        recent = self.recent
+        return recent.loop_samples / self._clock if self.total.loop_batches else recent.samples / self._seconds
 
     @property
     def batches_per_second(self) -> float:
-        """Number of batches per second."""
-        return self.recent.batches / max(self.recent.seconds, 1e-9)
+        """Number of batches per second, likewise."""
+        recent = self.recent
+        return recent.loop_batches / self._clock if self.total.loop_batches else recent.batches / self._seconds
+
+    @property
+    def _seconds(self) -> float:
+        return max(self.recent.seconds, 1e-9)
+
+    @property
+    def _clock(self) -> float:
+        """Time in which loops took their batches. They report now and then, so it isn't exactly the interval."""
+        recent = self.recent
+        loops = recent.training + recent.worker_wait + recent.result_wait + recent.start_wait
+        clock = loops / max(recent.consumers, 1)
+        return clock if clock > self._seconds / 2 else self._seconds
 
     @property
     def busy(self) -> float:
         """Share of the interval for which the pipeline was busy."""
-        return min(1.0, self.recent.busy / max(self.recent.seconds, 1e-9))
+        return min(1.0, self.recent.busy / self._seconds)
 
     @property
     def in_flight(self) -> int:
@@ -119,5 +133,8 @@ class Observer:
             owner = (self._process.parent() or owner) if is_host else owner
             command = redacted(shlex.join(owner.cmdline()))
         recent = stats - before if stats.seconds > before.seconds else stats  # the server may have started again
+        if recent.loop_batches < 0:  # a process with loops has ended, and its counters with it
+            nothing: dict[str, Any] = dict.fromkeys(OF_LOOPS, 0)
+            recent = replace(recent, **nothing)
         spent = max(now - since, 1e-9)
         return Observation(self._client.pid, owner.pid, command, stats, recent, max(processor - used, 0.0) / spent)

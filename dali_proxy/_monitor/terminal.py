@@ -35,7 +35,7 @@ def render(observations: Sequence[Observation], width: int = 120) -> str:
             f"{each.recent.limited_by or '-'}"
         )
     for each in observations:
-        owner = f"  (process {each.owner}, {each.total.workers} workers)"
+        owner = f"  (process {each.owner}, {each.total.num_workers or each.total.workers} workers)"
         lines += ["", f"{each.pid}  {_in_one_line(each.command, width - len(f'{each.pid}  {owner}'))}{owner}"]
         lines += _indented(each.advice, width)
         operators = sorted(each.recent.operators.items(), key=lambda item: -item[1].seconds)

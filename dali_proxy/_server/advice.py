@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dali_proxy._server.telemetry import ServerStats
+    from dali_proxy._server.telemetry import OperatorTimes, ServerStats
 
-__all__ = ["advise", "overload"]
+__all__ = ["advise", "others_load"]
 
 _LARGE = 0.2  # share of the workers' time that waiting for shared memory may take
-_OVERLOADED = 1.5  # processes per core
+_OBSERVED = 0.2  # seconds of measurements of the cores that are enough
+_IDLE = 0.1  # share of the cores that is idle if they aren't all in use
+_OTHERS = 0.25  # share of the cores that other programs use if they matter
+_WAITING = 0.5  # share of the workers' time without a core, and without the wish for one, if they mostly wait
 _WAITS = 2.0  # elapsed time over processor time of an operator that mostly waits
+_PROCESSES = "pass parallel=True to it, and py_num_workers to the pipeline"
+_FUNCTION = {
+    "thread": "It waits, or it holds the GIL: {processes}.",
+    "processes": "Its processes use no core meanwhile: raise py_num_workers, also beyond the {cores} of the machine.",
+    "": "Its threads use no core meanwhile: raise num_threads ({threads} now), also beyond the {cores} of the machine.",
+}
 
 
 def advise(stats: ServerStats) -> str:
-    """Return a sentence or two for users: what limits the speed, and the remedy."""
+    """Return a few sentences for users: what limits the speed, and the remedy."""
     limits = {"training": _training, "workers": _workers, "pipeline": _pipeline}
     limit = stats.limited_by
     if not limit:
@@ -23,20 +32,39 @@ def advise(stats: ServerStats) -> str:
     return limits[limit](stats)
 
 
+def others_load(stats: ServerStats) -> str:
+    """Return advice for cores that other programs use while no core is idle; empty if that isn't the case."""
+    if not _is_full(stats) or stats.cores_other < _OTHERS * stats.cores * stats.observed:
+        return ""
+    return (
+        f"The machine is overloaded: other programs use {stats.cores_other / stats.observed:.1f} of "
+        f"{_counted(stats.cores, 'core')}, and no core is idle. End them, or use another machine."
+    )
+
+
+def _is_full(stats: ServerStats) -> bool:
+    """Return whether no core was idle, as far as that was measured."""
+    return stats.observed > _OBSERVED and stats.cores_idle < _IDLE * stats.cores * stats.observed
+
+
+def _has_idle_cores(stats: ServerStats) -> bool:
+    return stats.observed > _OBSERVED and not _is_full(stats)
+
+
+def _knows_waits(stats: ServerStats, runnable: float) -> bool:
+    """Return whether processes that don't run wait for something else than a core.
+
+    Args:
+        stats: the counters.
+        runnable: time that they were ready to run; 0 if the system doesn't count it.
+    """
+    return runnable > 0 or not _is_full(stats)
+
+
 def _waiting(stats: ServerStats) -> float:
     """Return the share of the loops' time that they wait."""
     waited = stats.worker_wait + stats.result_wait
     return waited / max(waited + stats.training, 1e-9)
-
-
-def overload(load: float) -> str:
-    """Return advice for a machine with so many processes per core, or an empty string if it isn't overloaded."""
-    if load <= _OVERLOADED:
-        return ""
-    return (
-        f"The machine is overloaded: {load:.1f} processes share each core. Use fewer workers and threads, or end "
-        f"other programs."
-    )
 
 
 def _training(stats: ServerStats) -> str:
@@ -47,52 +75,90 @@ def _training(stats: ServerStats) -> str:
 
 
 def _workers(stats: ServerStats) -> str:
+    if stats.starts_limit:
+        return (
+            f"The start of workers limits the speed: loops waited {stats.start_wait:.1f} s for the first batches of "
+            f"epochs, of {stats.start_wait + stats.training + stats.worker_wait + stats.result_wait:.1f} s. Workers "
+            "start again for each epoch: use one loader with persistent_workers=True, or make epochs longer."
+        )
     text = (
         f"The dataset limits the speed: the loop waits {_waiting(stats):.0%} of the time, and the pipeline is busy "
         f"only {stats.busy_share:.0%}. "
     )
-    if stats.arena_wait > _LARGE * stats.seconds * max(stats.workers, 1):
+    workers = stats.num_workers or stats.workers  # they end with their epoch
+    if stats.arena_wait > _LARGE * stats.seconds * max(workers, 1):
         return (
             f"{text}The workers wait for shared memory: raise arena_bytes_limit of DALIServer, or shrink the batches."
         )
-    overloaded = overload(stats.load)
-    if overloaded:
-        return text + overloaded
-    if not stats.cores or stats.workers < stats.cores:  # they end with their epoch, so their number may be 0
-        most = f", up to the number of cores ({stats.cores})" if stats.cores else ""
-        return f"{text}Raise num_workers{most}. If that isn't enough, move work from the dataset to the pipeline."
-    return (
-        f"{text}There are as many workers as cores ({stats.cores}): move work from the dataset to the pipeline, for "
-        f"example decoding, or store smaller samples."
-    )
+    if stats.loop_batches and not stats.num_workers:
+        return f"{text}The training process reads the samples itself: pass num_workers=1 or more to the loader."
+    elapsed = stats.worker_elapsed
+    waited = elapsed - stats.worker_processor - stats.worker_runnable
+    if elapsed > _OBSERVED and waited > _WAITING * elapsed and _knows_waits(stats, stats.worker_runnable):
+        return (
+            f"{text}The workers wait {waited / elapsed:.0%} of their time, for a disk or a network, and use no core "
+            f"meanwhile: raise num_workers ({workers} now), also beyond the {_counted(stats.cores, 'core')} of the "
+            "machine."
+        )
+    others = others_load(stats)
+    if others:
+        return text + others
+    move = "move work from the dataset to the pipeline, for example decoding, or store smaller samples"
+    if _is_full(stats):
+        return f"{text}All {_counted(stats.cores, 'core')} are in use: {move}."
+    if not stats.cores or workers < stats.cores or _has_idle_cores(stats):
+        of = f", up to the number of cores ({stats.cores})" if workers < stats.cores else f" ({workers} now)"
+        return f"{text}Raise num_workers{of}. If that isn't enough, {move}."
+    return f"{text}There are as many workers as cores ({stats.cores}): {move}."
 
 
 def _pipeline(stats: ServerStats) -> str:
-    text = f"The pipeline limits the speed: it is busy {stats.busy_share:.0%} of the time. "
-    if stats.operators:
-        overloaded = overload(stats.load)
-        name, times = max(stats.operators.items(), key=lambda item: item[1].wall)
-        if times.device == "cpu" and times.wall > _WAITS * times.seconds and not overloaded:
-            return (
-                f"{text[:-2]}, and {name} mostly waits for a disk, a core or the GIL: its threads ran for "
-                f"{times.wall:.1f} s, but used a core for only {times.seconds:.1f} s. Give the server more cores, or "
-                f"pass parallel=True to Python functions that hold the GIL."
-            )
-        name, times = max(stats.operators.items(), key=lambda item: item[1].seconds)
-        share = times.seconds / max(sum(each.seconds for each in stats.operators.values()), 1e-9)
-        text = f"{text[:-2]}, and {name} takes {share:.0%} of its processor time. "
-        if times.device != "cpu":
-            return f"{text}That is the host's time to issue GPU work: use larger batches, or fewer operators."
-        if overloaded:
-            return text + overloaded
-    if not stats.cores or stats.threads < stats.cores:
-        return f"{text}Raise num_threads of the pipeline ({stats.threads} now, {_counted(stats.cores, 'core')})."
+    text = f"The pipeline limits the speed: it is busy {stats.busy_share:.0%} of the time"
+    others = others_load(stats)
+    if not stats.operators:
+        return f"{text}. {others or _more_threads(stats)}"
+    name, times = max(stats.operators.items(), key=lambda item: item[1].seconds)
+    share = times.seconds / max(sum(each.seconds for each in stats.operators.values()), 1e-9)
+    text += f", and {name} takes {share:.0%} of its processor time. "
+    if times.device != "cpu":
+        return f"{text}That is the host's time to issue GPU work: use larger batches, or fewer operators."
+    waiting, spent = max(stats.operators.items(), key=lambda item: item[1].wall - item[1].seconds)
+    if _mostly_waits(spent, stats):
+        remedy = _FUNCTION[spent.function].format(
+            cores=_counted(stats.cores, "core"), threads=stats.threads, processes=_PROCESSES
+        )
+        return (
+            f"{text}{waiting} mostly waits: it ran for {spent.wall:.1f} s, but used a core for only "
+            f"{spent.seconds:.1f} s. {remedy}"
+        )
+    if others:
+        return text + others
+    if times.function == "thread" and not _is_full(stats):
+        return f"{text}One thread at a time runs this Python function: {_PROCESSES}."
+    return text + _more_threads(stats)
+
+
+def _mostly_waits(times: OperatorTimes, stats: ServerStats) -> bool:
+    """Return whether an operator waits most of the time, and most of the time of all operators."""
+    wall = sum(each.wall for each in stats.operators.values())
+    least = max(_WAITS * times.seconds, wall / 2)
+    waits = times.wall - stats.server_runnable > least
+    return times.device == "cpu" and waits and _knows_waits(stats, stats.server_runnable)
+
+
+def _more_threads(stats: ServerStats) -> str:
+    if not _is_full(stats) and (not stats.cores or stats.threads < stats.cores):
+        return f"Raise num_threads of the pipeline ({stats.threads} now, {_counted(stats.cores, 'core')})."
+    if _has_idle_cores(stats):
+        return (
+            f"There are as many threads as cores ({stats.cores}), but some wait for others: use larger batches, or "
+            "crop or resize before expensive operators."
+        )
     return (
-        f"{text}All {_counted(stats.cores, 'core')} are in use: crop or resize before expensive operators, lower "
+        f"All {_counted(stats.cores, 'core')} are in use: crop or resize before expensive operators, lower "
         f"num_workers if the dataset is cheap, or run operators on a GPU."
     )
 
 
 def _counted(count: int, noun: str) -> str:
-    plural = "es" if noun.endswith("s") else "s"
-    return f"{count} {noun}{'' if count == 1 else plural}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -392,13 +392,13 @@ class DALIServer:
     def note_pause(self) -> None:
         """Record that a loop of this process begins or ends."""
         self.loop_times.pause()
-        self._report_loops()
+        self._report_loops(0.0)  # the next batch begins a measurement
         if self._placing.trial is not None:
             self._placing.trial.pause()
 
-    def _report_loops(self) -> None:
+    def _report_loops(self, interval: float = _REPORT_INTERVAL) -> None:
         """Send the counters of this process's loops to the server, for monitors in other processes."""
-        self._report_at = time.monotonic() + _REPORT_INTERVAL
+        self._report_at = time.monotonic() + interval
         consumer = self._life.consumers.get(os.getpid())
         if consumer is None or consumer.ended:
             return
@@ -493,7 +493,7 @@ class DALIServer:
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,
-            **self.loop_times.seconds(),
+            **self.loop_times.counters(),
             **vars(self.losses),
             in_flight=dict(self.loop_times.in_flight),
         )

@@ -6,7 +6,7 @@ import textwrap
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
@@ -14,12 +14,20 @@ from dali_proxy._server.advice import advise
 from dali_proxy._transport.protocol import LoopReport
 from pipeline._operator_api.trace import Trace, profiler_trace
 
-__all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
+__all__ = ["OF_LOOPS", "LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time for which training may wait and still be the limit
 _BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
 _SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report
+_STARTS = 0.5  # share of the time for which loops wait for their first batches, from which the start is the limit
+_FEW = 3  # cheap operators that have separate rows
+_CHEAP = 0.005  # share of the operators' time below which an operator is cheap
+# Counters of the loops of one process, which monitors add.
+OF_LOOPS = (
+    *("training", "worker_wait", "result_wait", "start_wait"),
+    *("loop_batches", "loop_samples", "worker_starts", "num_workers"),
+)
 
 
 class LoopTimes:
@@ -30,6 +38,10 @@ class LoopTimes:
         result_wait: time that loaders waited for results.
         start_wait: time that loaders waited for the first batches of epochs; the other waits don't include it.
         training: time between receiving a batch and requesting the next one, from any loader.
+        loop_batches: number of batches that loops have taken.
+        loop_samples: number of samples in these batches.
+        worker_starts: number of epochs, after the first one, that began with new worker processes.
+        num_workers: number of workers of the loader that began an epoch last.
         in_flight: see `ServerStats`.
         trace: the trace that records the loops, or None.
     """
@@ -41,16 +53,18 @@ class LoopTimes:
         self.result_wait = 0.0
         self.start_wait = 0.0
         self.training = 0.0
+        self.loop_batches = self.loop_samples = self.worker_starts = self.num_workers = 0
         self.in_flight: dict[str, InFlight] = {}
+        self._has_started = False  # whether any loader has started workers
         self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
         self._batch = (0, 0)  # epoch and number of the batch that was received last
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "trace": None, "_in_range": False}
 
-    def seconds(self) -> dict[str, Any]:
-        """Return the times, by name."""
-        return {name: getattr(self, name) for name in ("worker_wait", "result_wait", "start_wait", "training")}
+    def counters(self) -> dict[str, Any]:
+        """Return the times and numbers, by name."""
+        return {name: getattr(self, name) for name in OF_LOOPS}
 
     def enter(self) -> None:
         """Record that the loop requests a batch."""
@@ -64,7 +78,9 @@ class LoopTimes:
             self._in_range = True
             self.trace.push("wait for a batch")
 
-    def leave(self, worker_wait: float, result_wait: float, is_first: bool, batch: tuple[int, int] = (0, 0)) -> None:
+    def leave(
+        self, worker_wait: float, result_wait: float, is_first: bool, batch: tuple[int, int] = (0, 0), samples: int = 1
+    ) -> None:
         """Record that the loop receives a batch.
 
         Args:
@@ -72,7 +88,10 @@ class LoopTimes:
             result_wait: seconds that it then waited for the results.
             is_first: whether the batch is the first of an epoch.
             batch: its epoch and its number in the epoch, for a trace.
+            samples: number of its samples.
         """
+        self.loop_batches += 1
+        self.loop_samples += samples
         if is_first:
             self.start_wait += worker_wait + result_wait
         else:
@@ -87,6 +106,17 @@ class LoopTimes:
                     self.trace.add(name, batch[1], end - seconds, end, batch)
             self._end_range()
 
+    def begin(self, num_workers: int, starts: bool) -> None:
+        """Record that the first batch of an epoch has arrived.
+
+        Args:
+            num_workers: number of workers.
+            starts: whether they are new processes.
+        """
+        self.num_workers = num_workers
+        self.worker_starts += starts and self._has_started
+        self._has_started |= starts
+
     def _end_range(self) -> None:
         if self._in_range and self.trace is not None and self.trace.pop is not None:
             self._in_range = False
@@ -95,7 +125,8 @@ class LoopTimes:
     def report(self, losses: Losses, placement: str, reason: str) -> LoopReport:
         """Return these times and other counters of this process as a message for monitors."""
         return LoopReport(
-            **self.seconds(),
+            **self.counters(),
+            looping=bool(self._handed_over),
             **vars(losses),
             placement=placement,
             placement_reason=reason,
@@ -138,17 +169,23 @@ class OperatorTimes:
         wall: elapsed time of these threads while they ran the operator. It includes waiting for a disk, a lock, the GIL
             or a core, but not waiting for a free thread. It is summed over threads, like `seconds`.
         device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
+        function: for an operator that calls a Python function, whether it calls it in a "thread" of the server or in
+            worker "processes"; else empty.
     """
 
     batches: int
     seconds: float
     wall: float = 0.0
     device: str = "cpu"
+    function: str = ""
 
     def __sub__(self, earlier: OperatorTimes) -> OperatorTimes:
         """Return the times between two measurements."""
-        return OperatorTimes(
-            self.batches - earlier.batches, self.seconds - earlier.seconds, self.wall - earlier.wall, self.device
+        return replace(
+            self,
+            batches=self.batches - earlier.batches,
+            seconds=self.seconds - earlier.seconds,
+            wall=self.wall - earlier.wall,
         )
 
 
@@ -170,7 +207,9 @@ class ServerStats:
         restarts: number of restarts after the server had died, since it was created.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
-        workers: number of connected processes that submit batches.
+        workers: current number of connected processes that submit batches. Workers end with their epoch, unless they
+            are persistent.
+        num_workers: number of workers of the loaders that began an epoch last.
         queued: current number of requests that wait for the executor.
         running: current number of requests in the executor.
         waiting_results: current number of requests that haven't been fetched.
@@ -187,6 +226,9 @@ class ServerStats:
         start_wait: time that loaders of this process waited for the first batches of epochs, while workers start and
             no batch is in flight; the other waits don't include it.
         training: time between batches in loops over loaders of this process.
+        loop_batches: number of batches that loops of this process have taken.
+        loop_samples: number of samples in these batches.
+        worker_starts: number of epochs of this process, after the first one, that began with new worker processes.
         operators: times of the pipeline's operators by name, with the user's line where several share a name.
         placement: placement of the operators: "server", "cores" or "consumer"; see `DALIServer`.
         placement_reason: reason for the placement; empty if none was requested.
@@ -196,7 +238,15 @@ class ServerStats:
         memory: memory of that process in bytes, with the shared memory that it has touched.
         threads: number of threads of the pipeline (`num_threads`).
         cores: number of cores that the server may use.
-        load: mean number of processes per core of the machine that ran or waited for a core in the last minute.
+        load: mean number of processes per core of the machine that ran or waited for a core or a disk in the last
+            minute.
+        observed: time for which the use of the cores was measured: while loops ran.
+        cores_idle: idle time of the cores that the server may use, summed over cores.
+        cores_other: time of these cores that other programs used, summed over cores.
+        worker_elapsed: time for which workers were measured, summed over workers.
+        worker_processor: processor time of the workers in this time.
+        worker_runnable: time for which they were ready to run, but got no core.
+        server_runnable: the same for the threads of the server and its own worker processes.
     """
 
     seconds: float = 0.0
@@ -210,6 +260,7 @@ class ServerStats:
     bytes_in: int = 0
     bytes_out: int = 0
     workers: int = 0
+    num_workers: int = 0
     queued: int = 0
     running: int = 0
     waiting_results: int = 0
@@ -224,6 +275,9 @@ class ServerStats:
     worker_wait: float = 0.0
     start_wait: float = 0.0
     training: float = 0.0
+    loop_batches: int = 0
+    loop_samples: int = 0
+    worker_starts: int = 0
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
     placement: str = "server"
     placement_reason: str = ""
@@ -234,6 +288,13 @@ class ServerStats:
     threads: int = 0
     cores: int = 0
     load: float = 0.0
+    observed: float = 0.0
+    cores_idle: float = 0.0
+    cores_other: float = 0.0
+    worker_elapsed: float = 0.0
+    worker_processor: float = 0.0
+    worker_runnable: float = 0.0
+    server_runnable: float = 0.0
 
     @property
     def ring_wait(self) -> float:
@@ -245,14 +306,22 @@ class ServerStats:
     def limited_by(self) -> str:
         """Component that limits the speed: "training", "pipeline" or "workers"; empty before the first batch.
 
-        The first batches of epochs aren't counted. Training is the limit if it hardly waits. Otherwise the limit is the
+        The first batches of epochs aren't counted, unless workers start for each epoch and the loops wait for that most
+        of the time: then the limit is the workers. Training is the limit if it hardly waits. Otherwise the limit is the
         pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
         """
-        if self._loops <= 0 or not self.batches:
+        if self._loops <= 0 or not (self.batches or self.loop_batches):
             return ""
+        if self.starts_limit:
+            return "workers"
         if self.result_wait + self.worker_wait < _WAITING * self._loops:
             return "training"
         return "pipeline" if self.busy_share >= _BUSY else "workers"
+
+    @property
+    def starts_limit(self) -> bool:
+        """Whether loops wait most of the time for workers that start again for each epoch."""
+        return self.worker_starts > 0 and self.start_wait > _STARTS * (self.start_wait + self._loops)
 
     @property
     def busy_share(self) -> float:
@@ -295,6 +364,8 @@ class ServerStats:
             f"{min(self.occupancy / self._loop_seconds, self.depth):.1f} of {self.depth} batches at once",
             f"loops       {self.training / total:.0%} training, {self.worker_wait / total:.0%} waiting for workers, "
             f"{self.result_wait / total:.0%} for results; {self.start_wait:.1f} s for first batches",
+            f"            {self.loop_samples:,} samples taken in {self.loop_batches:,} batches, with "
+            f"{self.num_workers} workers",
             f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "
             f"{self.waiting_results} not fetched",
             f"limited by  {self.limited_by or 'nothing yet'}",
@@ -316,7 +387,7 @@ class ServerStats:
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""
         now = (
-            *("workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
+            *("workers", "num_workers", "queued", "running", "waiting_results", "depth", "depth_reason", "in_flight"),
             *(
                 "operators",
                 "placement",
@@ -351,10 +422,20 @@ def _table(operators: Mapping[str, OperatorTimes]) -> list[str]:
     """Return lines with the operators' times, the slowest operator first."""
     lines = ["operators", "   processor              wall     batches"]
     total = max(sum(times.seconds for times in operators.values()), 1e-9)
-    for name, times in sorted(operators.items(), key=lambda item: (-item[1].seconds, -item[1].wall)):
+    wall = max(sum(times.wall for times in operators.values()), 1e-9)
+    ordered = sorted(operators.items(), key=lambda item: (-item[1].seconds, -item[1].wall))
+    cheap = [name for name, times in ordered if times.seconds < _CHEAP * total and times.wall < _CHEAP * wall]
+    if len(cheap) <= _FEW:
+        cheap = []
+    for name, times in ordered:
+        if name in cheap:
+            continue
         numbers = f"{times.seconds:10.2f} s {times.seconds / total:4.0%} {times.wall:10.2f} s {times.batches:10,}  "
         label = name if times.device == "cpu" else f"{name} [time on the host; it runs on the GPU]"
         lines += textwrap.wrap(label, _WIDTH, initial_indent=numbers, subsequent_indent=" " * len(numbers))
+    if cheap:
+        seconds, elapsed = (sum(getattr(operators[name], kind) for name in cheap) for kind in ("seconds", "wall"))
+        lines.append(f"{seconds:10.2f} s {seconds / total:4.0%} {elapsed:10.2f} s {'':10}  {len(cheap)} others")
     return lines
 
 

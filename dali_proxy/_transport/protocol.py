@@ -405,12 +405,18 @@ class LoopReport(Message, frozen=True):
 
     Attributes:
         in_flight: numbers of batches on their way to the loop, by stage, with their reasons.
+        looping: whether a loop has taken a batch and continues.
     """
 
     training: float
     worker_wait: float
     result_wait: float
     start_wait: float
+    loop_batches: U64
+    loop_samples: U64
+    worker_starts: U64
+    num_workers: U32
+    looping: bool
     skipped: U64
     replaced: U64
     restarts: U64

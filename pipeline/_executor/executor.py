@@ -99,7 +99,6 @@ class Executor:
     ) -> None:
         self.graph = graph = folded_tables(sources_on_gpu(graph))
         self.config = config
-        self.statistics = Statistics(graph)
         #: Sizes of outputs; None unless `memory_statistics` is set.
         self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
         #: The allocator of dense outputs on the CPU; None for the executor's own buffers.
@@ -118,6 +117,7 @@ class Executor:
         if self._device is not None:
             self.config = replace(config, device_id=self._device.device_id)
         self._operators: dict[int, Any] = {}
+        self.statistics = Statistics(graph, self._operators)
         self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
             with nullcontext() if self._device is None else self._device.building():

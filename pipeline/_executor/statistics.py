@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ class StepTimes:
         seconds: processor time of all threads. For an operator on the GPU, it is the time of the host.
         wall: elapsed time of these threads. It exceeds `seconds` when they wait, see `Cost`.
         device: "cpu", "gpu" or "mixed".
+        function: "thread" or "processes" if it calls a Python function there, else empty.
     """
 
     name: str
@@ -36,6 +38,7 @@ class StepTimes:
     seconds: float = 0.0
     wall: float = 0.0
     device: str = "cpu"
+    function: str = ""
 
     def add(self, batches: int, processor: float, elapsed: float) -> None:
         """Add the cost of one of the operators for `batches` batches, in nanoseconds."""
@@ -87,6 +90,7 @@ class Statistics:
 
     Args:
         graph: the graph of the executor.
+        operators: implementations of the nodes, by index; more are added later.
 
     Attributes:
         batches: number of finished batches, including failed ones.
@@ -94,7 +98,8 @@ class Statistics:
         labels: label of each operator in reports, by index.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
+        self._operators = operators
         self._lock = new_lock(Level.LEAF, "executor statistics")
         self.labels = node_labels(graph)
         self._steps: dict[int, _Step] = {}  # by the index of the first node, which is in no other
@@ -149,8 +154,15 @@ class Statistics:
                 step.divide()
                 for node, (processor, elapsed) in zip(step.nodes, step.divided.tolist(), strict=True):
                     label = self.labels[node.index]
-                    found.setdefault(label, StepTimes(label, device=node.device)).add(step.ended, processor, elapsed)
+                    times = found.setdefault(label, StepTimes(label, device=node.device, function=self._place(node)))
+                    times.add(step.ended, processor, elapsed)
         return list(found.values())
+
+    def _place(self, node: GraphNode) -> str:
+        """Return where an operator calls a Python function; empty if it has none."""
+        if node.schema.argument("function") is None:
+            return ""
+        return "processes" if getattr(self._operators.get(node.index), "runs_in_processes", False) else "thread"
 
     def _step(self, nodes: tuple[GraphNode, ...]) -> _Step:
         step = self._steps.get(nodes[0].index)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from contextlib import suppress
 
 from pipeline._concurrency.forking import no_forks
@@ -22,12 +23,15 @@ from pipeline._ipc.interpreter import child_environment, import_path, interprete
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError, SerializationError, WorkerError
 
-__all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
+__all__ = ["WorkerProcess", "fork_worker", "spawn_worker", "worker_pids"]
 
 _POLL = 0.002  # seconds between checks whether a process has ended
 _KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
 # Like `python -m`, but as an imported module: `__main__` might find another module `pipeline`.
 _PROGRAM = f"import sys; from {__package__}.__main__ import main; sys.exit(main())"
+
+
+_running: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 
 
 class WorkerProcess:
@@ -42,6 +46,7 @@ class WorkerProcess:
         self.pid = pid
         self.channel = channel
         self._status: int | None = None  # from waitpid(), once the process has ended
+        _running.add(self)
 
     def wait(self, timeout: float) -> bool:
         """Wait until the process has ended. Return whether it has."""
@@ -77,6 +82,11 @@ class WorkerProcess:
         if not self.wait(timeout):
             os.kill(self.pid, signal.SIGKILL)
             self.wait(_KILLED_PATIENCE)
+
+
+def worker_pids() -> list[int]:
+    """Return the IDs of the processes that this process has started, and that haven't ended as far as it knows."""
+    return [each.pid for each in list(_running) if each._status is None]
 
 
 def fork_worker(specs: Specs, max_batch_size: int) -> WorkerProcess:

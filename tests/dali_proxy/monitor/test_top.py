@@ -87,6 +87,21 @@ def test_monitor_of_a_server_that_has_ended() -> None:
         MonitorClient(server.endpoint.path)
 
 
+def test_batch_that_comes_late_is_shown_later() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        client = MonitorClient(server.endpoint.path)
+        for _ in range(2):
+            with pytest.raises(ProxyError, match="doesn't answer"):
+                client.request("samples", timeout=0.01)
+        loop(server, 4)
+        assert client.request("graph")["nodes"]
+        report = client.request("samples")
+        assert report["batch"] == {"epoch": 0, "number": 0, "samples": 4}
+        with pytest.raises(ProxyError):
+            client.request("samples", timeout=0.01)  # there is no newer batch
+        client.close()
+
+
 def test_report_of_a_server_in_a_terminal() -> None:
     before = ServerStats(seconds=10, batches=100, samples=3200)
     operators = {"fn.resize": OperatorTimes(30, 1.5, 1.8), "fn.crop": OperatorTimes(30, 0.5, 1.9)}

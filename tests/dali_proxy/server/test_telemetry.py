@@ -58,18 +58,19 @@ def test_long_names_are_wrapped() -> None:
     names = [f"fn.operator_{number} (train.py:{number})" for number in range(50)]
     operators = {name: OperatorTimes(10, number, number) for number, name in enumerate(names)}
     operators[" → ".join(names)] = OperatorTimes(10, 90.0, 91.0, "gpu")
-    operators["x" * 300] = OperatorTimes(123_456, 123_456.0, 234_567.0)
+    operators["x" * 300] = OperatorTimes(123_456, 234.0, 345.0)
     lines = str(ServerStats(operators=operators)).splitlines()
     assert max(map(len, lines)) <= 120
-    assert "fn.operator_49 (train.py:49)" in lines[-50]
-    assert "fn.operator_0 (train.py:0)" in lines[-1]
+    assert "fn.operator_49 (train.py:49)" in lines[-43]
+    assert "fn.operator_8 (train.py:8)" in lines[-2]
+    assert lines[-1] == "     28.00 s   2%      28.00 s             8 others"
     assert any("time on the host; it runs on the GPU" in line for line in lines)
 
 
 def test_counters_are_json() -> None:
     stats = ServerStats(seconds=4, batches=7, operators={"a": OperatorTimes(4, 1.5, 2.0, "mixed")})
     fields = json.loads(json.dumps(asdict(stats)))
-    assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed"}}
+    assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed", "function": ""}}
     assert ServerStats.from_report(fields) == stats
 
 
@@ -110,14 +111,54 @@ def test_report_and_advice_have_the_same_share_of_the_time() -> None:
         ({"worker_wait": 9, "busy": 3, "workers": 0}, ["Raise num_workers, up to the number of cores (8)"]),
         ({"worker_wait": 9, "busy": 3, "workers": 8}, ["as many workers as cores (8)"]),
         ({"worker_wait": 9, "busy": 3, "workers": 2, "arena_wait": 9}, ["raise arena_bytes_limit"]),
-        ({"worker_wait": 9, "busy": 3, "workers": 2, "load": 3.0}, ["3.0 processes share each core"]),
+        (
+            {"worker_wait": 9, "busy": 3, "workers": 2, "observed": 9, "cores_other": 60, "cores_idle": 1},
+            ["other programs use 6.7 of 8 cores"],
+        ),
+        (
+            {"worker_wait": 9, "busy": 3, "workers": 2, "observed": 9, "cores_other": 3, "cores_idle": 1},
+            ["All 8 cores are in use", "move work"],
+        ),
+        (
+            {"worker_wait": 9, "busy": 3, "num_workers": 8, "observed": 9, "cores_idle": 50},
+            ["Raise num_workers (8 now)"],
+        ),
+        (
+            {"worker_wait": 9, "busy": 3, "num_workers": 8, "worker_elapsed": 72, "worker_processor": 7},
+            ["The workers wait 90% of their time", "raise num_workers (8 now), also beyond the 8 cores"],
+        ),
+        ({"worker_wait": 9, "busy": 3, "loop_batches": 5}, ["pass num_workers=1 or more"]),
+        ({"worker_wait": 0.1, "start_wait": 5, "worker_starts": 3}, ["5.0 s for the first", "persistent_workers=True"]),
         (
             {"result_wait": 9, "busy": 9},
             ["busy 90%", "fn.rotate takes 60% of its processor time", "Raise num_threads", "2 now, 8 cores"],
         ),
         ({"result_wait": 9, "busy": 9, "seconds": 1000}, ["busy 90% of the time"]),  # idle before and after the loop
         ({"result_wait": 9, "busy": 9, "threads": 8}, ["All 8 cores are in use"]),
-        ({"result_wait": 9, "busy": 9, "operators": {"fn.python_function": OperatorTimes(5, 1.0, 9.0)}}, ["the GIL"]),
+        (
+            {"result_wait": 9, "busy": 9, "threads": 8, "observed": 9, "cores_idle": 50},
+            ["as many threads as cores (8), but some wait"],
+        ),
+        (
+            {"result_wait": 9, "busy": 9, "observed": 9, "cores_other": 60},
+            ["fn.rotate takes 60%", "other programs use 6.7 of 8 cores"],
+        ),
+        (
+            {"result_wait": 9, "busy": 9, "operators": {**OPERATORS, "fn.read": OperatorTimes(5, 1.0, 19.0)}},
+            ["fn.rotate takes 55%", "fn.read mostly waits", "raise num_threads (2 now)"],
+        ),
+        (
+            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="thread")}},
+            ["holds the GIL: pass parallel=True"],
+        ),
+        (
+            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 9.0, 9.5, function="thread")}},
+            ["One thread at a time", "parallel=True"],
+        ),
+        (
+            {"result_wait": 9, "busy": 9, "operators": {"f": OperatorTimes(5, 1.0, 9.0, function="processes")}},
+            ["raise py_num_workers"],
+        ),
         (
             {"result_wait": 9, "busy": 9, "operators": {"fn.blur": OperatorTimes(5, 1.0, 1.0, "gpu")}},
             ["larger batches"],

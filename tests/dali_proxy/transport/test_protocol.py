@@ -51,7 +51,7 @@ MESSAGES = [
     Advance(4, 17),
     Place(2, True),
     Computed(2, 7, 1 << 40),
-    LoopReport(1.0, 0.5, 0.25, 0.0, 1, 0, 2, "auto", "é", (("loader", 4, "prefetch_factor"),)),
+    LoopReport(1.0, 0.5, 0.25, 0.0, 9, 576, 1, 4, True, 1, 0, 2, "auto", "é", (("loader", 4, "prefetch_factor"),)),
     NotPlaced(2, "CudaError: no memory"),
     Result(1, 2, (OUTPUT, OUTPUT), (7,)),
     SlotsDetached((1, 2)),

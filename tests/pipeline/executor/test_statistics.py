@@ -136,7 +136,7 @@ def seconds(statistics: Statistics) -> dict[str, float]:
 
 
 def test_division_of_a_charge_is_final(graph: Graph) -> None:
-    statistics, chain = Statistics(graph), graph.nodes[1:]
+    statistics, chain = Statistics(graph, {}), graph.nodes[1:]
     statistics.end(chain, Cost(1000, 1000), None)
     assert seconds(statistics) == {"fn.flip → fn.cast": 1000}, "the shares are still unknown"
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(30, 0), Cost(10, 0)))
@@ -147,7 +147,7 @@ def test_division_of_a_charge_is_final(graph: Graph) -> None:
 
 
 def test_executions_are_measured_rarely(graph: Graph) -> None:
-    statistics, nodes = Statistics(graph), graph.nodes
+    statistics, nodes = Statistics(graph, {}), graph.nodes
     runs = [number for number in range(300) if statistics.begin(nodes[1:]) is not None]
     assert runs == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
     assert not any(statistics.begin(nodes[:1]) for _ in range(300)), "a single operator doesn't need a separate clock"

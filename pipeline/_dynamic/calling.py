@@ -20,10 +20,11 @@ from pipeline._dynamic.repeated_calls import repeat
 from pipeline._dynamic.values import Value, finish, trace_error, tracing
 from pipeline._graph.constants import is_constant
 from pipeline._graph.indexing import index_entries
+from pipeline._graph.input_sets import results_of_sets, split_inputs
 from pipeline._graph.location import SourceLocation
-from pipeline._graph.nodes import OperatorCall, check_call, constant_node
+from pipeline._graph.nodes import OperatorCall, check_call, constant_node, explained
 from pipeline._rng import RandomState
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 from pipeline.types import DALIDataType, ScalarConstant
 
 __all__ = ["call", "combine", "prepare_arguments", "subscript"]
@@ -43,6 +44,9 @@ def call(
 
     If an input or argument is a batch, or a batch size is given, all others are repeated for each sample.
 
+    A list of tensors, batches or arrays as an input has an element for each of several calls with the same arguments
+    and the same random numbers, as in `fn`: an image and its mask are cropped alike.
+
     Args:
         operator: schema of the operator, or its path below `fn`.
         inputs: positional inputs: tensors, batches, or data for tensors.
@@ -51,7 +55,8 @@ def call(
         rng: generator of random numbers; by default that of the thread.
 
     Returns:
-        A tensor or a batch, a tuple of them if the operator has several outputs, or None if it has none.
+        A tensor or a batch, a tuple of them if the operator has several outputs, or None if it has none. For lists of
+        inputs, a list of results; if the operator has several outputs, a list for each output.
 
     Raises:
         GraphError: the call doesn't match the declaration; the message names the operator and the user's line.
@@ -59,21 +64,35 @@ def call(
     """
     schema = lookup(operator) if isinstance(operator, str) else operator
     keywords = prepare_arguments(schema, arguments)
-    values = [_input(schema, position, value) for position, value in enumerate(inputs)]
-    size = _batch_size([*values, *keywords.values()], batch_size, schema)
-    state, single = None, size is None
-    if tracing.active() and not single:
-        raise trace_error(f"{schema.display} is called for a batch; a traced function works on one sample")
-    if schema.random:
-        if tracing.active() and rng is not None:
-            raise trace_error(
-                f"{schema.display} is called with rng, whose state isn't part of a graph: use the default"
-            )
-        generator = rng or get_default_rng()
-        state = generator.draw()
-        if isinstance(generator, SampleRNG) and single and generator.sample and not tracing.active():
-            return _sample_of_batch(schema, values, keywords, state, generator.sample)
-    return _run(schema, values, keywords, size, state)
+    generator = _generator(schema, rng)
+    state = None if generator is None else generator.draw()
+    sample = generator.sample if isinstance(generator, SampleRNG) and not tracing.active() else 0
+
+    def run(inputs: Sequence[Any]) -> Any:
+        values = [_input(schema, position, value) for position, value in enumerate(inputs)]
+        size = _batch_size([*values, *keywords.values()], batch_size, schema)
+        if tracing.active() and size is not None:
+            raise trace_error(f"{schema.display} is called for a batch; a traced function works on one sample")
+        if state is not None and sample and size is None:
+            return _sample_of_batch(schema, values, keywords, state, sample)
+        return _run(schema, values, keywords, size, state)
+
+    if not any(isinstance(each, list) for each in inputs) or schema.side_effects:
+        return run(inputs)
+    try:
+        sets = split_inputs(inputs, schema.name, _is_data)
+    except GraphError as error:
+        raise explained(error, schema, SourceLocation.from_caller()) from error.__cause__
+    return run(sets[0]) if len(sets) == 1 else results_of_sets([run(each) for each in sets])
+
+
+def _generator(schema: OperatorSchema, rng: RNG | None) -> RNG | None:
+    """Return the generator of an operator's random numbers; None if it draws none."""
+    if not schema.random:
+        return None
+    if tracing.active() and rng is not None:
+        raise trace_error(f"{schema.display} is called with rng, whose state isn't part of a graph: use the default")
+    return rng or get_default_rng()
 
 
 def prepare_arguments(schema: OperatorSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +152,14 @@ def _sample_of_batch(
 def _input(schema: OperatorSchema, position: int, value: Any) -> Any:
     if value is None or is_array(value) or isinstance(value, _CONSTANTS):
         return value
-    if isinstance(value, list | tuple) and any(isinstance(each, Batch) for each in value):
-        raise ArgumentTypeError(f"{schema.display}: input {position} is a list with batches: pass one batch")
+    if isinstance(value, tuple) and any(isinstance(each, Batch) for each in value):
+        raise ArgumentTypeError(f"{schema.display}: input {position} is a tuple with batches: pass a list of them")
     return as_tensor(value)
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether an element of a list is data itself, and not a number or a list of numbers."""
+    return is_array(value) or isinstance(value, bytes) or getattr(value, "ndim", 0) > 0
 
 
 def _argument(schema: OperatorSchema, name: str, value: Any) -> Any:

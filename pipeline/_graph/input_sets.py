@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline._declaration.registry import lookup
@@ -11,7 +11,7 @@ from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline._graph.nodes import DataNode, OperatorCall, apply_operator, explained
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 
-__all__ = ["call_operator"]
+__all__ = ["call_operator", "results_of_sets", "split_inputs"]
 
 Outputs = DataNode | tuple[DataNode, ...] | None
 
@@ -41,7 +41,7 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
     if schema.alias_of is not None:
         schema = lookup(schema.alias_of)
     try:
-        sets = [tuple(inputs)] if schema.side_effects else _split(inputs, schema.name)
+        sets = [tuple(inputs)] if schema.side_effects else split_inputs(inputs, schema.name, _is_node)
     except GraphError as error:
         raise explained(error, schema, SourceLocation.from_caller()) from error.__cause__
     results: list[Outputs] = []
@@ -54,16 +54,36 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
             keywords.pop("name", None)
     if len(results) == 1:
         return list(results[0]) if isinstance(results[0], tuple) else results[0]
+    return results_of_sets(results)
+
+
+def results_of_sets(results: Sequence[Any]) -> list[Any]:
+    """Return the results of a call with several sets: a list of results, or of lists if there are several outputs."""
     several = [each for each in results if isinstance(each, tuple)]
-    return [list(output) for output in zip(*several, strict=True)] if several else results
+    return [list(output) for output in zip(*several, strict=True)] if several else list(results)
 
 
-def _split(inputs: Sequence[Any], operator: str) -> list[tuple[Any, ...]]:
+def _is_node(value: object) -> bool:
+    return isinstance(value, DataNode)
+
+
+def split_inputs(inputs: Sequence[Any], operator: str, is_data: Callable[[Any], bool]) -> list[tuple[Any, ...]]:
+    """Return the sets of inputs of a call.
+
+    Args:
+        inputs: positional inputs. Lists of data have an element for each set; all other inputs belong to every set.
+        operator: name of the operator.
+        is_data: returns whether an object is data: a data node, or a tensor or batch.
+
+    Raises:
+        ArgumentTypeError: a list has data and other objects.
+        ArgumentValueError: the lists have different lengths.
+    """
     lists: list[int] = []
     for position, value in enumerate(inputs):
-        if isinstance(value, list) and any(isinstance(item, DataNode) for item in value):
-            if not all(isinstance(item, DataNode) for item in value):
-                raise ArgumentTypeError(f"input {position} is a list of data nodes and other objects")
+        if isinstance(value, list) and any(map(is_data, value)):
+            if not all(map(is_data, value)):
+                raise ArgumentTypeError(f"input {position} is a list of data and other objects")
             lists.append(position)
     counts = {len(inputs[position]) for position in lists}
     if len(counts) > 1:

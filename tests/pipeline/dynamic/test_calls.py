@@ -249,3 +249,30 @@ def test_operators_are_functions_with_documentation() -> None:
     assert "seed (" not in dynamic.random.uniform.__doc__
     with pytest.raises(AttributeError, match="no operator 'resise'"):
         _ = dynamic.resise
+
+
+def test_list_has_an_input_for_each_of_several_calls() -> None:
+    """As in `fn`: the arguments and the random numbers are the same."""
+    image, mask = dynamic.tensor(IMAGES[0], layout="HWC"), dynamic.tensor(IMAGES[0][..., :1], layout="HWC")
+    for first, second in ((image, mask), (dynamic.batch([image, image]), dynamic.batch([mask, mask]))):
+        cut, cut_mask = dynamic.random_resized_crop([first, second], size=(9, 9))
+        assert np.array_equal(np.asarray(cut.torch())[..., :1], cut_mask.torch())
+    a, b = dynamic.crop([image, image], crop=(4, 4))  # of equal shape: not one tensor with another dimension
+    assert a.shape == b.shape == (4, 4, 3)
+    assert dynamic.crop([image], crop=(4, 4)).shape == (4, 4, 3)
+    anchors, shapes = dynamic.random_crop_generator([dynamic.tensor([9, 7]), dynamic.tensor([9, 7])])
+    assert np.array_equal(anchors[0], anchors[1])
+    assert np.array_equal(shapes[0], shapes[1])
+    a, b = dynamic.flip([IMAGES[0], torch.zeros(4, 5, 3)])  # arrays, as the function of a dataset gets them
+    assert (a.shape, b.shape) == (IMAGES[0].shape, (4, 5, 3))
+    assert dynamic.cast([[1, 2], [3, 4]], dtype=dynamic.float32).shape == (2, 2)
+
+
+def test_wrong_lists_of_inputs_are_errors() -> None:
+    image = dynamic.tensor(IMAGES[0], layout="HWC")
+    with pytest.raises(GraphError, match=r"fn.flip: input 0 is a list of data and other objects\n  at .*test_calls.py"):
+        dynamic.flip([image, 3])
+    with pytest.raises(GraphError, match="must have the same length"):
+        dynamic.cat([image, image], [image])
+    with pytest.raises(PipelineError, match="a tuple with batches: pass a list"):
+        dynamic.flip((dynamic.batch(IMAGES), dynamic.batch(IMAGES)))

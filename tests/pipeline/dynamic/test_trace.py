@@ -173,3 +173,19 @@ def test_python_functions_are_operators_of_a_graph() -> None:
     assert pipe.run(x=np.int32([[2, 1], [4, 3]]))[0].as_array().tolist() == [[1, 2], [3, 4]]
     pipe.close()
     assert dynamic.python_function([2, 1], function=np.sort).numpy().tolist() == [1, 2]
+
+
+def cuts_alike(image: dynamic.Tensor, mask: dynamic.Tensor) -> tuple[dynamic.Tensor, dynamic.Tensor]:
+    image, mask = dynamic.random_resized_crop([image, mask], size=(8, 8))
+    return dynamic.flip([image, mask], horizontal=dynamic.random.coin_flip())
+
+
+def test_several_inputs_in_one_call_of_an_operator() -> None:
+    pipe = dynamic.trace(cuts_alike, batch_size=3, num_threads=2, seed=7)
+    images, masks = pipe.run(image=IMAGES, mask=[image[..., :1].copy() for image in IMAGES])
+    assert np.array_equal(images.as_array()[..., :1], masks.as_array())
+    for sample, data in enumerate(IMAGES):
+        with dynamic.random.SampleRNG(7, sample=sample):
+            image, _ = cuts_alike(data, data)
+        assert np.array_equal(image, images.at(sample))
+    pipe.close()

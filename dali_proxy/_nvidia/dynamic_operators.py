@@ -5,7 +5,6 @@ An object is created with constant arguments and called with inputs, any number 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from pipeline import dynamic
 from pipeline._catalog import all_schemas, fill_namespace
 from pipeline._declaration.names import class_name
 from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration.suggestions import missing_operator
 from pipeline._dynamic.functions import is_function
 
 __all__: list[str] = []
@@ -41,4 +41,4 @@ globals().update(_namespace)
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])
+    raise missing_operator(__name__, name, _namespace)

@@ -10,6 +10,7 @@ from pipeline._declaration.schema import OperatorSchema
 __all__ = [
     "all_schemas",
     "has_implementation",
+    "has_schema",
     "implementation",
     "implements",
     "lookup",
@@ -52,6 +53,11 @@ def lookup(name: str) -> OperatorSchema:
         KeyError: the operator doesn't exist.
     """
     return _SCHEMAS[name]
+
+
+def has_schema(name: str) -> bool:
+    """Return whether an operator exists."""
+    return name in _SCHEMAS
 
 
 def implementation(name: str, device: str) -> type[Any]:

@@ -30,6 +30,12 @@ class Array(Expression):
     """What tensors and batches have in common: their data, which is computed when it is first read."""
 
     _value: Value
+    _module = "dynamic"
+
+    @classmethod
+    def _advice(cls) -> str:
+        served = super()._advice()
+        return served if tracing.active() else f"use .torch() or .numpy(). In a served function, {served}"
 
     @classmethod
     def from_value(cls, value: Value) -> Self:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
+from pipeline._graph.foreign_use import ForeignUse
+
 __all__ = ["Expression"]
 
 _Self = TypeVar("_Self", bound="Expression")
 
 
-class Expression(ABC):
+class Expression(ForeignUse, ABC):
     """Python's operators for a class that can build a node for each of them."""
 
     __hash__ = object.__hash__

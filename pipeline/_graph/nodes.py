@@ -14,6 +14,7 @@ from pipeline._declaration.compatibility import follows_dali
 from pipeline._declaration.names import schema_name
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
+from pipeline._declaration.suggestions import did_you_mean
 from pipeline._graph.branches import Branch, current_branch, within
 from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
@@ -389,9 +390,10 @@ def check_repeated(schema: OperatorSchema, created: Mapping[str, Any], called: M
 
 
 def _unknown(schema: OperatorSchema, name: str) -> UnknownArgumentError:
-    known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
+    known = sorted(argument.name for argument in schema.arguments)
     return UnknownArgumentError(
-        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}". Its arguments are: {known}'
+        f'Argument "{name}" is not defined for operator "{schema_name(schema.name)}".{did_you_mean(name, known)} '
+        f"Its arguments are: {', '.join(known) or 'none'}"
     )
 
 

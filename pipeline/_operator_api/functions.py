@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline._declaration.names import class_name, schema_name
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
+from pipeline._declaration.suggestions import missing_operator
 from pipeline._graph.input_sets import call_operator
 from pipeline._operator_api.operator_class import OperatorClass
 
@@ -72,6 +73,7 @@ def fill_namespace(
         rename: function that returns its name, given the operator's path.
     """
     top: dict[str, Any] = {}
+    known: list[str] = []
     for schema in schemas:
         space = top
         *folders, _ = schema.name.split(".")
@@ -79,11 +81,20 @@ def fill_namespace(
             if folder not in space:
                 full = ".".join([module, *folders[: depth + 1]])
                 space[folder] = sys.modules[full] = types.ModuleType(full, f"Operators of `{full}`.")
+                vars(space[folder])["__getattr__"] = _missing(full, known)
             space = vars(space[folder])
         entry = make(schema)
         entry.__module__ = ".".join([module, *folders])
         space[rename(schema.name)] = entry
+        known.append(".".join([*folders, rename(schema.name)]))
     return top
+
+
+def _missing(module: str, known: list[str]) -> Callable[[str], Any]:
+    def get(name: str) -> Any:
+        raise missing_operator(module, name, known)
+
+    return get
 
 
 def _documentation(schema: OperatorSchema) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from pipeline import fn as _fn
 from pipeline._catalog import all_schemas, fill_namespace
 from pipeline._declaration.names import class_name
+from pipeline._declaration.suggestions import missing_operator
 from pipeline._dynamic.arrays import Batch, Tensor
 from pipeline._dynamic.context import (
     EvalContext,
@@ -101,5 +102,4 @@ __all__ += sorted({*_operators, *TYPES})
 
 
 def __getattr__(name: str) -> Any:
-    # With name and obj, Python adds "Did you mean: 'resize'?" to the traceback.
-    raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])
+    raise missing_operator(__name__, name, [schema.name for schema in all_schemas() if is_function(schema)])

@@ -7,10 +7,10 @@ Example:
     'cpu'
 """
 
-import sys
 from typing import Any
 
 from pipeline._catalog import all_schemas, fill_namespace, make_function
+from pipeline._declaration.suggestions import missing_operator
 from pipeline.fn import _conditional as _conditional
 
 _operators = fill_namespace(
@@ -24,5 +24,4 @@ __all__ = sorted(_operators)
 
 
 def __getattr__(name: str) -> Any:
-    # With name and obj, Python adds "Did you mean: 'resize'?" to the traceback.
-    raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])
+    raise missing_operator(__name__, name, [schema.name for schema in all_schemas() if not schema.hidden])

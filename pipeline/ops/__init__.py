@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline._catalog import all_schemas, fill_namespace, make_class
 from pipeline._declaration.names import class_name
+from pipeline._declaration.suggestions import missing_operator
 from pipeline.ops.compose import Compose as Compose
 
 _operators = fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
@@ -19,4 +20,4 @@ __all__ = sorted([*_operators, "Compose"])
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no operator {name!r}")
+    raise missing_operator(__name__, name, __all__)

@@ -96,12 +96,6 @@ def test_bad_calls_are_refused_at_once_and_name_the_line(call: Any, kind: type[E
     assert "test_graph.py" in str(caught.value)
 
 
-def test_misspelt_operator_gets_a_suggestion() -> None:
-    with pytest.raises(AttributeError, match="no operator 'rezise'") as caught:
-        _ = fn.rezise
-    assert (caught.value.name, caught.value.obj) == ("rezise", fn)
-
-
 def test_gpu_node_is_refused_by_a_cpu_operator() -> None:
     on_gpu = fn.external_source(name="x").gpu()
     assert on_gpu.device == "gpu"

@@ -44,7 +44,9 @@ def with_default_threads(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline that has a number of threads in a distributed run: by default, the rank's share of cores."""
     if pipeline.num_threads >= 1 or not current_ranks().source:
         return pipeline
-    return with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
+    shared = with_graph(pipeline, pipeline._internals.graph, num_threads=Shares.of_rank().num_threads)
+    shared._internals.builder.structure = pipeline._internals.builder.structure
+    return shared
 
 
 def check_limits(timeout: float | None, num_workers: int, **sizes: int) -> None:

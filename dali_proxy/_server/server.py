@@ -174,8 +174,7 @@ class DALIServer:
         if num_workers and cluster is not None:
             raise ArgumentMismatchError("DALIServer: the servers in a cluster read the datasets: leave out num_workers")
         self.given_seed = pipeline._internals.arguments.given_seed
-        pipeline = on_cpu(pipeline) if device == "cpu" else pipeline
-        pipeline = with_default_threads(pipeline)
+        pipeline = with_default_threads(on_cpu(pipeline) if device == "cpu" else pipeline)
         check_sizes(pipeline)
         self.cluster = cluster
         if cluster is None and mode != "thread":  # this process builds the pipeline of a thread, which checks it
@@ -209,6 +208,7 @@ class DALIServer:
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
             is_remote=cluster is not None,
+            structure=pipeline._internals.builder.structure,
         )
         self._live(Life(endpoint, os.getpid()))
 

@@ -72,6 +72,8 @@ class Endpoint:
         unused: declared inputs that no output depends on.
         sender_rank: rank of the process that this one got the endpoint from; see `rank`.
         is_remote: whether the servers run in a cluster, so that only datasets there can connect to them.
+        structure: structure of what the proxy returns, see `pipeline._dynamic.structure`; None for a tuple of the
+            outputs, or the only output.
     """
 
     path: str
@@ -85,6 +87,7 @@ class Endpoint:
     unused: tuple[str, ...] = ()
     sender_rank: int = 0
     is_remote: bool = False
+    structure: Any = field(default=None, compare=False)
 
     @property
     def rank(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NoReturn
 
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy.errors import PlaceholderError
+from pipeline._dynamic.structure import Output, is_record
 
 __all__ = ["register_with_torch"]
 
@@ -29,9 +32,34 @@ def refuse_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) 
     )
 
 
-def register_with_torch() -> None:
-    """Register these functions with `torch.utils.data.default_collate`."""
+def collate_records(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Collate the fields of dataclasses, as torch's `default_collate` does with the values of dicts."""
+    from torch.utils.data._utils.collate import collate
+
+    result = copy.copy(batch[0])
+    for field in fields(result):
+        values = [getattr(each, field.name) for each in batch]
+        object.__setattr__(result, field.name, collate(values, collate_fn_map=collate_fn_map))
+    return result
+
+
+def register_with_torch(structure: Any = None) -> None:
+    """Register functions with `torch.utils.data.default_collate`.
+
+    Args:
+        structure: structure of a proxy's results, whose dataclasses torch couldn't collate.
+    """
     from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
 
     default_collate_fn_map[SampleRef] = collate_sample_refs
     default_collate_fn_map[BatchRef] = refuse_batch_refs
+    waiting = [structure]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+        elif is_record(each) and not isinstance(each, Output):
+            default_collate_fn_map.setdefault(type(each), collate_records)
+            waiting += [getattr(each, field.name) for field in fields(each)]

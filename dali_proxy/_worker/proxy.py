@@ -12,6 +12,7 @@ from dali_proxy._worker.inputs import as_input_array
 from dali_proxy._worker.placeholders import SampleRef
 from dali_proxy._worker.worker import WorkerClient, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
+from pipeline._dynamic.structure import fill
 
 __all__ = ["Proxy"]
 
@@ -23,7 +24,8 @@ class Proxy:
 
     Pass a single input by position or by name, and several inputs by name. The call copies each input to shared memory
     before it returns, so the dataset may reuse its buffers. It returns a `SampleRef`, or a tuple with one for each
-    output if the pipeline has several. Return these from `__getitem__`.
+    output if the pipeline has several. For a function that returns a dict, a dataclass or a nested structure, it
+    returns the same structure. Return these from `__getitem__`.
 
     `sample_name` identifies the sample in errors, in addition to its dataset index: a file's path, for example. (If the
     pipeline has an input of this name, the argument is that input.)
@@ -42,7 +44,7 @@ class Proxy:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._client: WorkerClient | None = None
-        self._one_output = endpoint.outputs == 1
+        self._one_output = endpoint.outputs == 1 and endpoint.structure is None
         self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
         self._takes_name = all(spec.name != _NAME for spec in endpoint.inputs)
         parameter = inspect.Parameter
@@ -53,7 +55,7 @@ class Proxy:
                 *([parameter(_NAME, parameter.KEYWORD_ONLY, default=None)] if self._takes_name else ()),
             ]
         )
-        register_with_torch()
+        register_with_torch(endpoint.structure)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = None
@@ -75,7 +77,8 @@ class Proxy:
         sample = client.sample(arrays, name)
         if self._one_output:
             return SampleRef(sample, 0)
-        return tuple(SampleRef(sample, output) for output in range(self._endpoint.outputs))
+        refs = tuple([SampleRef(sample, output) for output in range(self._endpoint.outputs)])
+        return refs if self._endpoint.structure is None else fill(self._endpoint.structure, refs)
 
     def __repr__(self) -> str:
         return f"<dali_proxy proxy{self.__signature__}>"

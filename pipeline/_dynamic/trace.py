@@ -12,6 +12,7 @@ from pipeline._definition.pipeline import Pipeline
 from pipeline._dynamic.arrays import Batch, Tensor
 from pipeline._dynamic.foreign_draws import ForeignDraws
 from pipeline._dynamic.randomness import SampleRNG
+from pipeline._dynamic.structure import flatten, places
 from pipeline._dynamic.values import TracingError, Value, tracing
 from pipeline._graph.nodes import apply_operator, constant_node
 from pipeline._graph.subgraph import Subgraph, hashable
@@ -32,14 +33,16 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
     """Return a pipeline that does what a function of tensors does, for each sample of a batch.
 
     The function is called with tensors without data, and the operators that it calls become the graph. Each parameter
-    without a default is an input of the same name, and each tensor that the function returns is an output.
+    without a default is an input of the same name, and each tensor that the function returns is an output. A function
+    may return them in a dict, a dataclass or any nesting; the pipeline returns them in their order, and the proxy of a
+    server in the same structure.
 
     The results have the bits of the function itself, called for one sample in a `with` block of
     ``random.SampleRNG(seed, epoch, iteration, view, sample)``.
 
     Args:
-        function: the function. Each parameter is one sample of an input; it returns a tensor, or a tuple or list of
-            tensors.
+        function: the function. Each parameter is one sample of an input; it returns a tensor, or tensors in tuples,
+            lists, dicts, named tuples and dataclasses.
         **arguments: arguments of `Pipeline`. `batch_size` is 64 by default, `num_threads` the number of cores of this
             process, and `device_id` the current GPU if an operator needs one.
 
@@ -55,17 +58,17 @@ def trace(function: Callable[..., Any], **arguments: Any) -> Pipeline:
         >>> pipe.run(x=np.int32([[1], [2]]))[0].as_array().tolist()
         [[2.0], [4.0]]
     """
-    first = _record_alone(function)
+    first, structure = _record_alone(function)
     uses_gpu = any(call.device != "cpu" for call in first.calls)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     defaults = {"batch_size": 64, "num_threads": cores, "device_id": -1 if uses_gpu else None}
     pipe = Pipeline(**{**defaults, **arguments})
-    _check_repeats(function, first, lambda: _record(function, pipe))
+    _check_repeats(function, first, places(structure), pipe)
     return pipe
 
 
-def _check_repeats(function: Callable[..., Any], first: Subgraph, record: Callable[[], Subgraph]) -> None:
-    """Check that each call of a function records the same graph.
+def _check_repeats(function: Callable[..., Any], first: Subgraph, expected: Any, pipe: Pipeline) -> None:
+    """Record a function in a pipeline, and check that each call records the same graph.
 
     Numbers of known generators are found whatever they decide. For others, such as the time, the function is traced
     several times, and more often if it is fast.
@@ -74,29 +77,32 @@ def _check_repeats(function: Callable[..., Any], first: Subgraph, record: Callab
         TracingError: they don't; the message names the line.
     """
     draws, end = ForeignDraws(function), time.monotonic() + _LONGEST
-    graphs = [draws.observe(record)]
-    while len(graphs) < _FEWEST or (len(graphs) < _MOST and time.monotonic() < end):
-        graphs.append(draws.observe(lambda: _record_alone(function)))
-        if len(graphs) == _FEWEST and (line := draws.find(lambda: _record_alone(function))):
+    recorded = [draws.observe(lambda: _record(function, pipe))]
+    pipe._internals.builder.structure = recorded[0][1]
+    while len(recorded) < _FEWEST or (len(recorded) < _MOST and time.monotonic() < end):
+        recorded.append(draws.observe(lambda: _record_alone(function)))
+        if len(recorded) == _FEWEST and (line := draws.find(lambda: _record_alone(function))):
             raise TracingError(f"{_name(function)} draws random numbers in each call. {_REMEDY}\n  at {line}")
-    for graph in graphs:
+    for graph, structure in recorded:
         _compare(first, graph)
+        if places(structure) != expected:
+            raise TracingError(f"{_name(function)} returned another structure when it was traced again. {_REMEDY}")
 
 
-def _record_alone(function: Callable[..., Any]) -> Subgraph:
+def _record_alone(function: Callable[..., Any]) -> tuple[Subgraph, Any]:
     return _record(function, Pipeline(batch_size=1, num_threads=1, device_id=None))
 
 
-def _record(function: Callable[..., Any], pipe: Pipeline) -> Subgraph:
-    """Record the graph of a function in a pipeline, and return its operators."""
+def _record(function: Callable[..., Any], pipe: Pipeline) -> tuple[Subgraph, Any]:
+    """Record the graph of a function in a pipeline, and return its operators and the structure of its result."""
     with pipe._internals.builder as builder, tracing() as trace, SampleRNG(0):
         inputs = [_input(each.name) for each in _parameters(function)]
         returned = function(*inputs)
         if trace.errors:  # the function caught it, and would do something else with data
             raise trace.errors[0]
-        outputs = _outputs(returned, function)
+        structure, outputs = _outputs(returned, function)
         builder.set_returned(outputs, function)
-    return Subgraph([node.source for node in outputs], lambda _: False)
+    return Subgraph([node.source for node in outputs], lambda _: False), structure
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -120,19 +126,25 @@ def _input(name: str) -> Tensor:
     return Tensor.from_value(Value("cpu", None, node.source, size=1))
 
 
-def _outputs(returned: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
-    results = returned if isinstance(returned, tuple | list) else (returned,)
+def _outputs(returned: Any, function: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
+    """Return the structure of a function's result, or None for tensors in a tuple, and the nodes of its tensors."""
+
+    def refuse(place: str, value: Any) -> str:
+        hint = ": it must work on one sample" if isinstance(value, Batch) else ""
+        return (
+            f"{_name(function)} returned {type(value).__name__}{f' at {place}' * bool(place)}, but a traced function "
+            f"returns a Tensor, or several in a tuple, dict, dataclass or any nesting of these{hint}"
+        )
+
+    structure, results = flatten(returned, lambda value: isinstance(value, Tensor), refuse)
+    plain = isinstance(returned, Tensor) or type(returned) in (tuple, list)
+    if plain and (isinstance(returned, Tensor) or all(isinstance(each, Tensor) for each in returned)):
+        structure, results = None, [returned] if isinstance(returned, Tensor) else list(returned)
     nodes = []
     for result in results:
-        if not isinstance(result, Tensor):
-            hint = ": it must work on one sample" if isinstance(result, Batch) else ""
-            raise ArgumentTypeError(
-                f"{_name(function)} returned {type(result).__name__}, but a traced function returns a Tensor, or "
-                f"several in a tuple{hint}"
-            )
         value = result._value
         nodes.append(constant_node(value.data.as_cpu()[0].as_array(), layout=result.layout) if value.known else value)
-    return tuple(nodes)
+    return structure, tuple(nodes)
 
 
 def _compare(first: Subgraph, second: Subgraph) -> None:

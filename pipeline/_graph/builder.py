@@ -32,6 +32,7 @@ class GraphBuilder:
         graph: the frozen graph; None while it is described.
         owner: the pipeline, or None.
         title: name of the function that described the graph; empty without one.
+        structure: structure of the function's result, with numbers of outputs; None for a tuple of the outputs.
     """
 
     def __init__(self, graph: Graph | None = None, owner: weakref.ref[Any] | None = None) -> None:
@@ -42,6 +43,7 @@ class GraphBuilder:
         self._preserved: list[OperatorCall] = []
         self._declared: list[OperatorCall] = []  # inputs
         self.title = ""
+        self.structure: Any = None
         self._names: dict[int, str] = {}  # of the graph's nodes, by the order of the calls that created them
 
     def __enter__(self) -> Self:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from PIL import Image
 
 import dali_proxy
 from pipeline import dynamic, fn, pipeline_def
+from pipeline.errors import ArgumentTypeError
 from pipeline.torchvision import ColorJitter, Compose, RandomApply, RandomCrop, Resize, ToTensor
 
 
@@ -76,3 +80,72 @@ def test_served_compose_has_the_bits_of_its_calls() -> None:
         with dynamic.random.SampleRNG(seed=5, sample=number):
             assert torch.equal(batch[number], compose(Image.fromarray(image)))
     dynamic.set_num_threads(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Views:
+    large: Any
+    small: Any
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def nested(image: dynamic.Tensor) -> dict[str, Any]:
+    small = dynamic.crop(image, crop=(2, 2))
+    views = Views(image + 1, [small, {"twice": small, "again": image * 3}])
+    return {"views": views, "pair": Pair(image, (small,)), "image": image}
+
+
+@pytest.mark.parametrize(("mode", "workers"), [("thread", 0), ("process", 2)])
+@pytest.mark.parametrize("placed", ["server", "pool"])
+def test_structure_of_a_functions_result(mode: Any, workers: int, placed: str) -> None:
+    pool = {"num_workers": 1} if placed == "pool" else {}
+    with dali_proxy.serve(nested, batch_size=3, num_threads=1, mode=mode, **pool) as server:
+        loader = dali_proxy.DataLoader(server, Noisy(server.proxy), batch_size=3, num_workers=workers)
+        batches = list(loader)
+        assert len(loader) == len(batches) == 2
+    for number, batch in enumerate(batches):
+        image = batch["image"]
+        assert image.shape == (3, 4, 4, 3)
+        assert image[:, 0, 0, 0].tolist() == [3 * number, 3 * number + 1, 3 * number + 2]
+        assert isinstance(batch["views"], Views)
+        assert isinstance(batch["pair"], Pair)
+        assert torch.equal(batch["pair"].first, image)
+        assert torch.equal(batch["views"].large, (image + 1).to(batch["views"].large.dtype))
+        small, others = batch["views"].small
+        assert torch.equal(small, image[:, 1:3, 1:3])
+        assert torch.equal(others["twice"], small)
+        assert torch.equal(batch["pair"].second[0], small)
+        assert torch.equal(others["again"], (image * 3).to(others["again"].dtype))
+
+
+def test_structure_with_one_output_and_other_loaders() -> None:
+    with dali_proxy.serve(lambda image: {"image": image}, batch_size=3, num_threads=1, mode="thread") as server:
+        loader = torch.utils.data.DataLoader(Noisy(server.proxy), batch_size=3)
+        for batch in loader:
+            assert set(batch) == {"image"}
+            assert server.produce_data(batch)["image"].shape == (3, 4, 4, 3)
+        alone = server.produce_data(Noisy(server.proxy)[5])
+        assert alone["image"][0, 0, 0] == 5
+
+
+def test_results_without_a_tensor_are_errors() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"returned str at \['a'\]\[1\], but a traced function returns"):
+        dynamic.trace(lambda x: {"a": [x, "name"]})
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ArgumentTypeError, match="returned list at"):
+        dynamic.trace(lambda x: [x, endless])
+    calls = iter("ab")
+    with pytest.raises(dynamic.TracingError, match="another structure when it was traced again"):
+        dynamic.trace(lambda x: {next(calls): x})
+
+
+def test_pipeline_of_a_function_returns_the_outputs_in_order() -> None:
+    pipe = dynamic.trace(nested, batch_size=1, num_threads=1)
+    outputs = pipe.run(image=[np.ones((4, 4, 3), np.uint8)])
+    assert [each.as_array().shape[1] for each in outputs] == [4, 2, 4, 4]
+    pipe.close()

@@ -1,9 +1,9 @@
-"""Draws the images of a batch side by side, with boxes, masks and labels."""
+"""Draws the images, clips or volumes of a batch side by side, with boxes, masks and labels."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError
 __all__ = ["as_array", "show"]
 
 Array = npt.NDArray[Any]
+
+_EMPTY: Array = np.full((1, 1, 3), 255, np.uint8)
 
 _GAP, _CAPTION, _FONT_SIZE = 4, 14, 10  # pixels
 #: Fonts of common systems for texts that Pillow's own font can't show.
@@ -39,17 +41,21 @@ def show(
     size: int | None = None,
     path: str | Path | None = None,
 ) -> Image.Image:
-    """Draw the images of a batch side by side.
+    """Draw the images of a batch side by side. Clips and volumes have a row each, with some of their frames or slices.
 
     A notebook displays the result. Everything may be on a GPU.
 
     Args:
         images: tensor (N, C, H, W) or (N, H, W, C), or images of any sizes: torch tensors, arrays, a `TensorList`. They
-            have 1 to 4 channels, or none. Bytes are drawn as they are. Floats are drawn in the range from the smallest
-            to the largest value of the batch, or of 0 to 255 if `mean` and `std` are given.
-        labels: a text or number below each image.
+            have 1 to 4 channels, or none. Clips are (F, H, W, C), (F, C, H, W) or (C, F, H, W), volumes the same with
+            D for F, or (D, H, W). At most `columns` frames are drawn, at equal distances. Bytes are drawn as they are.
+            Floats are drawn in the range from the smallest to the largest value of the batch, or of 0 to 255 if `mean`
+            and `std` are given.
+        labels: a text or number below each image. For a clip, the number of the frame follows.
         boxes: for each image, boxes (M, 4): left, top, right, bottom, in pixels or, if none exceeds 1, as fractions.
-        masks: for each image, class numbers (H, W), (H, W, 1) or (1, H, W). The classes from 1 on are colored.
+            For a clip, these are the boxes of each frame, or (F, M, 4).
+        masks: for each image, class numbers (H, W), (H, W, 1) or (1, H, W). The classes from 1 on are colored. For a
+            clip, they have its first dimension, too.
         mean: what the pipeline subtracted: one number, or one per channel.
         std: what the pipeline divided by.
         columns: number of images in a row.
@@ -71,25 +77,87 @@ def show(
     """
     if columns < 1 or (size is not None and size < 1):
         raise ArgumentValueError(f"show: columns and size must be 1 or more, not {columns} and {size}")
-    pixels = _pixels([as_array(image) for image in images], mean, std)
-    if not pixels:
+    arrays = [as_array(image) for image in images]
+    if not arrays:
         raise ArgumentValueError("there are no images to show")
     for name, values in (("labels", labels), ("boxes", boxes), ("masks", masks)):
-        if values is not None and len(values) != len(pixels):
-            raise ArgumentValueError(f"there are {len(pixels)} images, but {len(values)} {name}")
+        if values is not None and len(values) != len(arrays):
+            raise ArgumentValueError(f"there are {len(arrays)} images, but {len(values)} {name}")
+    all_masks = None if masks is None else [as_array(mask) for mask in masks]
+    all_boxes = None if boxes is None else [as_array(each) for each in boxes]
+    captions = None if labels is None else [_text(label) for label in labels]
+    clips = [_frames(array) for array in arrays]
+    if any(clip is not None for clip in clips):
+        shown = _Rows([[array] if clip is None else clip for array, clip in zip(arrays, clips, strict=True)], columns)
+        arrays, captions, columns = shown.images(), shown.captions(captions), shown.columns
+        all_masks = None if all_masks is None else shown.parts(all_masks, 3)
+        all_boxes = None if all_boxes is None else shown.parts(all_boxes, 3)
     tiles = [
-        _tile(
-            image, None if masks is None else as_array(masks[index]), None if boxes is None else as_array(boxes[index])
-        )
-        for index, image in enumerate(pixels)
+        _tile(image, None if all_masks is None else all_masks[index], None if all_boxes is None else all_boxes[index])
+        for index, image in enumerate(_pixels(arrays, mean, std))
     ]
     if size is not None:
         tiles = [_fitted(tile, size) for tile in tiles]
-    captions = None if labels is None else [_text(label) for label in labels]
     sheet = _arrange(tiles, captions, min(columns, len(tiles)))
     if path is not None:
         sheet.save(path)
     return sheet
+
+
+class _Rows:
+    """The frames of clips that are drawn, a row for each clip.
+
+    Args:
+        clips: the frames of each clip.
+        columns: number of frames in a row, at most.
+
+    Attributes:
+        columns: the same, for the longest clip.
+    """
+
+    def __init__(self, clips: Sequence[Sequence[Array]], columns: int) -> None:
+        self.columns = min(columns, max(map(len, clips)))
+        self._clips = clips
+        self._chosen = [
+            np.linspace(0, len(clip) - 1, min(self.columns, len(clip))).round().astype(int) for clip in clips
+        ]
+
+    def images(self) -> list[Array]:
+        """Return the frames, with empty images where a clip is shorter than a row."""
+        return self._filled([[clip[each] for each in chosen] for clip, chosen in self._pairs(self._clips)], _EMPTY)
+
+    def captions(self, labels: Sequence[str] | None) -> list[str]:
+        """Return a text for each frame."""
+        named = [""] * len(self._clips) if labels is None else labels
+        texts = [[f"{label} [{each}]".strip() for each in chosen] for label, chosen in self._pairs(named)]
+        return self._filled(texts, "")
+
+    def parts(self, values: Sequence[Array], ndim: int) -> list[Any]:
+        """Return a part of masks or boxes for each frame: all of a value with fewer dimensions."""
+        rows = [
+            [value[each] if value.ndim >= ndim and len(value) == len(clip) else value for each in chosen]
+            for (value, chosen), clip in zip(self._pairs(values), self._clips, strict=True)
+        ]
+        return self._filled(rows, None)
+
+    def _pairs(self, values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        return zip(values, self._chosen, strict=True)
+
+    def _filled(self, rows: Sequence[Sequence[Any]], empty: Any) -> list[Any]:
+        return [each for row in rows for each in (*row, *[empty] * (self.columns - len(row)))]
+
+
+def _frames(array: Array) -> list[Array] | None:
+    """Return the frames of a clip, or the slices of a volume; None for an image."""
+    channels = (1, 2, 3, 4)
+    if array.ndim == 4:
+        if array.shape[3] in channels or array.shape[1] in channels:
+            return list(array)
+        if array.shape[0] in channels:
+            return list(np.moveaxis(array, 1, 0))
+    if array.ndim == 3 and array.shape[0] not in channels and array.shape[2] not in channels:
+        return list(array)
+    return None
 
 
 def as_array(value: Any) -> Array:
@@ -128,7 +196,8 @@ def _channels_last(image: Array) -> Array:
     if image.ndim == 3 and image.shape[0] in (1, 2, 3, 4):
         return np.moveaxis(image, 0, 2)
     raise ArgumentTypeError(
-        f"images must be (H, W), (H, W, C) or (C, H, W) with 1 to 4 channels, not of shape {image.shape}: pass a batch"
+        f"images must be (H, W), (H, W, C) or (C, H, W) with 1 to 4 channels, clips (F, H, W, C), (F, C, H, W) or "
+        f"(C, F, H, W), volumes also (D, H, W), not of shape {image.shape}: pass a batch"
     )
 
 

@@ -68,6 +68,47 @@ def test_parts_of_images(tmp_path: Path) -> None:
     assert (np.asarray(drawn)[13:26, 4:14] < 128).any(), "the caption"
 
 
+CLIPS = RNG.integers(0, 256, (2, 7, 8, 10, 3), np.uint8)
+
+
+@pytest.mark.parametrize("form", ["FHWC", "FCHW", "CFHW", "DHW", "ragged"])
+def test_clips_and_volumes_have_rows_of_frames(form: str) -> None:
+    batch: Any = torch.from_numpy(CLIPS)
+    expected = CLIPS
+    if form == "FCHW":
+        batch = batch.permute(0, 1, 4, 2, 3)
+    elif form == "CFHW":
+        batch = batch.permute(0, 4, 1, 2, 3)
+    elif form == "DHW":
+        batch = batch[..., 0]
+        expected = np.repeat(CLIPS[..., :1], 3, axis=4)
+    elif form == "ragged":
+        batch = [CLIPS[0], CLIPS[1][:2]]
+    sheet = dali_proxy.show(batch, columns=3)
+    row = 8 + 4 + 14  # with a caption
+    assert sheet.size == (3 * 14 + 4, 2 * row + 4)
+    for column, frame in enumerate((0, 3, 6)):
+        assert np.array_equal(tile(sheet, 4 + 14 * column, 4), expected[0, frame])
+        if form != "ragged":
+            assert np.array_equal(tile(sheet, 4 + 14 * column, 4 + row), expected[1, frame])
+    if form == "ragged":
+        assert np.array_equal(tile(sheet, 18, 4 + row), CLIPS[1, 1])
+        assert (tile(sheet, 32, 4 + row) == 255).all()
+
+
+def test_parts_of_clips() -> None:
+    clips = np.zeros((1, 4, 8, 10, 3), np.uint8)
+    masks = np.zeros((1, 4, 8, 10), np.int32)
+    masks[0, 3, 1, 2] = 1
+    boxes = np.float32([[[2, 2, 6, 6]]])
+    sheet = dali_proxy.show(clips, masks=masks, boxes=boxes, columns=2, labels=["a"])
+    first, last = tile(sheet, 4, 4), tile(sheet, 18, 4)
+    assert first[2, 2].any(), "the box is in each frame"
+    assert last[2, 2].any()
+    assert last[1, 2].any()
+    assert not first[1, 2].any()
+
+
 @pytest.mark.parametrize(
     ("images", "options", "error", "message"),
     [

@@ -100,6 +100,7 @@ operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/op
 
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	@echo "Open file://$(CURDIR)/site/index.html"
 
 clean: ## remove the environment and all build results
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,7 @@
 """The demo's images: JPEG crops of a dozen photographs, in one folder per photograph.
 
+Without photographs on this machine, there are drawings instead.
+
 The task is to recognise the photograph that a crop comes from. Training and held-out crops come from disjoint regions:
 a vertical band in the middle of each photograph is reserved for held-out crops, and no training crop touches it. So the
 network can't succeed by remembering pixels. But a held-out crop shows the same scene, in the same light, as the
@@ -11,11 +13,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
+
+from dali_proxy._demo.drawing import draw
 
 CROP_SIZE = (300, 400)
 """Width and height of each JPEG in pixels."""
@@ -76,6 +81,31 @@ def photograph_paths(count: int) -> dict[str, Path]:
     return {name: found[name] for name in (names[int(i * step)] for i in range(count))}
 
 
+def photographs(count: int) -> dict[str, Callable[[], Image.Image]]:
+    """Return functions that read photographs, or that draw images if scikit-image isn't installed.
+
+    Args:
+        count: Number of photographs.
+
+    Raises:
+        FileNotFoundError: ``$DALI_EXTRA_PATH`` is set, but has too few photographs.
+    """
+    if os.environ.get("DALI_EXTRA_PATH") or len(_bundled_photographs()) >= count:
+        return {name: partial(_read, path) for name, path in photograph_paths(count).items()}
+    return {f"drawing {number:02}": partial(draw, number) for number in range(count)}
+
+
+def has_photographs() -> bool:
+    """Return whether there are photographs on this machine."""
+    return bool(os.environ.get("DALI_EXTRA_PATH") or _bundled_photographs())
+
+
+def _read(path: Path) -> Image.Image:
+    with Image.open(path) as opened:
+        photograph: Image.Image = opened.convert("RGB")
+        return photograph
+
+
 def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
     """Write ``train/<photograph>/*.jpg`` and ``held_out/<photograph>/*.jpg`` below a folder.
 
@@ -86,9 +116,8 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
     Yields:
         The path of each JPEG after it was written, for a progress bar.
     """
-    for number, (name, source) in enumerate(photograph_paths(crops.photographs).items()):
-        with Image.open(source) as opened:
-            photograph = opened.convert("RGB")
+    for number, (name, read) in enumerate(photographs(crops.photographs).items()):
+        photograph = read()
         for split, count in (
             ("train", crops.train_per_photograph),
             ("held_out", crops.held_out_per_photograph),

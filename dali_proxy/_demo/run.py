@@ -14,7 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dali_proxy._demo.compare import Comparison
-from dali_proxy._demo.data import write_crops
+from dali_proxy._demo.data import has_photographs, write_crops
 from dali_proxy._demo.settings import Settings, Summary
 from dali_proxy._demo.steps import Steps
 from dali_proxy._demo.train import Training
@@ -110,6 +110,8 @@ def _image_folder(settings: Settings) -> Iterator[Path]:
 
 def _write(folder: Path, settings: Settings) -> None:
     crops = settings.crops
+    if not has_photographs():
+        print("Images: drawings. For photographs, install scikit-image: pip install scikit-image")
     total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
     for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="image", disable=settings.quiet or None):
         pass

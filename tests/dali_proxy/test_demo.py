@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,22 @@ def test_demo_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys:
     assert "What limited the speed: the" in said
     assert "torch DataLoader, pillow" in said
     assert str(picture) in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bundled", "one_thread")
+def test_demo_draws_its_images_without_scikit_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    settings = Settings(
+        device="cpu", picture=tmp_path / "batch.png", crops=CROPS, epochs=6, batch_size=16, rounds=1, seconds=0.2,
+        data=tmp_path / "images", quiet=True,
+    )  # fmt: skip
+    summary = run_demo(settings)
+    assert summary.accuracy > 0.6
+    assert "Images: drawings." in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "images/train").iterdir()) == [f"drawing 0{n}" for n in range(4)]
 
 
 @pytest.mark.usefixtures("bundled")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pipeline._catalog  # noqa: F401 - the functions are operators, also for a script that imports nothing else
 from pipeline._graph.nodes import DataNode, combine
 
 __all__ = [

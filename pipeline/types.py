@@ -334,7 +334,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 class _NodeFactory:
-    """The function that creates the data node of a constant. `pipeline._graph`, which is above this module, sets it."""
+    """The function that creates the data node of a constant. `pipeline._catalog`, above this module, sets it."""
 
     @staticmethod
     def create(*arguments: Any) -> Any:

@@ -100,8 +100,11 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Import the submodules. Attributes are resolved on first use, so that torch isn't imported without need."""
+        assert isinstance(module, _StandIn)
         for child in children(module.__name__):
-            importlib.import_module(f"{module.__name__}.{child}")
+            stand = importlib.import_module(f"{module.__name__}.{child}")
+            if module.stands_for_all_of(stand):
+                delattr(module, child)  # a function of the same name, such as `functional.resize`, hides the module
 
 
 class _StandIn(ModuleType):
@@ -131,6 +134,10 @@ class _StandIn(ModuleType):
         if found is not None:
             return found
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy doesn't implement it yet")
+
+    def stands_for_all_of(self, other: ModuleType) -> bool:
+        """Return whether another module has names of the same module of this project."""
+        return isinstance(other, _StandIn) and self._stand.module == other._stand.module != ""
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._names()})

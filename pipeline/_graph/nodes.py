@@ -30,7 +30,7 @@ from pipeline.errors import (
     GraphError,
     UnknownArgumentError,
 )
-from pipeline.types import DALIDataType, ScalarConstant, set_constant_nodes
+from pipeline.types import DALIDataType, ScalarConstant
 
 if TYPE_CHECKING:
     from pipeline._graph.builder import GraphBuilder
@@ -206,9 +206,6 @@ def constant_node(
     array = constant_array(value, dtype, shape)
     arguments = {"value": array, "layout": layout or None, "device": device or "cpu", "name": name}
     return _single(apply_operator("constant_value", (), arguments))
-
-
-set_constant_nodes(constant_node)
 
 
 def apply_operator(

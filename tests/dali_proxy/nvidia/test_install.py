@@ -38,6 +38,43 @@ def checked(done: subprocess.CompletedProcess[str]) -> str:
 INSTALL = "import dali_proxy; dali_proxy.install_as_nvidia_dali()\n"
 
 
+FIRST = [
+    "from nvidia.dali import types; types.Constant(np.float32([1]), device='gpu')",
+    "from nvidia.dali import types; types.Constant([1]) + 2",
+    "from nvidia.dali import math, types; math.sin(types.Constant([1.0]))",
+    "import nvidia.dali.math as math; math.max(1, 2)",
+    "import pipeline.math; pipeline.math.max(1, 2)",
+    "import pipeline.types; pipeline.types.Constant([1])",
+    "from nvidia.dali.ops import Constant; Constant(fdata=1.0)()",
+    "from nvidia.dali.external_source import external_source; external_source(name='x')",
+    "from nvidia.dali.tensors import TensorCPU; str(TensorCPU(np.float32([1])))",
+    "from nvidia.dali.pipeline import Pipeline; Pipeline(1, 1, 0)",
+    "from nvidia.dali.auto_aug.core import augmentation; augmentation(lambda data, parameter: data)",
+    "from nvidia.dali.experimental.dynamic import tensor; tensor([1.0]) * 2",
+    "from nvidia.dali.experimental.torchvision import Resize; Resize((2, 2))",
+    "from nvidia.dali.backend import GetSchema; GetSchema('Resize')",
+    "from nvidia.dali.tfrecord import FixedLenFeature, int64; FixedLenFeature([], int64, 0)",
+]
+
+
+def test_public_names_work_as_the_first_act_of_a_script() -> None:
+    """Each statement runs in a child of a process that has only installed the modules."""
+    code = "import os\nimport numpy as np\nimport dali_proxy\ndali_proxy.install_as_nvidia_dali(device='cpu')\n"
+    code += f"for first in {FIRST!r}:\n    if os.fork() == 0:\n        exec(first)\n        print('done')\n"
+    code += "        raise SystemExit\n    os.wait()\n"
+    done = python(code)
+    assert done.stdout.split() == ["done"] * len(FIRST), done.stderr
+
+
+def test_functions_hide_modules_of_the_same_name() -> None:
+    names = "resize", "crop", "pad", "normalize", "gaussian_blur"
+    code = "from nvidia.dali.experimental.torchvision.v2 import functional\n"
+    code += "import nvidia.dali.experimental.torchvision.v2.functional.crop\n"
+    code += "from nvidia.dali.experimental.torchvision.v2.functional.resize import resize\n"
+    code += f"print([type(getattr(functional, name)).__name__ for name in {names}], resize is functional.resize)"
+    assert output(INSTALL + code) == f"{['function'] * 5} True"
+
+
 NAMES = [
     ("nvidia.dali", "pipeline_def", "pipeline:pipeline_def"),
     ("nvidia.dali", "Pipeline", "pipeline:Pipeline"),

@@ -5,7 +5,7 @@ Example:
     >>> from pipeline import Pipeline, fn
     >>> with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
     ...     x = fn.external_source(name="x")
-    ...     pipe.set_outputs(torch_python_function(x, function=lambda samples: [s + 1 for s in samples]))
+    ...     pipe.set_outputs(torch_python_function(x, function=lambda sample: sample + 1))
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ numbers are."""
                 ("num_outputs", 1),
                 ("device", None),
                 *((each.name, each.default) for each in arguments),
-                ("batch_processing", batches and not hidden),
+                ("batch_processing", batches),
             ),
         )
     )
@@ -89,7 +89,9 @@ PYTHON_FUNCTION = _declare(
 DL_TENSOR_PYTHON_FUNCTION = _declare(
     "dl_tensor_python_function", "Runs a Python function on DLPack capsules.", True, _SYNCHRONIZE
 )
-TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a Python function on torch tensors.", True, hidden=True)
+TORCH_PYTHON_FUNCTION = _declare(
+    "torch_python_function", "Runs a Python function on torch tensors.", False, hidden=True
+)
 
 
 class _PythonFunction(BatchOperator):

@@ -49,7 +49,7 @@ def checked(error: errors.OperatorError, cause: BaseException) -> None:
         (fn.python_function, {"batch_processing": True}),
         (fn.dl_tensor_python_function, {"batch_processing": False}),
         (torch_python_function, {}),
-        (torch_python_function, {"batch_processing": False}),
+        (torch_python_function, {"batch_processing": True}),
     ],
 )
 def test_function_that_exits_costs_its_batch(
@@ -65,7 +65,7 @@ def test_function_that_exits_costs_its_batch(
 
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(operator(fn.external_source(name="x"), function=function, **arguments))
-    batched = arguments.get("batch_processing", operator is torch_python_function)
+    batched = arguments.get("batch_processing", False)
     if batched:
         assert values(pipe.run(x=batch(1))) == [[1, 1, 1]]
     with soon(), pytest.raises(errors.OperatorError) as caught:

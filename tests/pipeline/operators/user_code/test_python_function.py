@@ -106,21 +106,24 @@ def test_tensors_of_torch() -> None:
         return [sample + other for sample, other in zip(samples, others, strict=True)], samples
 
     def graph(fn: Any, types: Any, x: Any, y: Any) -> Any:
-        each = TorchPythonFunction(function=lambda sample: sample.T * 2, batch_processing=False)(x)
-        return (*torch_python_function(x, y, function=whole, num_outputs=2, output_layouts=["HW"]), each)
+        each = TorchPythonFunction(function=lambda sample: sample.T * 2)(x)
+        batches = {"batch_processing": True, "num_outputs": 2, "output_layouts": ["HW"]}
+        single = torch_python_function(x, function=lambda sample: sample.T * 2)
+        return (*torch_python_function(x, y, function=whole, **batches), each, single)
 
-    added, same, turned = run_ours(graph, FEED, OTHER)
+    added, same, turned, again = run_ours(graph, FEED, OTHER)
     assert added.layout == "HW"
     for number, (x, y) in enumerate(zip(FEED, OTHER, strict=True)):
         assert np.array_equal(added.samples[number], x + y)
         assert np.array_equal(same.samples[number], x)
         assert np.array_equal(turned.samples[number], x.T * 2)
+        assert np.array_equal(again.samples[number], x.T * 2)
 
 
 def test_constants_are_passed_as_copies() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         constant = types.Constant(np.array([1, 2], np.int32))
-        return x, torch_python_function(constant, function=lambda samples: [sample.add_(1) for sample in samples])
+        return x, torch_python_function(constant, function=lambda sample: sample.add_(1))
 
     _, made = run_ours(graph, FEED)
     assert [sample.tolist() for sample in made.samples] == [[2, 3], [2, 3]]
@@ -154,9 +157,9 @@ def test_functions_on_the_gpu() -> None:
         x *= 2  # in place: the others get the sample as it was
         return x.T
 
-    def tensors(samples: list[torch.Tensor]) -> Any:
-        assert all(sample.is_cuda for sample in samples)
-        return [sample.mul_(2).T for sample in samples]
+    def tensors(sample: torch.Tensor) -> Any:
+        assert sample.is_cuda
+        return sample.mul_(2).T
 
     def capsules(samples: list[Any]) -> Any:
         made = [to_dlpack((from_dlpack(sample).T * 2).contiguous()) for sample in samples]

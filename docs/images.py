@@ -224,7 +224,7 @@ def remapped(image: Array) -> list[Array]:
 
 def flow_of(frames: Array) -> Array:
     """Draw the motion between two frames: the hue is the direction, the brightness the distance."""
-    (vectors,) = run(lambda x: fn.experimental.optical_flow(x, output_grid=1), frames, layouts=("FHWC",))
+    (vectors,) = run(lambda x: fn.optical_flow(x, output_grid=1), frames, layouts=("FHWC",))
     distance, direction = cv2.cartToPolar(vectors[0, ..., 0], vectors[0, ..., 1], angleInDegrees=True)
     hsv = np.stack([direction / 2, np.full(distance.shape, 255), np.minimum(distance * 25, 255)], axis=-1)
     return np.asarray(cv2.cvtColor(hsv.astype(np.uint8), cv2.COLOR_HSV2RGB))
@@ -291,7 +291,7 @@ def images() -> dict[str, list[Array]]:
     sequence = np.stack([photograph(name)[::2, ::2] for name in ("cat", "coffee", "rocket")])
     (rearranged,) = run(lambda x: fn.sequence_rearrange(x, new_order=[2, 0, 0]), sequence, layouts=("FHWC",))
     found["sequence_rearrange"] = [np.concatenate(list(each), axis=1) for each in (sequence, rearranged)]
-    found["experimental.optical_flow"] = [*frames, flow_of(frames)]
+    found["optical_flow"] = [*frames, flow_of(frames)]
     for name, graph in OF_IMAGES.items():
         before = mosaic(image) if name.endswith("debayer") else image
         found[name] = [before, *run(graph, before)]

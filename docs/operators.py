@@ -31,12 +31,10 @@ FOUND = FOLDER / "parity.json"
 HEAD = """# Comparison with NVIDIA DALI's operators
 
 This table lists every operator of `nvidia.dali.fn` {version} and its state here. {there} of {count} are implemented;
-these counts include old names. `optical_flow` isn't: no package reaches that part of the GPU from Python
-([details](decisions-gpu.md#optical-flow)). `make operators` writes this page.
-[The reference](reference/operators.md) has the arguments.
+these counts include old names. `make operators` writes this page. [The reference](reference/operators.md) has the
+arguments.
 
 - **here**: the devices on which the operator runs; *mixed* takes bytes from the CPU and returns results on the GPU.
-  Where DALI has *gpu* and this project hasn't, a call for a GPU runs on the CPU, and its data is copied there and back.
 - **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and the largest that they
   have found in {examples} random calls of the operator with every documented argument. For integers it is the absolute
   difference; with 32 bits and more, only the part that exceeds the precision of a float32 counts. For real numbers

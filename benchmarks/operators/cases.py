@@ -227,6 +227,7 @@ LEFT_OUT = {
     "experimental.inputs.video": _VIDEO,
     "experimental.readers.fits": _ON_GPU,
     "experimental.readers.video": _VIDEO,
+    "optical_flow": _ON_GPU,
     "per_frame": "marks an argument, and has no work to measure",
     "readers.caffe": _RECORDS,
     "readers.caffe2": _RECORDS,

@@ -89,9 +89,8 @@ DIFFERENCES = {
     "CPU; DALI's run on the GPU only. `median_blur` accepts odd sizes only.",
     "experimental.warp_perspective": "Planar images may have a fill value for each channel, and images more than 4 "
     "channels.",
-    "optical_flow": "Missing: no package reaches the GPU's optical flow engine from Python ([decisions]"
-    "(decisions-gpu.md#optical-flow)). `experimental.optical_flow` takes the same arguments, computes on the CPU by "
-    "OpenCV, and has other vectors.",
+    "optical_flow": "The vectors differ: they are computed on the CPU by OpenCV, because no package reaches the GPU's "
+    "optical flow engine from Python ([decisions](decisions-gpu.md#optical-flow)).",
     "grid_mask": "The layout says which axes are height and width; DALI takes the first two. Erased NaNs are 0.",
     "multi_paste": "Sequences are accepted; DALI declares them, but fails on the CPU.",
     "segmentation.*": "All polygons of a mask are selected; DALI keeps the last. Negative class weights raise an "

@@ -25,6 +25,7 @@ ALIASES = {
     "experimental.equalize": "equalize",
     "experimental.filter": "filter",
     "experimental.inflate": "decoders.inflate",
+    "experimental.optical_flow": "optical_flow",
     "experimental.peek_image_shape": "peek_image_shape",
     "experimental.tensor_resize": "tensor_resize",
     "file_reader": "readers.file",

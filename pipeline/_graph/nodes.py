@@ -19,7 +19,6 @@ from pipeline._graph.branches import Branch, current_branch, within
 from pipeline._graph.constants import constant_array, is_constant
 from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
-from pipeline._graph.host_operators import runs_on_host
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
 from pipeline._rng import RandomState
@@ -226,10 +225,6 @@ def apply_operator(
         GraphError: the call doesn't match the declaration; the message names the operator and the user's line.
     """
     schema = lookup(name)
-    on_host = runs_on_host(schema, inputs, arguments.get("device"))
-    if on_host:
-        inputs = [each.cpu() if isinstance(each, DataNode) else each for each in inputs]
-        arguments = {**arguments, "device": "cpu"}
     call = check_call(schema, inputs, arguments, twin)
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
@@ -241,8 +236,6 @@ def apply_operator(
         _preserve(call)
     if builder is not None:
         nodes = builder.finish_call(call, nodes)
-    if on_host:
-        nodes = tuple(node.gpu() for node in nodes)
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes

@@ -61,7 +61,6 @@ for _name, _module in _readers.items():  # readers, and those below `experimenta
         sys.modules[f"{__name__}.{_name}"] = _operators[_name]
     else:
         _operators[_name] = _module
-_operators["optical_flow"] = _operators["experimental"].optical_flow  # DALI's name
 _randomness = {"RNG": RNG, "SampleRNG": SampleRNG, "get_default_rng": get_default_rng, "set_seed": set_seed}
 vars(_operators["random"]).update(_randomness)
 globals().update(TYPES)

@@ -68,7 +68,6 @@ int16: DType
 int32: DType
 int64: DType
 int8: DType
-from pipeline.dynamic.experimental import optical_flow as optical_flow
 uint16: DType
 uint32: DType
 uint64: DType
@@ -450,6 +449,14 @@ def ones_like(
     batch_size: int | None = None,
 ) -> Arrays:
     """Returns samples of ones with the shape, dtype and layout of other samples. `fn.ones_like` describes the arguments."""
+
+def optical_flow(
+    data: Arrays | Data, hints: Array | Data | None = None, /, *, enable_external_hints: _bool = False,
+    enable_temporal_hints: _bool = False, hint_grid: Int = 4, image_type: DALIImageType = DALIImageType.RGB,
+    output_format: Int | None = None, output_grid: Int = 4, preset: Float = 0.0,
+    device: Device | str | None = None, batch_size: int | None = None,
+) -> Arrays:
+    """Computes the motion of pixels between successive frames. `fn.optical_flow` describes the arguments."""
 
 def pad(
     data: Arrays | Data, /, *, align: Ints | Array | None = None, axes: Ints | Array = (),

@@ -38,14 +38,14 @@ __all__ = [
     'image_decoder_crop', 'image_decoder_random_crop', 'image_decoder_slice', 'inputs', 'io', 'jitter',
     'jpeg_compression_distortion', 'laplacian', 'lookup_table', 'mel_filter_bank', 'mfcc', 'multi_paste',
     'mxnet_reader', 'nemo_asr_reader', 'noise', 'nonsilent_region', 'normal_distribution', 'normalize',
-    'numpy_reader', 'one_hot', 'ones', 'ones_like', 'pad', 'paste', 'peek_image_shape', 'per_frame',
-    'permute_batch', 'power_spectrum', 'preemphasis_filter', 'python_function', 'random', 'random_bbox_crop',
-    'random_crop_generator', 'random_resized_crop', 'readers', 'reductions', 'reinterpret', 'reshape',
-    'resize', 'resize_crop_mirror', 'roi_random_crop', 'rotate', 'saturation', 'segmentation',
-    'sequence_reader', 'sequence_rearrange', 'shapes', 'slice', 'spectrogram', 'sphere', 'squeeze',
-    'ssd_random_crop', 'stack', 'tensor_resize', 'tfrecord_reader', 'to_decibels', 'transform_translation',
-    'transforms', 'transpose', 'uniform', 'video_reader', 'video_reader_resize', 'warp_affine', 'water',
-    'zeros', 'zeros_like',
+    'numpy_reader', 'one_hot', 'ones', 'ones_like', 'optical_flow', 'pad', 'paste', 'peek_image_shape',
+    'per_frame', 'permute_batch', 'power_spectrum', 'preemphasis_filter', 'python_function', 'random',
+    'random_bbox_crop', 'random_crop_generator', 'random_resized_crop', 'readers', 'reductions',
+    'reinterpret', 'reshape', 'resize', 'resize_crop_mirror', 'roi_random_crop', 'rotate', 'saturation',
+    'segmentation', 'sequence_reader', 'sequence_rearrange', 'shapes', 'slice', 'spectrogram', 'sphere',
+    'squeeze', 'ssd_random_crop', 'stack', 'tensor_resize', 'tfrecord_reader', 'to_decibels',
+    'transform_translation', 'transforms', 'transpose', 'uniform', 'video_reader', 'video_reader_resize',
+    'warp_affine', 'water', 'zeros', 'zeros_like',
 ]
 
 from pipeline.fn.decoders import audio as audio_decoder
@@ -1196,6 +1196,35 @@ def ones_like(
     Args:
         data_like: Samples whose shape, dtype and layout the output gets.
         dtype (DALIDataType, default None): Dtype of the output; by default the input's.
+        device (str): device of the operator; by default that of its inputs.
+    """
+
+def optical_flow(
+    data: Nodes | ConstantLike, hints: Input | None = None, /, *, enable_external_hints: _bool = False,
+    enable_temporal_hints: _bool = False, hint_grid: Int = 4, image_type: DALIImageType = DALIImageType.RGB,
+    output_format: Int | None = None, output_grid: Int = 4, preset: Float = 0.0, device: str | None = None,
+    name: str | None = None, bytes_per_sample_hint: Ints | None = None, preserve: _bool = False,
+    seed: Int = -1,
+) -> Nodes:
+    """Computes the motion of pixels between successive frames.
+
+    The output is float32 of shape (frames - 1, height / `output_grid`, width / `output_grid`, 2): x and y, in pixels of the
+    input, from each frame to the next one. The method is OpenCV's dense inverse search (Kroeger et al. 2016), which runs on
+    the CPU: frames on the GPU are copied there, and their vectors back. DALI uses the optical flow engine of NVIDIA's GPUs
+    instead, so its vectors differ.
+
+    Devices: cpu, gpu.
+
+    Args:
+        data: Sequences, uint8, FHWC.
+        hints: With `enable_external_hints`: vectors to start from, FHWC like the output.
+        enable_external_hints (bool, default False): Start from the second input.
+        enable_temporal_hints (bool, default False): Start from the vectors of the previous frames.
+        hint_grid (int, default 4): Width of the squares of the second input: 1, 2, 4 or 8.
+        image_type (DALIImageType, default DALIImageType.RGB): Color space of the frames: RGB, BGR or GRAY.
+        output_format (int, default None): Deprecated name of `output_grid`.
+        output_grid (int, default 4): Width of the squares of pixels that share a vector: 1, 2 or 4.
+        preset (float, default 0.0): 0 for the best quality, 0.5, or 1 for the highest speed.
         device (str): device of the operator; by default that of its inputs.
     """
 

@@ -38,14 +38,14 @@ __all__ = [
     'GridMask', 'Hsv', 'Hue', 'ImageDecoder', 'ImageDecoderCrop', 'ImageDecoderRandomCrop',
     'ImageDecoderSlice', 'Jitter', 'JpegCompressionDistortion', 'Laplacian', 'LookupTable', 'MFCC',
     'MXNetReader', 'MelFilterBank', 'MultiPaste', 'NemoAsrReader', 'NonsilentRegion', 'NormalDistribution',
-    'Normalize', 'NumpyReader', 'OneHot', 'Ones', 'OnesLike', 'Pad', 'Paste', 'PeekImageShape', 'PerFrame',
-    'PermuteBatch', 'PowerSpectrum', 'PreemphasisFilter', 'PythonFunction', 'ROIRandomCrop', 'RandomBBoxCrop',
-    'RandomCropGenerator', 'RandomResizedCrop', 'Reinterpret', 'Reshape', 'Resize', 'ResizeCropMirror',
-    'Rotate', 'SSDRandomCrop', 'Saturation', 'SequenceReader', 'SequenceRearrange', 'Shapes', 'Slice',
-    'Spectrogram', 'Sphere', 'Squeeze', 'Stack', 'TFRecordReader', 'TensorResize', 'ToDecibels',
-    'TransformTranslation', 'Transpose', 'Uniform', 'VideoReader', 'VideoReaderResize', 'WarpAffine', 'Water',
-    'Zeros', 'ZerosLike', 'decoders', 'experimental', 'inputs', 'io', 'noise', 'random', 'readers',
-    'reductions', 'segmentation', 'transforms',
+    'Normalize', 'NumpyReader', 'OneHot', 'Ones', 'OnesLike', 'OpticalFlow', 'Pad', 'Paste', 'PeekImageShape',
+    'PerFrame', 'PermuteBatch', 'PowerSpectrum', 'PreemphasisFilter', 'PythonFunction', 'ROIRandomCrop',
+    'RandomBBoxCrop', 'RandomCropGenerator', 'RandomResizedCrop', 'Reinterpret', 'Reshape', 'Resize',
+    'ResizeCropMirror', 'Rotate', 'SSDRandomCrop', 'Saturation', 'SequenceReader', 'SequenceRearrange',
+    'Shapes', 'Slice', 'Spectrogram', 'Sphere', 'Squeeze', 'Stack', 'TFRecordReader', 'TensorResize',
+    'ToDecibels', 'TransformTranslation', 'Transpose', 'Uniform', 'VideoReader', 'VideoReaderResize',
+    'WarpAffine', 'Water', 'Zeros', 'ZerosLike', 'decoders', 'experimental', 'inputs', 'io', 'noise',
+    'random', 'readers', 'reductions', 'segmentation', 'transforms',
 ]
 
 from pipeline.ops.decoders import Audio as AudioDecoder
@@ -564,6 +564,16 @@ class OnesLike(OperatorClass):
         bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
     ) -> None: ...
     def __call__(self, data_like: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
+
+class OpticalFlow(OperatorClass):
+    """Computes the motion of pixels between successive frames. `fn.optical_flow` describes the arguments."""
+    def __init__(
+        self, *, enable_external_hints: _bool = False, enable_temporal_hints: _bool = False, hint_grid: Int = 4,
+        image_type: DALIImageType = DALIImageType.RGB, output_format: Int | None = None, output_grid: Int = 4,
+        preset: Float = 0.0, device: str | None = None, name: str | None = None,
+        bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
+    ) -> None: ...
+    def __call__(self, data: Nodes | ConstantLike, hints: Input | None = None, /, **arguments: Any) -> Nodes: ...
 
 class Pad(OperatorClass):
     """Pads samples at their end, along chosen axes. `fn.pad` describes the arguments."""

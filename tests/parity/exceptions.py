@@ -25,7 +25,7 @@ EXCEPTIONS = {
     "experimental.resize": "not on DALI's CPU: the same as resize, in tests/pipeline/operators/geometry/test_resize.py",
     "experimental.median_blur": _REFERENCE.format("operators/effects/test_median_blur.py"),
     "experimental.remap": _REFERENCE.format("operators/geometry/test_remap.py"),
-    "experimental.optical_flow": "another method than DALI's: compared with known motion in "
+    "optical_flow": "another method than DALI's: compared with known motion in "
     "tests/pipeline/operators/geometry/test_optical_flow.py",
     "external_source": _OWN.format("external_source/test_parity.py"),
     "filter": _OWN.format("operators/effects/test_filter.py"),

@@ -1,4 +1,4 @@
-"""`experimental.optical_flow`: the motion of pixels between frames, by OpenCV."""
+"""`optical_flow`: the motion of pixels between frames, by OpenCV."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.convert import convert_color
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.upload import upload
 from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import RGB
 
 __all__ = ["OPTICAL_FLOW"]
@@ -32,12 +34,13 @@ _COLORS = ("RGB", "BGR", "GRAY")
 
 OPTICAL_FLOW = register(
     OperatorSchema(
-        name="experimental.optical_flow",
-        doc="""Computes the motion of pixels between successive frames, on the CPU.
+        name="optical_flow",
+        doc="""Computes the motion of pixels between successive frames.
 
 The output is float32 of shape (frames - 1, height / `output_grid`, width / `output_grid`, 2): x and y, in pixels of the
-input, from each frame to the next one. The method is OpenCV's dense inverse search (Kroeger et al. 2016). DALI's
-`fn.optical_flow` uses the optical flow engine of NVIDIA's GPUs instead, so its vectors differ.""",
+input, from each frame to the next one. The method is OpenCV's dense inverse search (Kroeger et al. 2016), which runs on
+the CPU: frames on the GPU are copied there, and their vectors back. DALI uses the optical flow engine of NVIDIA's GPUs
+instead, so its vectors differ.""",
         inputs=(
             Input("data", "Sequences, uint8, FHWC."),
             Input("hints", "With `enable_external_hints`: vectors to start from, FHWC like the output.", True),
@@ -45,11 +48,13 @@ input, from each frame to the next one. The method is OpenCV's dense inverse sea
         arguments=(
             Argument("preset", Kind.FLOAT, "0 for the best quality, 0.5, or 1 for the highest speed.", 0.0),
             Argument("output_grid", Kind.INT, "Width of the squares of pixels that share a vector: 1, 2 or 4.", 4),
+            Argument("output_format", Kind.INT, "Deprecated name of `output_grid`.", replaced_by="output_grid"),
             Argument("enable_temporal_hints", Kind.BOOL, "Start from the vectors of the previous frames.", False),
             Argument("enable_external_hints", Kind.BOOL, "Start from the second input.", False),
             Argument("hint_grid", Kind.INT, "Width of the squares of the second input: 1, 2, 4 or 8.", 4),
             Argument("image_type", Kind.IMAGE_TYPE, "Color space of the frames: RGB, BGR or GRAY.", RGB),
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
@@ -106,6 +111,29 @@ class OpticalFlowCpu(SampleOperator[None]):
         except cv2.error as error:
             raise PipelineError(f"OpenCV can't compute the flow of frames of {first.shape}: {error}") from error
         return flow
+
+
+@implements(OPTICAL_FLOW, "gpu")
+class OpticalFlowGpu(GpuOperator):
+    """Copies the frames to the CPU, and the vectors to the GPU."""
+
+    waits = True
+    repeatable = False
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._search = OpticalFlowCpu(node, setup)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        vectors: list[Array] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, given in enumerate(zip(*(self.on_host(each, batch) for each in inputs), strict=True)):
+            try:
+                vectors.append(self._search.run(None, sample, given, None))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return [upload(batch, TensorListCPU(vectors, _LAYOUT))]
 
 
 def _means(flow: Array, grid: int) -> Array:

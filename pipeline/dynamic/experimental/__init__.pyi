@@ -44,14 +44,7 @@ def median_blur(
 ) -> Arrays:
     """Replaces each pixel by the median of a rectangle around it, for each channel. `fn.experimental.median_blur` describes the arguments."""
 
-def optical_flow(
-    data: Arrays | Data, hints: Array | Data | None = None, /, *, enable_external_hints: _bool = False,
-    enable_temporal_hints: _bool = False, hint_grid: Int = 4, image_type: DALIImageType = DALIImageType.RGB,
-    output_grid: Int = 4, preset: Float = 0.0, device: Device | str | None = None,
-    batch_size: int | None = None,
-) -> Arrays:
-    """Computes the motion of pixels between successive frames, on the CPU. `fn.experimental.optical_flow` describes the arguments."""
-
+from pipeline.dynamic import optical_flow as optical_flow
 from pipeline.dynamic import peek_image_shape as peek_image_shape
 def remap(
     data: Arrays | Data, mapx: Array | Data, mapy: Array | Data, /, *,

@@ -80,32 +80,7 @@ def median_blur(
         device (str): device of the operator; by default that of its inputs.
     """
 
-def optical_flow(
-    data: Nodes | ConstantLike, hints: Input | None = None, /, *, enable_external_hints: _bool = False,
-    enable_temporal_hints: _bool = False, hint_grid: Int = 4, image_type: DALIImageType = DALIImageType.RGB,
-    output_grid: Int = 4, preset: Float = 0.0, device: str | None = None, name: str | None = None,
-    bytes_per_sample_hint: Ints | None = None, preserve: _bool = False, seed: Int = -1,
-) -> Nodes:
-    """Computes the motion of pixels between successive frames, on the CPU.
-
-    The output is float32 of shape (frames - 1, height / `output_grid`, width / `output_grid`, 2): x and y, in pixels of the
-    input, from each frame to the next one. The method is OpenCV's dense inverse search (Kroeger et al. 2016). DALI's
-    `fn.optical_flow` uses the optical flow engine of NVIDIA's GPUs instead, so its vectors differ.
-
-    Devices: cpu.
-
-    Args:
-        data: Sequences, uint8, FHWC.
-        hints: With `enable_external_hints`: vectors to start from, FHWC like the output.
-        enable_external_hints (bool, default False): Start from the second input.
-        enable_temporal_hints (bool, default False): Start from the vectors of the previous frames.
-        hint_grid (int, default 4): Width of the squares of the second input: 1, 2, 4 or 8.
-        image_type (DALIImageType, default DALIImageType.RGB): Color space of the frames: RGB, BGR or GRAY.
-        output_grid (int, default 4): Width of the squares of pixels that share a vector: 1, 2 or 4.
-        preset (float, default 0.0): 0 for the best quality, 0.5, or 1 for the highest speed.
-        device (str): device of the operator; by default that of its inputs.
-    """
-
+from pipeline.fn import optical_flow as optical_flow
 from pipeline.fn import peek_image_shape as peek_image_shape
 def remap(
     data: Nodes | ConstantLike, mapx: Input, mapy: Input, /, *,

@@ -54,16 +54,7 @@ class MedianBlur(OperatorClass):
     ) -> None: ...
     def __call__(self, data: Nodes | ConstantLike, /, **arguments: Any) -> Nodes: ...
 
-class OpticalFlow(OperatorClass):
-    """Computes the motion of pixels between successive frames, on the CPU. `fn.experimental.optical_flow` describes the arguments."""
-    def __init__(
-        self, *, enable_external_hints: _bool = False, enable_temporal_hints: _bool = False, hint_grid: Int = 4,
-        image_type: DALIImageType = DALIImageType.RGB, output_grid: Int = 4, preset: Float = 0.0,
-        device: str | None = None, name: str | None = None, bytes_per_sample_hint: Ints | None = None,
-        preserve: _bool = False, seed: Int = -1,
-    ) -> None: ...
-    def __call__(self, data: Nodes | ConstantLike, hints: Input | None = None, /, **arguments: Any) -> Nodes: ...
-
+from pipeline.ops import OpticalFlow as OpticalFlow
 from pipeline.ops import PeekImageShape as PeekImageShape
 class Remap(OperatorClass):
     """Computes images from positions in other images: the output at (x, y) is the input at (mapx, mapy). `fn.experimental.remap` describes the arguments."""

@@ -31,7 +31,7 @@ class Old(Pipeline):
     def __init__(self):
         super().__init__(batch_size=8, num_threads=2, device_id=0)
         self.input = ops.readers.File(file_root="x", bogus=3)
-        self.flow = ops.OpticalFlow(device="gpu")
+        self.blur = ops.Reload()
         self.resize = ops.Resize(device="gpu", resize_x="wide", size=3)
     def define_graph(self):
         jpegs, labels = self.input()
@@ -58,7 +58,7 @@ def test_everything_that_is_missing_is_found_at_once(tmp_path: Path) -> None:
         (4, "plugin.jax"),
         (7, "plugin_manager.load_library"),
         (12, "ops.readers.File(bogus=...)"),
-        (13, "ops.OpticalFlow"),
+        (13, "ops.Reload"),
         (14, "ops.Resize(resize_x=...)"),
         (17, "ops.Resize(wrong=...)"),
         (19, "pipeline_def(enable_conditional=...)"),
@@ -72,7 +72,7 @@ def test_everything_that_is_missing_is_found_at_once(tmp_path: Path) -> None:
 def test_messages_say_what_to_do(tmp_path: Path) -> None:
     said = {each.name: each.message for each in findings(tmp_path, SCRIPT)}
     assert said["plugin_manager.load_library"] == "it raises an error: a plugin needs DALI's executor"
-    assert said["ops.OpticalFlow"].startswith("no package reaches the GPU's optical flow engine")
+    assert said["ops.Reload"].startswith("for plugins in C++")
     assert said["fn.resize(mode=...)"].startswith("Invalid resize mode: sideways")
 
 

@@ -1,15 +1,19 @@
-"""`experimental.optical_flow` finds motion that is known."""
+"""`optical_flow` finds motion that is known."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
+from pipeline import Pipeline, fn
 from pipeline.errors import PipelineError
 from pipeline.types import GRAY
+from tests import host_cupy
+from tests.pipeline.kernels import emulator
 from tests.pipeline.operators.both import Array, Output, run_ours
 
 MOTION = (3, -2)  # pixels per frame: right and up
@@ -26,7 +30,7 @@ def moving(height: int = 64, width: int = 80, frames: int = 3) -> Array:
 def flow(sequence: Array, *hints: Array, **arguments: Any) -> Output:
     feeds = [[each] for each in (sequence, *hints)]
     (output,) = run_ours(
-        lambda fn, types, *inputs: fn.experimental.optical_flow(*inputs, **arguments),
+        lambda fn, types, *inputs: fn.optical_flow(*inputs, **arguments),
         *feeds,
         layouts=["FHWC"] * len(feeds),
     )
@@ -87,3 +91,18 @@ def test_hints_of_another_shape_are_refused() -> None:
     hints = np.zeros((1, 16, 20, 2), np.float32)
     with pytest.raises(PipelineError, match=r"hints have shape \(1, 16, 20, 2\), but the frames need \(2, 16, 20, 2\)"):
         flow(moving(), hints, enable_external_hints=True)
+
+
+@pytest.mark.parametrize("device", ["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_frames_on_a_gpu_have_the_same_vectors(device: str) -> None:
+    if device == "host" and emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    with host_cupy.installed() if device == "host" else contextlib.nullcontext():
+        with Pipeline(batch_size=2, num_threads=1, device_id=0) as pipe:
+            frames = fn.external_source(name="frames", layout="FHWC")
+            pipe.set_outputs(fn.optical_flow(frames, device="gpu"), fn.optical_flow(frames))
+        moved, expected = pipe.run(frames=[moving(), moving(frames=4)])
+        assert pipe.output_devices == ("gpu", "cpu")
+        for ours, other in zip(moved.as_cpu().samples, expected.samples, strict=True):
+            np.testing.assert_array_equal(ours, other)
+        pipe.close()

@@ -18,8 +18,9 @@ from pipeline._dynamic.context import EvalContext
 from pipeline._dynamic.randomness import get_default_rng
 from pipeline._dynamic.values import Value, evaluation_error
 from pipeline._executor.executor import Executor
-from pipeline._graph.graph import Edge
-from pipeline._graph.nodes import check_call
+from pipeline._graph.current import no_builder
+from pipeline._graph.input_sets import call_operator
+from pipeline._graph.nodes import DataNode
 from pipeline._graph.subgraph import Subgraph
 from pipeline._operator_api.reader import ReaderMeta, ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, TensorList
@@ -60,7 +61,8 @@ class Reader:
     ) -> None:
         self._default_size = max_batch_size
         keywords = prepare_arguments(self._declared, {**arguments, "device": device, "name": name})
-        self._call = check_call(self._declared, (), keywords)
+        with no_builder():
+            self._described = call_operator(self._declared, (), keywords)
         self._seed = get_default_rng()()
         self._executor: Executor | None = None
         self._positions: dict[str, ReaderPosition] = {}
@@ -77,8 +79,9 @@ class Reader:
     ) -> Iterator[Any]:
         """Return an iterator over the data set, or over the shard of this reader.
 
-        Each item is a tuple with the outputs of the reader. The last batch is filled with samples of the next pass, or
-        with repeated samples if the reader has ``pad_last_batch=True``. Exhaust the iterator before the next call.
+        Each item is a tuple with the outputs of the reader, or a dictionary for `TFRecord`. The last batch is filled
+        with samples of the next pass, or with repeated samples if the reader has ``pad_last_batch=True``. Exhaust the
+        iterator before the next call.
 
         Args:
             batch_size: number of samples of a batch; without one, and without `max_batch_size`, the items are tensors.
@@ -93,11 +96,15 @@ class Reader:
         return self._batches(size, ctx)
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
-        """Return the next outputs: batches, or tensors without a batch size."""
+        """Return the next outputs: batches, or tensors without a batch size.
+
+        The result is a tuple, a dictionary for `TFRecord`, or the only output.
+        """
         size = batch_size if batch_size is not None else self._default_size
         _check_size(size)
         executor = self._open(size or 1, None)
-        return self._results(executor.run(self._request(size or 1)), size)
+        results = self._results(executor.run(self._request(size or 1)), size)
+        return results[0] if isinstance(self._described, DataNode) else results
 
     def get_metadata(self) -> dict[str, int]:
         """Return the size of the data set and the shard, as `Pipeline.reader_meta` does."""
@@ -164,7 +171,8 @@ class Reader:
         values = [Value("gpu" if isinstance(each, TensorListGPU) else "cpu", each) for each in outputs]
         for value in values:
             value.owned = True
-        return tuple(kind.from_value(value) for value in values)
+        results = tuple(kind.from_value(value) for value in values)
+        return dict(zip(self._described, results, strict=True)) if isinstance(self._described, dict) else results
 
     def _request(self, size: int) -> BatchRequest:
         return BatchRequest(size, key=BatchKey(self._epoch))
@@ -190,16 +198,23 @@ class Reader:
             self._positions = executor.readers.positions
             self._close()
         context = ctx or EvalContext.current()
-        device_id = None if self._call.device == "cpu" else context.device_id
+        nodes = self._nodes()
+        subgraph = Subgraph([node.source for node in nodes if node.source is not None], lambda _: False)
+        device_id = None if all(call.device == "cpu" for call in subgraph.calls) else context.device_id
         config = ExecutorConfig(size, context.num_threads, device_id, self._seed, _AHEAD, _AHEAD, 1)
-        subgraph = Subgraph([self._call], lambda _: True)
-        count = self._declared.output_count(self._call.arguments)
-        executor = Executor(subgraph.graph([Edge(0, output) for output in range(count)]), config)
+        executor = Executor(subgraph.graph([subgraph.edge(node) for node in nodes]), config)
         if self._positions:
             executor.readers.restore(self._positions)
         self._executor = executor
         self._finalizer = Finalizer(self, executor.close)
         return executor
+
+    def _nodes(self) -> list[DataNode]:
+        """Return the outputs in the graph of the reader."""
+        described = self._described
+        if isinstance(described, DataNode):
+            return [described]
+        return list(described.values() if isinstance(described, dict) else described)
 
     def _close(self) -> None:
         if self._finalizer is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pipeline.errors import GraphError
@@ -10,12 +12,12 @@ from pipeline.errors import GraphError
 if TYPE_CHECKING:
     from pipeline._graph.builder import GraphBuilder
 
-__all__ = ["current_builder", "pop_builder", "push_builder"]
+__all__ = ["current_builder", "no_builder", "pop_builder", "push_builder"]
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.builders: list[GraphBuilder] = []
+        self.builders: list[GraphBuilder | None] = []
 
 
 _STACK = _Stack()
@@ -29,6 +31,16 @@ def current_builder() -> GraphBuilder | None:
 def push_builder(builder: GraphBuilder) -> None:
     """Make a builder current."""
     _STACK.builders.append(builder)
+
+
+@contextmanager
+def no_builder() -> Iterator[None]:
+    """In the `with` block, no builder is current: operators become part of no pipeline."""
+    _STACK.builders.append(None)
+    try:
+        yield
+    finally:
+        _STACK.builders.pop()
 
 
 def pop_builder() -> None:

@@ -40,6 +40,8 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
         warn_caller(f"WARNING: `{name}` is now deprecated.{schema.deprecated}", DeprecationWarning)
     if schema.alias_of is not None:
         schema = lookup(schema.alias_of)
+    if schema.function is not None:
+        return schema.function(*inputs, **arguments)
     try:
         sets = [tuple(inputs)] if schema.side_effects else split_inputs(inputs, schema.name, _is_node)
     except GraphError as error:

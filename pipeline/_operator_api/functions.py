@@ -35,7 +35,7 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
 
 def make_class(schema: OperatorSchema) -> type[Any]:
     """Return the class of `ops` for an operator. It is created with constant arguments and called with inputs."""
-    if schema.function is not None:
+    if schema.function is not None and schema.fed:  # the function has other arguments than the operator
         return class_of(schema.function, schema)
     return type(class_name(schema.name), (OperatorClass,), {**_attributes(schema), "__doc__": _documentation(schema)})
 

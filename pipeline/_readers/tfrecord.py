@@ -104,6 +104,7 @@ An index file has one line for each record, with its offset and its size.""",
         *RECORD_ARGUMENTS,
     ),
     outputs=lambda arguments: len(arguments["features"]),
+    class_parameters=(("path", None), ("index_path", None), ("features", None)),
     function=tfrecord,
 )
 

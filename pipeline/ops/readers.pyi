@@ -142,9 +142,9 @@ class Sequence(OperatorClass):
 class TFRecord(OperatorClass):
     """Reads features of TensorFlow's examples from TFRecord files. `fn.readers.tfrecord` describes the arguments."""
     def __init__(
-        self, *, dont_use_mmap: _bool = False, features: Any, index_path: Strs | None = None,
+        self, path: Any = None, index_path: Any = None, features: Any = None, *, dont_use_mmap: _bool = False,
         initial_fill: Int = 1024, lazy_init: _bool = False, num_shards: Int = 1, pad_last_batch: _bool = False,
-        path: Strs, prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
+        prefetch_queue_depth: Int = 1, random_shuffle: _bool = False, read_ahead: _bool = False,
         shard_id: Int = 0, shuffle_after_epoch: _bool = False, shuffle_after_epoch_seed: Int = 0,
         skip_cached_images: _bool = False, stick_to_shard: _bool = False, tensor_init_bytes: Int = 1048576,
         use_o_direct: _bool = False, device: str | None = None, name: str | None = None,

@@ -167,7 +167,8 @@ def _argument(schema: OperatorSchema, name: str, value: Any) -> Any:
     if isinstance(value, DType):
         return type_id(value)
     if name == "device":
-        kind = value if value == "mixed" else getattr(as_device(value), "device_type", None)
+        kind = getattr(as_device("gpu" if value == "mixed" else value), "device_type", None)
+        kind = value if value == "mixed" and kind == "gpu" else kind
         return "mixed" if kind == "gpu" and "gpu" not in schema.devices and "mixed" in schema.devices else kind
     declared = schema.argument(name)
     if declared is None:

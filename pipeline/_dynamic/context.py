@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 from pipeline._concurrency.thread_pool import ThreadPool as Threads
+from pipeline._definition.cpu_only import cpu_is_requested
 from pipeline._dynamic.checkpoints import Checkpoint
 from pipeline._dynamic.devices import current_gpu, use_gpu
 from pipeline._dynamic.streams import Stream, set_thread_stream, stream, stream_of
@@ -210,7 +211,9 @@ class EvalContext:
 
     @property
     def device_id(self) -> int | None:
-        """Number of the GPU; None without a GPU."""
+        """Number of the GPU; None without a GPU, or if all devices are the CPU."""
+        if cpu_is_requested():
+            return None
         if self._device_id is not None:
             return self._device_id
         try:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pipeline._definition.cpu_only import VARIABLE, cpu_is_requested
 from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array, listed
 from pipeline._dynamic.devices import as_device
 from pipeline._dynamic.dtypes import DType, dtype, of_enum
@@ -13,7 +14,7 @@ from pipeline._dynamic.values import Value, evaluation_error, tracing
 from pipeline._external_source.data import to_sample
 from pipeline._graph.constants import narrow
 from pipeline._operator_api.request import TensorList
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, RaggedError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError, RaggedError
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
@@ -134,7 +135,13 @@ def _from_samples(samples: list[Any], wanted: DType | None, layout: str | None) 
 
 
 def _value_of(data: Any, layout: str | None, is_batch: bool) -> Value:
-    """Return the value of data of other libraries."""
+    """Return the value of data of other libraries.
+
+    Raises:
+        InputError: the data is on a GPU, but all devices are the CPU.
+    """
+    if cpu_is_requested() and (isinstance(data, TensorListGPU | TensorGPU) or _on_gpu(data)):
+        raise InputError(f"{type(data).__name__} is on a GPU, but {VARIABLE} is cpu: pass a copy on the CPU")
     enum = of_enum(data)
     if isinstance(data, TensorListCPU | TensorListGPU):
         if not is_batch:

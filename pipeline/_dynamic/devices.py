@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
+from pipeline._definition.cpu_only import VARIABLE, cpu_is_requested
+from pipeline._graph.location import warn_caller
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["Device", "as_device", "current_choice", "current_gpu", "use_gpu"]
@@ -24,6 +26,8 @@ _STACK = _Stack()
 
 class Device:
     """The CPU or a GPU. In its `with` block, it is the current device of the thread.
+
+    If the environment variable `DALI_PROXY_DEVICE` is "cpu", all devices are the CPU.
 
     Args:
         name: "cpu", "gpu" or "gpu:<number>"; "cuda" means "gpu".
@@ -52,7 +56,10 @@ class Device:
             device_id = int(number)
         if kind == "cpu" and device_id is not None:
             raise ArgumentValueError(f"Invalid device id: {device_id} for device type: cpu. Must be `None`")
-        count = 0 if kind == "cpu" or device_id is None else _gpu_count()
+        if kind == "gpu" and cpu_is_requested():
+            _warn_of_move()
+            kind, device_id = "cpu", None
+        count = 0 if device_id is None else _gpu_count()
         if device_id is not None and not 0 <= device_id < count:
             raise ArgumentValueError(
                 f"Invalid device id: {device_id} for device type: gpu. Must be in range [0..{count - 1}]"
@@ -77,7 +84,7 @@ class Device:
         """Return the current device of this thread: a GPU if there is one, unless a `with` block sets another."""
         if _STACK.devices:
             return _STACK.devices[-1]
-        return Device("gpu") if _gpu_count() else Device.CPU
+        return Device("gpu") if not cpu_is_requested() and _gpu_count() else Device.CPU
 
     @staticmethod
     def type_from_dlpack(dev_type: int) -> str:
@@ -155,6 +162,16 @@ def _gpu_count() -> int:
         return int(cupy.cuda.runtime.getDeviceCount())
     except Exception:  # noqa: BLE001 - no CuPy, no driver or no GPU
         return 0
+
+
+class _Warned:
+    already = False
+
+
+def _warn_of_move() -> None:
+    if not _Warned.already:
+        _Warned.already = True
+        warn_caller(f"dynamic mode uses the CPU in place of GPUs, because {VARIABLE} is cpu", RuntimeWarning)
 
 
 def current_choice() -> str | None:

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from pipeline._cuda.streams import existing_stream, new_stream
+from pipeline._definition.cpu_only import cpu_is_requested
 from pipeline._dynamic.devices import current_gpu
 from pipeline.errors import ArgumentValueError
 
@@ -83,14 +84,25 @@ _DEFAULTS: dict[int, Stream] = {}
 
 
 def stream(*, stream: Any = _CREATE, device_id: int | None = None) -> Stream | None:
-    """Return a stream: a new one, or one of another library. None stays None. Has the arguments of `Stream`."""
+    """Return a stream: a new one, or one of another library. Has the arguments of `Stream`.
+
+    Returns None for None, and if the environment variable `DALI_PROXY_DEVICE` is "cpu".
+    """
     if stream is None or isinstance(stream, Stream):
         return stream
+    if cpu_is_requested():
+        return None
     return Stream(stream=stream, device_id=device_id)
 
 
 def _device(device_id: int | None) -> int:
-    return current_gpu() if device_id is None else device_id
+    """Return the number of a GPU, of CUDA's current one for None, or -1 without a GPU."""
+    if device_id is not None:
+        return device_id
+    try:
+        return current_gpu()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver or no GPU
+        return -1
 
 
 def get_default_stream(device_id: int | None = None) -> Stream | None:

@@ -20,6 +20,7 @@ from pipeline._operator_api.waiting import check_stream, waited_by
 from pipeline._ranks import current_ranks
 from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import GraphError, PipelineError
+from pipeline.tensors.moved import as_on_gpu
 
 __all__ = ["DebugPipeline"]
 
@@ -197,4 +198,4 @@ class DebugPipeline(Pipeline):
             raise StopIteration from None
         finally:
             self._key = BatchKey(key.epoch, key.iteration + 1)
-        return outputs
+        return as_on_gpu(outputs, self._builder.moved.outputs if self._internals.on_cpu else ())

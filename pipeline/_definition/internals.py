@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,10 @@ from pipeline._external_source.device import take_over
 from pipeline._graph import DataNode, Graph, SourceLocation
 from pipeline._graph.builder import GraphBuilder
 from pipeline._graph.on_cpu import MovedGraph, move_to_cpu
+from pipeline._operator_api.request import TensorList
 from pipeline._operators.decoding.input_parts import split_video
 from pipeline.errors import ArgumentTypeError, GraphError, PipelineError
+from pipeline.tensors.moved import as_on_gpu
 
 if TYPE_CHECKING:
     from pipeline._definition.pipeline import Pipeline
@@ -86,6 +88,10 @@ class PipelineInternals:
             if self._moved.graph is not declared:
                 warn_of_move(self._moved, self.builder.title, self.declared_arguments.device_id)
         return self._moved.graph
+
+    def as_declared(self, outputs: Sequence[TensorList]) -> tuple[TensorList, ...]:
+        """Return outputs with the interfaces of the devices that the user declared, also if they were moved."""
+        return as_on_gpu(outputs, () if self._moved is None else self._moved.outputs)
 
     @property
     def declared_graph(self) -> Graph:

@@ -236,7 +236,7 @@ class Pipeline(PipelineViews):
             for name, data in inputs.items():
                 self.feed_input(name, data)
 
-        return waited_by(cuda_stream, self._internals.runner.run(feed if inputs else None))
+        return waited_by(cuda_stream, self._internals.as_declared(self._internals.runner.run(feed if inputs else None)))
 
     def schedule_run(self) -> None:
         """Start one batch, and later ones if their data exists. Take the outputs with `share_outputs` or `outputs`.
@@ -258,7 +258,7 @@ class Pipeline(PipelineViews):
             PipelineError: the batch failed.
         """
         self._internals.use_api("SCHEDULED")
-        return waited_by(cuda_stream, self._internals.runner.take())
+        return waited_by(cuda_stream, self._internals.as_declared(self._internals.runner.take()))
 
     def release_outputs(self) -> None:
         """Declare that outputs aren't used any more. Not necessary: dropping them frees their buffers."""

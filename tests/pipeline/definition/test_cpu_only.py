@@ -193,3 +193,23 @@ def test_operators_of_debug_mode_run_on_the_cpu() -> None:
         chosen.as_array(), np.where(flags[:, None, None, None], IMAGES[:1], IMAGES[:, :, ::-1])
     )
     pipe.close()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_outputs_have_the_interfaces_of_the_declared_devices(debug: bool) -> None:
+    @pipeline_def(batch_size=4, num_threads=1, device_id=0, debug=debug)
+    def pipe() -> Any:
+        data = fn.external_source(lambda: IMAGES, layout="HWC")
+        return data, data.gpu()
+
+    made = pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        declared_on_cpu, declared_on_gpu = made.run()
+    assert declared_on_cpu.at(1).shape == IMAGES[1].shape
+    assert declared_on_gpu.at(1).shape() == [*IMAGES[1].shape]
+    assert declared_on_gpu.at(1).layout() == "HWC"
+    np.testing.assert_array_equal(declared_on_gpu.at(1).as_cpu(), IMAGES[1])
+    np.testing.assert_array_equal(declared_on_gpu.as_cpu().at(1), IMAGES[1])
+    assert declared_on_gpu.as_cpu().at(1).shape == IMAGES[1].shape
+    made.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._graph.branches import branch
 from pipeline._graph.nodes import DataNode, apply_operator, as_node, constant_node
 from pipeline._graph.selecting import merge, select
 from pipeline.errors import ArgumentValueError, GraphError
@@ -98,22 +99,16 @@ def run_if(
     """
     if not isinstance(condition, DataNode):
         return then(*values) if condition else otherwise(*values)
-    results: list[Any] = [None, None]
-
-    def described(number: int, branch: Callable[..., Any]) -> Callable[[], int]:
-        def describe() -> int:
-            results[number] = branch(*values)
-            return 0
-
-        return describe
-
     selector = truth(condition)
-    select(selector, [described(0, otherwise), described(1, then)])
+    results: list[Any] = [None, None]
+    for value, describe in ((1, then), (0, otherwise)):  # in the order of the user's lines, which may have side effects
+        with branch(selector, value):
+            results[value] = describe(*values)
     if names:
         return tuple(_merged_variable(selector, pair, name) for name, *pair in zip(names, *results, strict=True))
-    for result, branch in zip(results, ("else", "if"), strict=True):
+    for result, name in zip(results, ("else", "if"), strict=True):
         if result is None and any(each is not None for each in results):
-            raise GraphError(f"{_INCONSISTENT} The `{branch}` branch must also have a return statement.")
+            raise GraphError(f"{_INCONSISTENT} The `{name}` branch must also have a return statement.")
     return _merged(selector, results)
 
 
@@ -197,12 +192,12 @@ _INCONSISTENT = (
 
 def _merged_variable(selector: DataNode, results: Sequence[Any], name: str) -> Any:
     """Return the value of a variable after an `if`. If it has none, only lines that read the variable fail."""
-    for result, branch in zip(results, ("else", "if"), strict=True):
+    for result, side in zip(results, ("else", "if"), strict=True):
         if isinstance(result, Unusable):
             if isinstance(results[0], Unusable) and isinstance(results[1], Unusable):
                 return result
             return Unusable(
-                GraphError(f"{_INCONSISTENT} Variable '{name}' must also be initialized in the `{branch}` branch.")
+                GraphError(f"{_INCONSISTENT} Variable '{name}' must also be initialized in the `{side}` branch.")
             )
     try:
         return _merged(selector, results)

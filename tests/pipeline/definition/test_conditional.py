@@ -441,3 +441,30 @@ def test_lambdas_of_one_line_are_distinguished() -> None:
         return both[0](numbers() == 0), both[1](numbers() == 0)
 
     assert outputs(graph) == [[False, True, True, True], [True, False, False, False]]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("side", ["ours", "dali"])
+def test_branches_are_described_in_the_order_of_their_lines(side: str) -> None:
+    dali = importlib.import_module("pipeline") if side == "ours" else pytest.importorskip("nvidia.dali")
+    described: list[str] = []
+
+    @dali.pipeline_def(batch_size=1, num_threads=1, device_id=None, enable_conditionals=True)
+    def pipe() -> Any:
+        way = dali.fn.external_source(name="way")
+        if way == 0:
+            described.append("if")
+            result = way + 1
+        elif way == 1:
+            described.append("elif")
+            result = way + 2
+        else:
+            described.append("else")
+            result = way + 3
+        return result
+
+    made = pipe()
+    made.build()
+    assert described == ["if", "elif", "else"]
+    if side == "ours":
+        made.close()

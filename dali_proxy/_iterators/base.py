@@ -53,7 +53,7 @@ class BaseIterator(Uncopyable, ABC, Iterator[list[Any]]):
     ) -> None:
         policy = _policy(fill_last_batch, last_batch_policy)
         self._auto_reset = _check_auto_reset(auto_reset)
-        size = _check_size(size, reader_name, last_batch_padded)
+        size = _check_size(size, reader_name)
         self._pipelines = Pipelines(pipelines)
         self._owner: Owner = {}
         self._progress = self._plan(size, reader_name, last_batch_padded, policy)
@@ -283,7 +283,7 @@ def _check_auto_reset(value: Any) -> bool:
     return _AUTO_RESET[value]
 
 
-def _check_size(size: Any, reader: Any, padded: Any) -> int:
+def _check_size(size: Any, reader: Any) -> int:
     """Return the size as an int. Scripts may pass a NumPy integer, or a float from a division."""
     samples = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
     if samples != size or samples == 0:
@@ -291,8 +291,4 @@ def _check_size(size: Any, reader: Any, padded: Any) -> int:
         raise FrameworkArgumentError(f"{wrong}; pass -1 if only the data determines it")
     if reader is not None and size != -1:
         raise FrameworkArgumentError("When reader_name is provided, size should not be set: the reader knows it")
-    if reader is not None and padded:
-        raise FrameworkArgumentError(
-            "When reader_name is provided, last_batch_padded should not be set: the reader knows whether it pads"
-        )
     return max(samples, -1)

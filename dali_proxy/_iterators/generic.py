@@ -34,7 +34,7 @@ class DALIGenericIterator(BaseIterator):
         size: number of samples of an epoch, of all pipelines together. With -1, the iterator needs a single pipeline
             and returns its batches unchanged until it raises `StopIteration`.
         reader_name: name of the reader, in each pipeline, that determines the size of the data set, the shards and
-            whether the last batch is padded; use it instead of `size` and `last_batch_padded`.
+            whether the last batch is padded, whatever `last_batch_padded` says. Use it instead of `size`.
         auto_reset: whether the end of an epoch calls `reset`: True, False, "yes" or "no". A ``for`` loop over the
             iterator calls `reset` automatically.
         fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.

@@ -148,9 +148,29 @@ BEHAVIOUR = (
     ),
     ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
     (
-        "iterators, `reader_name` with FILL; `dynamic_shape`",
-        "the same as here; its documentation differs (FILL becomes PARTIAL, `dynamic_shape` must be True)",
-        "FILL stays FILL, and shapes may change",
+        "iterators, `reader_name` with FILL",
+        "the same as here, although its documentation says that FILL becomes PARTIAL",
+        "FILL stays FILL, so all batches have one size: pass `LastBatchPolicy.PARTIAL` for each sample once",
+    ),
+    (
+        "iterators, `dynamic_shape=False`",
+        "the same as here, although its documentation says that another shape is an error",
+        "shapes may change from batch to batch",
+    ),
+    (
+        "iterators, `reader_name` with `last_batch_padded=True`",
+        "an error, although its documentation says that the argument is overwritten",
+        "the reader decides, whatever `last_batch_padded` says",
+    ),
+    (
+        "`_size` of iterators, `Pipeline.epoch_size`, if a reader pads shards of different sizes",
+        "the same as here: the size of the largest shard, times the number of shards for `epoch_size`",
+        "so every process counts the same number of batches; `reader_meta` has the size of the data set",
+    ),
+    (
+        "`dump_image`",
+        "isn't run unless an output needs it, although its documentation says that it needs a current pipeline",
+        "always runs; outside of a pipeline, a call is an error",
     ),
     (
         "iterators, `reset()` before the first batch, if an epoch has only one batch",

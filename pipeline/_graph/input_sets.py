@@ -43,7 +43,8 @@ def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapp
     if schema.function is not None:
         return schema.function(*inputs, **arguments)
     try:
-        sets = [tuple(inputs)] if schema.side_effects else split_inputs(inputs, schema.name, _is_node)
+        is_function = schema.variadic and schema.side_effects  # of the user, who may pass lists
+        sets = [tuple(inputs)] if is_function else split_inputs(inputs, schema.name, _is_node)
     except GraphError as error:
         raise explained(error, schema, SourceLocation.from_caller()) from error.__cause__
     results: list[Outputs] = []

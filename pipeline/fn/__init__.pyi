@@ -563,8 +563,8 @@ def dump_image(
 ) -> Nodes:
     """Writes each image to a file in the current folder, and returns the images unchanged.
 
-    The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM, or PGM for grey images. Each batch overwrites the files
-    of the last one.
+    It runs even if no output of the pipeline depends on it. The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM,
+    or PGM for grey images. Each batch overwrites the files of the last one.
 
     Devices: cpu, gpu.
 

@@ -27,14 +27,15 @@ DUMP_IMAGE = register(
         name="dump_image",
         doc="""Writes each image to a file in the current folder, and returns the images unchanged.
 
-The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM, or PGM for grey images. Each batch overwrites the files
-of the last one.""",
+It runs even if no output of the pipeline depends on it. The file of sample 3 is `3-{suffix}-0.ppm`, in the format PPM,
+or PGM for grey images. Each batch overwrites the files of the last one.""",
         inputs=(Input("data", "Images, HWC, UINT8 with 1 or 3 channels; 3 channels are RGB."),),
         arguments=(
             Argument("suffix", Kind.STRING, "Part of the names of the files.", ""),
             Argument("input_layout", Kind.LAYOUT, 'Layout of the images: "HWC".', "HWC"),
         ),
         devices=("cpu", "gpu"),
+        side_effects=True,
     )
 )
 

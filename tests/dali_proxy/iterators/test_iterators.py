@@ -169,7 +169,6 @@ def test_fed_pipelines() -> None:
         ({"size": 0}, "Size cannot be 0"),
         ({"size": 2.5}, "number of samples"),
         ({"reader_name": "r"}, "When reader_name is provided, size should not be set"),
-        ({"reader_name": "r", "size": -1, "last_batch_padded": True}, "last_batch_padded should not be set"),
         ({"output_map": ["x", "x"]}, "output_map names should be distinct"),
         ({"output_map": []}, "at least one"),
         ({"output_map": "x"}, "list of names"),

@@ -231,3 +231,16 @@ def test_epochs_in_a_loop(files: list[str]) -> None:
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="r", last_batch_policy=LastBatchPolicy.PARTIAL)
     for _ in range(2):
         assert [numbers(batch) for batch in iterator] == [[[1, 2]], [[3, 4]], [[5]]]
+
+
+@pytest.mark.parametrize("pads", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_reader_decides_whether_the_last_batch_is_padded(pads: bool, padded: bool, files: list[str]) -> None:
+    with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.readers.file(files=files[:5], pad_last_batch=pads, name="r")[1])
+    iterator = DALIGenericIterator(
+        pipe, ["x"], reader_name="r", last_batch_padded=padded, last_batch_policy=LastBatchPolicy.PARTIAL
+    )
+    epochs = [[batch[0]["x"].flatten().tolist() for batch in iterator] for _ in range(2)]
+    assert epochs == [[[0, 1, 2], [3, 4]], [[0, 1, 2], [3, 4]] if pads else [[1, 2, 3], [4, 0]]]
+    pipe.close()

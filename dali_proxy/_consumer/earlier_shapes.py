@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dali_proxy._transport.labels import indices_of_labels, unpack_labels
 from dali_proxy.errors import BatchError
 from pipeline._graph.location import warn_caller
 from pipeline._listing import listed
-
-if TYPE_CHECKING:
-    from dali_proxy._worker.tickets import Ticket
 
 __all__ = ["EarlierShapes"]
 
@@ -30,14 +27,14 @@ class EarlierShapes:
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
         self._warned: set[int] = set()  # outputs
 
-    def check(self, index: int, output: int, value: Any, ticket: Ticket) -> None:
+    def check(self, index: int, output: int, value: Any, labels: tuple[str, str]) -> None:
         """Record the shape of an output and compare it with earlier batches.
 
         Args:
             index: index of the placeholder in the batch, from 0.
             output: index of the pipeline's output.
             value: a tensor, or a list of the samples' tensors.
-            ticket: ticket of the batch.
+            labels: packed dataset indices and names of the samples; see `Ticket.samples`.
 
         Raises:
             BatchError: the output is a list, and was a tensor before.
@@ -51,7 +48,7 @@ class EarlierShapes:
         if expected is None:
             self._warn(output, [tuple(sample.shape) for sample in value])
         else:
-            raise _several_shapes(output, [tuple(sample.shape) for sample in value], tuple(expected[1:]), ticket)
+            raise _several_shapes(output, [tuple(sample.shape) for sample in value], tuple(expected[1:]), labels)
 
     def _warn(self, output: int, shapes: list[tuple[int, ...]]) -> None:
         if output in self._warned or sum(len(set(lengths)) > 1 for lengths in zip(*shapes, strict=True)) < 2:
@@ -65,10 +62,10 @@ class EarlierShapes:
 
 
 def _several_shapes(
-    output: int, shapes: list[tuple[int, ...]], expected: tuple[int, ...], ticket: Ticket
+    output: int, shapes: list[tuple[int, ...]], expected: tuple[int, ...], labels: tuple[str, str]
 ) -> BatchError:
     odd = tuple(position for position, shape in enumerate(shapes) if shape != expected)
-    indices, names = (_labels_of(text, odd, len(shapes)) for text in ticket.samples)
+    indices, names = (_labels_of(text, odd, len(shapes)) for text in labels)
     said = [
         f"{shapes[position]} for sample {position} of the batch"
         + (f", dataset index {indices[number]}" if indices else "")

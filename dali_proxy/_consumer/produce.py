@@ -9,7 +9,7 @@ import torch
 
 from dali_proxy._common.nested import replace
 from dali_proxy._consumer.ragged import Ragged, formed
-from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef
+from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef, StackedRefs
 from pipeline._graph.location import user_traceback
 from pipeline.errors import PipelineError
 
@@ -55,29 +55,41 @@ def produce(
     """
     indices = itertools.count()
 
+    def fetched(ref: BatchRef) -> Any:
+        value = consumer.outputs(ref.ticket, patience)[ref.output]
+        return value if ref.item is None else value[ref.item]
+
     def value_of(ref: Placeholder) -> Any:
-        item: int | None
         if isinstance(ref, SampleRef):  # it wasn't collated
-            ticket, output, item = ref.sample.submit_alone(), ref.output, 0
+            ref = BatchRef(ref.sample.submit_alone(), ref.output, 0)
+        assert isinstance(ref, BatchRef)
+        if isinstance(ref, StackedRefs):
+            value = _stacked([fetched(each) for each in ref.refs])
+            samples, kept = ("", ""), {}
         else:
-            assert isinstance(ref, BatchRef)
-            ticket, output, item = ref.ticket, ref.output, ref.item
-        value = consumer.outputs(ticket, patience)[output]
-        if item is not None:
-            value = value[item]
+            value = fetched(ref)
+            samples, kept = ref.ticket.samples, ref.ticket.formed
+        if ref.item is not None:
+            pass
         elif ragged is None:
             if earlier is not None:
-                earlier.check(next(indices), output, value, ticket)
+                earlier.check(next(indices), ref.output, value, samples)
         elif isinstance(value, list) and ragged != "list":
-            if (output, ragged) not in ticket.formed:
-                ticket.formed[output, ragged] = formed(value, ragged)
-            value = ticket.formed[output, ragged]
+            if (ref.output, ragged) not in kept:
+                kept[ref.output, ragged] = formed(value, ragged)
+            value = kept[ref.output, ragged]
         return _pinned(value) if pin else value
 
     try:
         return replace(data, Placeholder, value_of)
     except PipelineError as error:  # its message says what our frames could say
         raise error.with_traceback(user_traceback(error))  # noqa: B904  # it is `error` itself
+
+
+def _stacked(values: list[Any]) -> Any:
+    """Return one tensor, or the list itself if the values differ in shape or are lists."""
+    dense = all(isinstance(value, torch.Tensor) and value.shape == values[0].shape for value in values)
+    return torch.stack(values) if dense else values
 
 
 def _pinned(value: Any) -> Any:

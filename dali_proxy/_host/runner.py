@@ -41,6 +41,10 @@ _OWN_BYTES = 1 << 18
 _HELD_CHECK = 0.1  # seconds between checks whether requests are still held
 _SUSPECTS = 3  # batches that the error of a lost GPU names
 _REASONS = 64  # ends of connections whose reasons are kept
+_GONE = (
+    "the batch was already fetched or discarded. Each batch can be fetched once: a placeholder that was pickled into a "
+    "file, such as a cache on the disk, can't be used again. Keep the proxy's inputs there"
+)
 
 
 class Runner:
@@ -349,7 +353,7 @@ class Runner:
                 worker.awaited[seq] = consumer
                 check_count(len(worker.awaited), "awaited batches that were not submitted")
             else:
-                _refuse(consumer, client, seq, self._refused.get(client, _USED))
+                _refuse(consumer, client, seq, self._refused.get(client, _GONE))
         elif request.state is State.DONE:
             self._deliver(request, consumer)
         else:
@@ -511,12 +515,6 @@ class Runner:
             "depth_reason": self._depth(self.variant).reason,
             "operators": {name: times.report() for name, times in by_name.items()},
         }
-
-
-_USED = (
-    "the batch was already fetched or discarded. A sample of the proxy that was pickled can be used only once: in "
-    "files and caches, keep the inputs of the proxy instead"
-)
 
 
 def _refuse(consumer: Consumer, client: int, seq: int, why: str) -> None:

@@ -1,14 +1,13 @@
-"""Support for `SampleRef`s in torch's `default_collate`, which turns those of a batch into one `BatchRef`."""
+"""Support for placeholders in torch's `default_collate`, which turns those of a batch into one."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn
+from typing import Any
 
-from dali_proxy._worker.placeholders import BatchRef, SampleRef
-from dali_proxy.errors import PlaceholderError
+from dali_proxy._worker.placeholders import BatchRef, SampleRef, StackedRefs
 from pipeline._dynamic.structure import Output, is_record
 
 __all__ = ["register_with_torch"]
@@ -16,20 +15,21 @@ __all__ = ["register_with_torch"]
 
 def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
     """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
+    _one_output(batch)
+    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
+    return BatchRef(ticket, batch[0].output)
+
+
+def collate_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> StackedRefs:
+    """Return a reference to the stacked values of submitted samples, which came from other processes."""
+    _one_output(batch)
+    return StackedRefs(tuple(batch))
+
+
+def _one_output(batch: Sequence[SampleRef] | Sequence[BatchRef]) -> None:
     outputs = {ref.output for ref in batch}
     if len(outputs) != 1:
         raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
-    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
-    return BatchRef(ticket, outputs.pop())
-
-
-def refuse_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None) -> NoReturn:
-    """Raise an error: pickling turns each sample into a separate batch."""
-    raise PlaceholderError(
-        f"{batch[0]!r} can't be collated. It is a placeholder for a batch that was submitted: a sample of the proxy "
-        "was pickled, by a cache or by a process of the dataset, or it was collated twice. Keep and send the inputs of "
-        "the proxy instead, and call the proxy in __getitem__"
-    )
 
 
 def collate_records(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -52,7 +52,7 @@ def register_with_torch(structure: Any = None) -> None:
     from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
 
     default_collate_fn_map[SampleRef] = collate_sample_refs
-    default_collate_fn_map[BatchRef] = refuse_batch_refs
+    default_collate_fn_map[BatchRef] = collate_batch_refs
     waiting = [structure]
     while waiting:
         each = waiting.pop()

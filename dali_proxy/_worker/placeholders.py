@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dali_proxy._worker.samples import Sample
     from dali_proxy._worker.tickets import Ticket
 
-__all__ = ["BatchRef", "Placeholder", "SampleRef"]
+__all__ = ["BatchRef", "Placeholder", "SampleRef", "StackedRefs"]
 
 # All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
 # need. Messages name them as users write them.
@@ -126,7 +126,8 @@ class BatchRef(Placeholder):
     advice = (
         "It is a placeholder for a batch. collate_fn runs before the pipeline: compute on the tensors in "
         "DataLoader(batch_transform=function) or in the training loop, or inside the pipeline. If this loop has "
-        "torch's own DataLoader, use dali_proxy.DataLoader(server, ...), or call server.produce_data(batch) first."
+        "torch's own DataLoader, which a framework may have made, use loader = dali_proxy.DataLoader(server, ...), or "
+        "give torch's one collate_fn=loader.collate_fn, or call server.produce_data(batch) first."
     )
 
     def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:
@@ -150,3 +151,26 @@ class BatchRef(Placeholder):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (BatchRef, (self.ticket, self.output, self.item))
+
+
+class StackedRefs(BatchRef):
+    """A placeholder for values of several batches, one for each sample of a collated batch.
+
+    `default_collate` makes it of `BatchRef`s: placeholders of samples that came from other processes, where each was
+    submitted as a batch of one.
+
+    Attributes:
+        refs: the placeholders of the samples.
+    """
+
+    __slots__ = ("refs",)
+
+    def __init__(self, refs: tuple[BatchRef, ...]) -> None:
+        super().__init__(refs[0].ticket, refs[0].output)
+        self.refs = refs
+
+    def __repr__(self) -> str:
+        return f"StackedRefs({len(self.refs)} x {self.refs[0]!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (StackedRefs, (self.refs,))

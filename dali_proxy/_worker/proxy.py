@@ -10,6 +10,7 @@ from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._worker.default_collate import register_with_torch
 from dali_proxy._worker.inputs import as_input_array
 from dali_proxy._worker.placeholders import SampleRef
+from dali_proxy._worker.pytrees import register_with_pytrees
 from dali_proxy._worker.worker import WorkerClient, worker_client
 from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
 from pipeline._dynamic.structure import fill
@@ -56,6 +57,7 @@ class Proxy:
             ]
         )
         register_with_torch(endpoint.structure)
+        register_with_pytrees()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = None

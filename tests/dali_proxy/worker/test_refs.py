@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from dali_proxy import BatchError, BatchRef, DALIServer, PlaceholderError, SampleRef
+from dali_proxy import BatchError, BatchRef, DALIServer, DataLoader, PlaceholderError, SampleRef
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from tests.dali_proxy.indexed import sample
 
@@ -53,6 +54,8 @@ USES: dict[str, Callable[[Any], Any]] = {
     "dtype": lambda ref: ref.dtype,
     "permute": lambda ref: ref.permute(2, 0, 1),
     "to": lambda ref: ref.to("cpu"),
+    "pytree": tree_flatten,
+    "pytree of a sample": lambda ref: tree_map(str, {"image": ref, "label": 3}),
 }
 
 
@@ -163,12 +166,44 @@ def test_sample_refs_of_one_sample_are_one_batch_when_pickled(server: DALIServer
     assert server.produce_data([one, two])[1].tolist() == [19, 19, 19]
 
 
-def test_samples_that_were_pickled_are_an_error_that_says_so(server: DALIServer) -> None:
-    kept = pickle.dumps(server.proxy(sample(1)))
-    with pytest.raises(PlaceholderError, match=r"a sample of the proxy was pickled.*call the proxy in __getitem__"):
-        default_collate([pickle.loads(kept)])
-    kept = pickle.dumps(server.proxy(sample(1)))
-    assert server.produce_data(pickle.loads(kept)).tolist() == [10, 10, 10]
-    with pytest.raises(BatchError, match=r"already fetched.* was pickled can be used only once") as caught:
-        server.produce_data(pickle.loads(kept))
-    assert "pid 0" not in str(caught.value)
+class Scaled:
+    """Scales the tensors of a sample and leaves the rest unchanged, as torchvision's transforms (v2) do."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        values, spec = tree_flatten(inputs if len(inputs) > 1 else inputs[0])
+        return tree_unflatten([value / 255 if isinstance(value, torch.Tensor) else value for value in values], spec)
+
+
+def test_transform_behind_the_proxy_is_not_passed_over(server: DALIServer) -> None:
+    for inputs in ((server.proxy(sample(1)),), (server.proxy(sample(1)), 3), ({"image": server.proxy(sample(1))},)):
+        with pytest.raises(PlaceholderError, match=r"DataLoader\(batch_transform=function\)"):
+            Scaled()(*inputs)
+    assert Scaled()(torch.ones(1) * 255, 3)[1] == 3
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_pickled_samples_are_collated(server: DALIServer, num_workers: int) -> None:
+    travelled = pickle.loads(pickle.dumps([(server.proxy(sample(index)), index) for index in range(5)]))
+    ((values, labels),) = DataLoader(server, travelled, batch_size=5, num_workers=num_workers)
+    assert torch.equal(values, labels[:, None].expand(-1, 3) * 3 + 7)
+
+
+@pytest.mark.parametrize("ragged", [None, "pad"])
+def test_pickled_samples_of_several_shapes(server: DALIServer, ragged: Any) -> None:
+    travelled = pickle.loads(pickle.dumps([server.proxy(sample(1, width)) for width in (1, 2)]))
+    values = server.produce_data(default_collate(travelled), ragged=ragged)
+    assert [each.tolist() for each in values] == ([[10, 0], [10, 10]] if ragged else [[10], [10, 10]])
+
+
+def test_pickled_sample_is_used_once(server: DALIServer) -> None:
+    kept = pickle.dumps([server.proxy(sample(1))])
+    assert server.produce_data(default_collate(pickle.loads(kept))).tolist() == [[10, 10, 10]]
+    with pytest.raises(BatchError, match=r"Keep the proxy's inputs there\n  submitted by: client [0-9]+$"):
+        server.produce_data(default_collate(pickle.loads(kept)))
+
+
+def test_batches_are_collated_like_tensors(server: DALIServer) -> None:
+    batches = [default_collate([server.proxy(sample(index)) for index in pair]) for pair in ((0, 1), (2, 3))]
+    stacked = pickle.loads(pickle.dumps(default_collate(batches)))
+    assert "2 x BatchRef" in repr(stacked)
+    assert server.produce_data([stacked, stacked])[1][:, :, 0].tolist() == [[7, 10], [13, 16]]

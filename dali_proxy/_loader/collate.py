@@ -14,7 +14,7 @@ from dali_proxy._worker.placeholders import BatchRef, SampleRef
 from dali_proxy._worker.worker import collected_submissions
 from pipeline._ipc.pickling import for_spawned
 
-__all__ = ["Collate"]
+__all__ = ["Collate", "submit_rest"]
 
 
 class Collate:
@@ -65,7 +65,7 @@ class Collate:
                     raise self.own.init_error
                 if isinstance(last, FailedBatch):  # the dataset raised
                     return last
-                data = _submit_rest(self.collate_fn(samples))
+                data = submit_rest(self.collate_fn(samples))
                 position = None if context.position is None else context.position()
                 cost = Cost(time.perf_counter() - context.begun, context.nbytes, self._message)
                 packs = self.packs and self.own.id is not None
@@ -88,7 +88,7 @@ def _numbered(context: BatchContext) -> NumberedIndices:
     return NumberedIndices(context.epoch, context.batch, context.indices, context.rank)
 
 
-def _submit_rest(data: Any) -> Any:
+def submit_rest(data: Any) -> Any:
     """Submit the samples that are still uncollated as one batch; replace each by a reference to its item."""
     refs: list[SampleRef] = find(data, SampleRef)
     if not refs:

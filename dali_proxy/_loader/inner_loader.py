@@ -18,6 +18,7 @@ from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSample
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
 from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import with_direct_queues
+from dali_proxy._loader.resolving_collate import function_of
 from dali_proxy._loader.resume import LoaderState, SamplerState, batch_size_of, stateful_sampler
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def inner_loader(
     epoch, own = start.epoch, OwnWorker()
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, own, epoch, start.rank or 0),
+        "collate_fn": Collate(function_of(loader.collate_fn), own, epoch, start.rank or 0),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn, own),

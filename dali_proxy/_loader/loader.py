@@ -21,6 +21,7 @@ from dali_proxy._loader.batch_transform import check_batch_transform
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.iterator import LoaderIterator
 from dali_proxy._loader.rescue import OnError, check_on_error
+from dali_proxy._loader.resolving_collate import ResolvingCollate, function_of
 from dali_proxy._loader.resume import (
     LoaderState,
     PastProgress,
@@ -138,6 +139,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
         self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
         self._progress: Progress | PastProgress | None = None  # of the latest iterator
+
+    def __setattr__(self, attr: str, val: Any) -> None:
+        """Set an attribute. `collate_fn` is for other code, which gets tensors from it; see `ResolvingCollate`."""
+        super().__setattr__(attr, val)
+        if attr == "collate_fn" or (attr in _OPTIONS and "collate_fn" in vars(self)):
+            vars(self)["collate_fn"] = ResolvingCollate(self, function_of(self.collate_fn))
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
         """Begin an epoch, or resume from the state of `load_state_dict`."""

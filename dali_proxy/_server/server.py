@@ -475,13 +475,17 @@ class DALIServer:
             BatchError: the batch failed in the server; the next batch isn't affected.
             ServerDiedError: the batch was lost with the server, which is restarted if `restart` is "on-failure".
         """
-        from dali_proxy._consumer.produce import produce
         from dali_proxy._consumer.ragged import check_ragged
 
-        form = check_ragged(ragged)
+        return self.resolve(batch, check_ragged(ragged), self._earlier_shapes)
+
+    def resolve(self, batch: Any, ragged: Ragged | None, earlier: EarlierShapes) -> Any:
+        """Do what `produce_data` does, with the shapes of the earlier batches of any loop."""
+        from dali_proxy._consumer.produce import produce
+
         stops = self.stops
         try:
-            return produce(batch, self.consumer, ragged=form, earlier=self._earlier_shapes)
+            return produce(batch, self.consumer, ragged=ragged, earlier=earlier)
         except ServerDiedError:
             if self.restart == "on-failure":
                 self.revive(stops)

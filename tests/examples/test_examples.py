@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import socket
 from collections.abc import Callable
@@ -34,16 +35,33 @@ RUNS: dict[str, tuple[str, float]] = {
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
     "huggingface": ("--epochs 2 --image-size 64", 0.3),
     "webdataset_shards": ("--epochs 2 --image-size 64", 0.3),
+    "webloader": ("--epochs 2 --image-size 64", 0.3),
     "lightning_trainer": ("--epochs 2 --image-size 64", 0.3),
+    "accelerate_loop": ("--epochs 2 --image-size 64", 0.3),
+    "hf_trainer": ("--epochs 2 --image-size 64", 0.3),
+    "ignite_engine": ("--epochs 2 --image-size 64", 0.3),
 }
-#: They read by the pipeline's reader; a server's statistics say what limits the speed of the others.
-WITHOUT_SERVER = {"ssd"}
+#: The server's statistics say what limits the speed of the others. It doesn't see the loops of other loaders.
+WITHOUT_STATISTICS = {"ssd", "webloader", "accelerate_loop", "hf_trainer"}
+#: The optional packages that examples import.
+NEEDS = {
+    "huggingface": ("datasets",),
+    "webdataset_shards": ("webdataset",),
+    "webloader": ("webdataset",),
+    "lightning_trainer": ("lightning",),
+    "accelerate_loop": ("accelerate",),
+    "hf_trainer": ("accelerate", "transformers"),
+    "ignite_engine": ("ignite",),
+}
 # They take 5 to 15 seconds each, six times as long where others have the machine, and some tests run three.
 pytestmark = pytest.mark.timeout(300)
 SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 
 def start(name: str, *arguments: str) -> CompletedProcess[str]:
+    missing = [package for package in NEEDS.get(name, ()) if importlib.util.find_spec(package) is None]
+    if missing:
+        pytest.skip(f"examples/{name}.py needs {' and '.join(missing)}: pip install 'dali-proxy[examples]'")
     environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
     return run_python(str(EXAMPLES / f"{name}.py"), *arguments, cwd=ROOT, env=environment)
@@ -84,7 +102,7 @@ def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_examples_are_all_run_and_listed() -> None:
     helpers = {"boxes", "common", "networks", "scenes"}
-    names = {*RUNS, "imagenet_ddp", "video_superres"}
+    names = {*RUNS, "imagenet_ddp", "video_superres", "ray_train_workers"}  # the last one: test_ray_train.py
     assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == names
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [name for name in names if f" examples/{name}.py" not in listed] == []
@@ -97,7 +115,7 @@ def test_example_learns_and_prints_its_measurements(name: str, run_once: Callabl
     assert after < before
     assert re.search(r"^samples/s +[\d,]*[1-9]", said, re.MULTILINE), said
     limit = re.search(r"^limited by  (training|pipeline|workers) \(", said, re.MULTILINE)
-    assert (limit is None) == (name in WITHOUT_SERVER), said
+    assert (limit is None) == (name in WITHOUT_STATISTICS), said
     score = SCORE.search(said)
     assert score, said
     assert float(score[1]) / 100 >= RUNS[name][1], said
@@ -171,6 +189,14 @@ def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tup
     said = run("resume", *options, "--num-workers", "1")
     assert "resumed     after batch 14" in said
     assert losses(said) == losses(whole)
+
+
+@pytest.mark.parametrize("name", ["accelerate_loop", "hf_trainer"])
+def test_frameworks_resume_inside_an_epoch(name: str, tmp_path: Path) -> None:
+    options = ["--device", "cpu", *RUNS[name][0].split(), "--checkpoint", str(tmp_path / "run")]
+    run(name, *options, "--stop-after", "8")  # in the second epoch
+    first, _ = losses(run(name, *options))
+    assert first < 1.2  # it goes on with the network that it saved
 
 
 def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:

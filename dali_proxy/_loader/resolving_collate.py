@@ -20,6 +20,7 @@ from dali_proxy._common.nested import find
 from dali_proxy._common.policies import LastBatchPolicy
 from dali_proxy._loader.batch_transform import seeded
 from dali_proxy._loader.collate import submit_rest
+from dali_proxy._server.resolving import resolved
 from dali_proxy._worker.placeholders import Placeholder, SampleRef
 from pipeline._ipc.pickling import for_spawned
 from pipeline._rng import global_batch
@@ -118,7 +119,7 @@ class ResolvingCollate:
                 f"{_REBUILT}Its thread for pin_memory can't run batch_transform, because that seeds the random "
                 "generators of the process: pass pin_memory=False, or call the function in the loop"
             )
-        batch = self._server.resolve(data, self._ragged, self._earlier_shapes)
+        batch = resolved(self._server, data, self._ragged, self._earlier_shapes)
         if pins and any(tensor.is_cuda for tensor in find(batch, torch.Tensor)):  # they belong to the thread's stream
             raise ArgumentMismatchError(
                 f"{_REBUILT}The pipeline's outputs are on the GPU, where nothing can be pinned: pass pin_memory=False"
@@ -168,7 +169,7 @@ class _Failure(ExceptionWrapper):
 
 
 def function_of(collate_fn: Any) -> Any:
-    """Return the user's collate function, if this is the collate function of a loader of ours."""
+    """Return the user's function in a `ResolvingCollate`; other functions as they are."""
     return collate_fn.__wrapped__ if isinstance(collate_fn, ResolvingCollate) else collate_fn
 
 

@@ -475,21 +475,9 @@ class DALIServer:
             BatchError: the batch failed in the server; the next batch isn't affected.
             ServerDiedError: the batch was lost with the server, which is restarted if `restart` is "on-failure".
         """
-        from dali_proxy._consumer.ragged import check_ragged
+        from dali_proxy._server.resolving import resolved  # it needs torch
 
-        return self.resolve(batch, check_ragged(ragged), self._earlier_shapes)
-
-    def resolve(self, batch: Any, ragged: Ragged | None, earlier: EarlierShapes) -> Any:
-        """Do what `produce_data` does, with the shapes of the earlier batches of any loop."""
-        from dali_proxy._consumer.produce import produce
-
-        stops = self.stops
-        try:
-            return produce(batch, self.consumer, ragged=ragged, earlier=earlier)
-        except ServerDiedError:
-            if self.restart == "on-failure":
-                self.revive(stops)
-            raise
+        return resolved(self, batch, ragged, self._earlier_shapes)
 
     def stats(self) -> ServerStats:
         """Return the counters of the running server since its last start. They end with the server."""

@@ -196,7 +196,7 @@ def test_frameworks_resume_inside_an_epoch(name: str, tmp_path: Path) -> None:
     options = ["--device", "cpu", *RUNS[name][0].split(), "--checkpoint", str(tmp_path / "run")]
     run(name, *options, "--stop-after", "8")  # in the second epoch
     first, _ = losses(run(name, *options))
-    assert first < 1.2  # it goes on with the network that it saved
+    assert first < 1.2  # it continues with the network that it saved
 
 
 def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:

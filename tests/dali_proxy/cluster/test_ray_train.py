@@ -1,4 +1,4 @@
-"""The example for Ray Train: two workers, each with its own server, and loaders that Ray makes of ours."""
+"""The example for Ray Train: two workers, each with its own server, and Ray makes new loaders from our loader."""
 
 from __future__ import annotations
 

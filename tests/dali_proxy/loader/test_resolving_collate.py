@@ -1,4 +1,4 @@
-"""Loaders of torch that other code makes from the parts of ours: they yield tensors, or one error that says why not."""
+"""Loaders of torch that other code makes from the parts of our loader: they yield tensors, or one error that says why not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, _utils, default_collate, get_worker_info
 
-from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, PlaceholderError
+from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, PlaceholderError, RayCluster
 from dali_proxy._loader import resolving_collate
 from dali_proxy._loader.resolving_collate import ResolvingCollate
 from pipeline.errors import ArgumentMismatchError
@@ -186,6 +186,24 @@ def test_option_that_cannot_be_applied_is_an_error(
     with pytest.raises(ArgumentMismatchError, match=r"Accelerate's prepare.*iterate over the dali_proxy.DataLoader"):
         next(iter(rebuilt(loader, num_workers=num_workers)))
     assert len(list(loader)) == 2  # its own loop can
+
+
+def test_servers_in_a_cluster_are_an_error() -> None:
+    server = DALIServer(affine(), cluster=RayCluster())
+    loader = DataLoader(server, IndexDataset(6, lambda x: x), batch_size=4)
+    with pytest.raises(ArgumentMismatchError, match=r"can't use servers in a cluster.*iterate over the dali"):
+        next(iter(rebuilt(loader)))
+
+
+def test_dataset_workers_of_the_server_are_not_needed() -> None:
+    with DALIServer(affine(), num_workers=1) as server:
+        loader = DataLoader(server, IndexDataset(4, server.proxy), batch_size=2)
+        assert labels_of(rebuilt(loader, num_workers=1)) == labels_of(loader) == [[0, 1], [2, 3]]
+
+
+def test_iterator_of_torch_yields_tensors(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(4, server.proxy), batch_size=2)
+    assert labels_of(loader._get_iterator()) == [[0, 1], [2, 3]]
 
 
 def in_thread_that_pins(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:

@@ -1,0 +1,34 @@
+"""Resolution of placeholders outside of our loader's loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dali_proxy._consumer.produce import produce
+from dali_proxy._consumer.ragged import check_ragged
+from dali_proxy.errors import ServerDiedError
+
+if TYPE_CHECKING:
+    from dali_proxy._consumer.earlier_shapes import EarlierShapes
+    from dali_proxy._consumer.ragged import Ragged
+    from dali_proxy._server.server import DALIServer
+
+__all__ = ["resolved"]
+
+
+def resolved(server: DALIServer, batch: Any, ragged: Ragged | None, earlier: EarlierShapes) -> Any:
+    """Return a batch with tensors in place of placeholders; see `DALIServer.produce_data`.
+
+    Args:
+        server: the server.
+        batch: the batch.
+        ragged: form of outputs whose samples differ in shape.
+        earlier: shapes of the earlier batches of the same loop.
+    """
+    stops = server.stops
+    try:
+        return produce(batch, server.consumer, ragged=check_ragged(ragged), earlier=earlier)
+    except ServerDiedError:
+        if server.restart == "on-failure":
+            server.revive(stops)
+        raise

@@ -46,7 +46,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     """A torch `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
 
     The features of torch's loader work as usual: samplers, any number of workers and start method, persistent workers,
-    pinned memory, iterable datasets, collate functions.
+    pinned memory, iterable datasets, collate functions. Code that makes a torch loader of `dataset` and `collate_fn` of
+    this one gets tensors, too.
 
     Args:
         dali_server: the server. The first iteration starts it if it isn't running; it warns if the server was stopped.
@@ -143,7 +144,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def __setattr__(self, attr: str, val: Any) -> None:
         """Set an attribute. `collate_fn` is for other code, which gets tensors from it; see `ResolvingCollate`."""
         super().__setattr__(attr, val)
-        if attr == "collate_fn" or (attr in _OPTIONS and "collate_fn" in vars(self)):
+        if attr == "collate_fn" or (attr in _OURS and "collate_fn" in vars(self)):
             vars(self)["collate_fn"] = ResolvingCollate(self, function_of(self.collate_fn))
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
@@ -296,6 +297,7 @@ def _pool_options(server: DALIServer, options: dict[str, Any]) -> dict[str, Any]
 
 
 _OPTIONS = ("last_batch_policy", "last_batch_padded", "on_error", "ragged", "batch_transform")
+_OURS = ("dali_server", *_OPTIONS)
 
 
 def _signature() -> inspect.Signature:

@@ -1,4 +1,4 @@
-"""Loaders of torch that other code makes from the parts of our loader: they yield tensors, or one error that says why not."""
+"""Loaders of torch that other code makes from the parts of our loader: they yield tensors, or an error says why not."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
+from pipeline._executor.fast_paths import STRICT
 from tests import lock_order  # first: locks are created on import
 from tests.clips import Clips
 from tests.gpu_turns import turn
@@ -50,6 +51,7 @@ def _gpu_is_asked_for(config: pytest.Config) -> bool:
 
 def pytest_configure() -> None:
     """Prepare this process for the processes that tests start."""
+    os.environ[STRICT] = "1"
     preload()
     # Shells let background jobs ignore SIGINT, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

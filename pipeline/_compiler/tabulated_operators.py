@@ -114,6 +114,7 @@ class TabulatedOperators:
         self._source, self._members = source, tuple(members)
         #: By kind of the images: the outputs for all rows.
         self._known: dict[Hashable, list[_Table]] = {}
+        self._failures: list[Exception] = []
 
     def express(self, batch: Batch) -> list[tuple[PixelOperator, list[tuple[GraphNode, Batch]], PixelExpression]]:
         """Return expressions of outputs: an operator, all operators with their batches, and the pixels.
@@ -155,16 +156,22 @@ class TabulatedOperators:
         if tables is None:
             tables = []
             if len(self._known) < _MOST_KINDS:
-                tables = self._known[key] = _tables(self._members, pixels)
+                tables = self._known[key] = _tables(self._members, pixels, self._failures)
         return tables
 
+    def take_failures(self) -> list[Exception]:
+        """Return the exceptions of members that couldn't be expressed, once. They run one by one."""
+        failures, self._failures[:] = self._failures[:], []
+        return failures
 
-def _tables(members: Iterable[Member], pixels: PixelExpression) -> list[_Table]:
+
+def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[Exception]) -> list[_Table]:
     kinds: dict[Hashable, list[tuple[Member, PixelExpression, int]]] = {}
     for member in members:
         try:
             expressed = member.express(pixels)
-        except Exception:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+        except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            failures.append(error)
             continue
         if expressed is not None:
             result, begin = expressed

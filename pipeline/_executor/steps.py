@@ -18,6 +18,7 @@ from pipeline._concurrency.cost import charged
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._executor.chain import ChainRunner
+from pipeline._executor.fast_paths import FastPaths
 from pipeline._executor.results import check_batches
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
@@ -55,6 +56,8 @@ class Steps:
         fuse: bool,
     ) -> None:
         self._operators, self._kernels = operators, kernels
+        #: Failures of the ways in which several operators run as one.
+        self.fast_paths = FastPaths()
         self._readers = plan.readers
         steps = [step for phase in plan.phases for step in phase.steps]
         self._chains = {
@@ -128,6 +131,7 @@ class Steps:
         draws = self._draws.get(id(step))
         done = set() if draws is None else set(draws.run(batch))
         expressed: set[int] = set()
+        failed: list[tuple[str, Exception]] = []
         for node in step.nodes:
             if node.index in done:
                 continue
@@ -137,12 +141,14 @@ class Steps:
             tabulated = self._tabulated.get(node.index)
             if tabulated is not None and id(tabulated) not in expressed:
                 expressed.add(id(tabulated))
-                done.update(self._express_rows(batch, tabulated))
+                done.update(self._express_rows(batch, tabulated, failed))
             group = self._equal.get(node.index)
             if group is not None and len(step.nodes) > 1 and done.isdisjoint([each.index for each in group]):
-                done.update(self._express_all(batch, group))
+                done.update(self._express_all(batch, group, failed))
             if node.index not in done:
                 self._run_operator(batch, node)
+        for rule, error in failed:
+            self.fast_paths.confirm(rule, error)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator: Any = self._operators[node.index]
@@ -227,19 +233,21 @@ class Steps:
 
         batch.outputs.postpone_rows(Edge(node.index), source, index, compute)
 
-    def _express_rows(self, batch: Batch, group: TabulatedOperators) -> list[int]:
+    def _express_rows(self, batch: Batch, group: TabulatedOperators, failed: list[tuple[str, Exception]]) -> list[int]:
         """Add outputs of a group as expressions; return the indices of its operators that are done."""
         if self._kernels is not None:
             self._kernels.open_queue()
         try:
             found = group.express(batch)
-        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+            failed += [("operators with tables of arguments", error) for error in group.take_failures()]
+        except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            failed.append(("operators with tables of arguments", error))
             return []
         for operator, members, pixels in found:
             self._defer(batch, operator, members, pixels)
         return [node.index for _, members, _ in found for node, _ in members]
 
-    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode]) -> list[int]:
+    def _express_all(self, batch: Batch, nodes: Sequence[GraphNode], failed: list[tuple[str, Exception]]) -> list[int]:
         """Add the outputs of equal operators as one expression; return their indices, or [] if each must run alone."""
         operator: PixelOperator = self._operators[nodes[0].index]
         if self._kernels is not None:
@@ -251,7 +259,8 @@ class Steps:
             stacked = StackedBatch(members)
             pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
             result = None if pixels is None else operator.express(stacked, pixels)
-        except Exception:  # noqa: BLE001 - the operator that fails reports the error when it runs alone
+        except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            failed.append(("equal operators", error))
             return []
         if result is None or result is pixels:
             return []

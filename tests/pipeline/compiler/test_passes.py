@@ -13,13 +13,14 @@ from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
 from pipeline._cuda.packed_launches import PackedLaunches
 from pipeline._executor import executor, steps
+from pipeline._executor.fast_paths import STRICT
 from pipeline._graph.selecting import select
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
 from pipeline._operators.arrays.table_row import TableRow
 from pipeline.auto_aug import augmentations, trivial_augment
 from pipeline.auto_aug.core.magnitudes import take
-from pipeline.errors import OperatorError
+from pipeline.errors import OperatorError, PipelineError
 
 IMAGES = [np.random.default_rng(index).integers(0, 256, (20 + index, 31, 3), np.uint8) for index in range(9)]
 MIRRORED = {"mean": [120.0], "std": [60.0], "output_layout": "CHW"}
@@ -219,3 +220,30 @@ def test_functions_of_rows_of_tables_are_not_computed_for_batches(monkeypatch: p
     finally:
         pipe.close()
     assert not any(node.operator.startswith("transforms.") for node in nodes)
+
+
+def failing_group(*_: Any) -> Any:
+    raise ValueError("the fast path is wrong")
+
+
+def test_fast_path_that_fails_is_an_error_in_tests(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "StackedBatch", failing_group)
+    with pytest.raises(PipelineError, match="equal operators failed, although its operators succeed one by one"):
+        run(rotated_branches, batches=3)
+
+
+def test_fast_path_that_fails_is_logged_once_for_users(
+    device: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = run(rotated_branches, batches=3)
+    monkeypatch.setattr(steps, "StackedBatch", failing_group)
+    monkeypatch.delenv(STRICT)
+    assert_same(together, run(rotated_branches, batches=3))
+    (record,) = [each for each in caplog.records if "equal operators failed" in each.message]
+    assert "the fast path is wrong" in str(record.exc_info)
+
+
+def test_error_of_an_operator_in_a_fast_path_is_its_own(device: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(OperatorError, match="must be between 0 and 3"):
+        run(lambda images: turned_branches(images, indices(0, 1, 4, 0, 2, 2, 0, 0, 1)), batches=3)
+    assert not caplog.records

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset, _utils, default_collate, get_worker_info
 from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, PlaceholderError, RayCluster
 from dali_proxy._loader import resolving_collate
 from dali_proxy._loader.resolving_collate import ResolvingCollate
+from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError
 from tests.dali_proxy.indexed import SCALE, SHIFT, DictDataset, IndexDataset, IndexStream, affine, decoded, jpeg
 
@@ -229,6 +230,23 @@ def test_thread_that_pins_resolves_batches_unless_a_transform_would_seed(
     failure = arrive(batch_transform=with_draw)
     with pytest.raises(ArgumentMismatchError, match="pass pin_memory=False"):
         failure.reraise()
+
+
+@pipeline_def(num_threads=1, device_id=0, batch_size=4)
+def affine_on_gpu() -> Any:
+    return fn.external_source(name="x").gpu() * SCALE + SHIFT
+
+
+@pytest.mark.gpu
+@WORKERS
+def test_outputs_on_a_gpu_are_not_pinned(num_workers: int) -> None:
+    with DALIServer(affine_on_gpu()) as server:
+        loader = DataLoader(server, IndexDataset(6, server.proxy), batch_size=4)
+        batches = list(rebuilt(loader, num_workers=num_workers))
+        assert all(values.is_cuda for values, _ in batches)
+        assert labels_of((values.cpu(), labels) for values, labels in batches) == [[0, 1, 2, 3], [4, 5]]
+        with pytest.raises((ArgumentMismatchError, RuntimeError), match=r"pass pin_memory=False|cannot pin"):
+            next(iter(rebuilt(loader, num_workers=num_workers, pin_memory=True)))
 
 
 class SumOfInnerLoop(IndexDataset):

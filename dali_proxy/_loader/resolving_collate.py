@@ -41,6 +41,8 @@ _KEEP = (
     "DistributedSampler"
 )
 
+_MOST_EARLY = 16  # if there is no first batch, because the first worker has no data
+
 _collates: weakref.WeakSet[ResolvingCollate] = weakref.WeakSet()  # those of this process
 
 
@@ -70,6 +72,7 @@ class ResolvingCollate:
         self._refused = _refused_option(loader)
         self._count = 0  # batches of this process
         self._counts_in = 0
+        self._early: dict[int, Any] | None = {}  # batches that came before the first one; None after that
         _collates.add(self)
 
     def __call__(self, samples: Any) -> Any:
@@ -102,7 +105,7 @@ class ResolvingCollate:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "__wrapped__": for_spawned(self.__wrapped__), "_maker": 0}
+        return {**vars(self), "__wrapped__": for_spawned(self.__wrapped__), "_maker": 0, "_early": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -119,7 +122,7 @@ class ResolvingCollate:
                 f"{_REBUILT}Its thread for pin_memory can't run batch_transform, because that seeds the random "
                 "generators of the process: pass pin_memory=False, or call the function in the loop"
             )
-        batch = resolved(self._server, data, self._ragged, self._earlier_shapes)
+        batch = self._tensors(data, number)
         if pins and any(tensor.is_cuda for tensor in find(batch, torch.Tensor)):  # they belong to the thread's stream
             raise ArgumentMismatchError(
                 f"{_REBUILT}The pipeline's outputs are on the GPU, where nothing can be pinned: pass pin_memory=False"
@@ -129,6 +132,23 @@ class ResolvingCollate:
         among_ranks = global_batch(self._server.endpoint.rank, number)
         with seeded(np.random.SeedSequence([seed, number if among_ranks is None else among_ranks])):
             return self._transform(batch)
+
+    def _tensors(self, data: Any, number: int) -> Any:
+        """Resolve a batch and compare its shapes with those of the first one, which may arrive later than others.
+
+        Raises:
+            BatchError: the batch, or one that came before the first one, has samples of several shapes, and the first
+                one hasn't. (torch has the batch that came earlier already: this error can only take another's place.)
+        """
+        if self._early is None:
+            return resolved(self._server, data, self._ragged, self._earlier_shapes)
+        batch = resolved(self._server, data, self._ragged, None)
+        self._early[number] = data
+        if number == 0 or len(self._early) == _MOST_EARLY:
+            early, self._early = self._early, None
+            for _, each in sorted(early.items()):  # their results are kept in their tickets
+                resolved(self._server, each, self._ragged, self._earlier_shapes)
+        return batch
 
 
 class CollatedBatchOfWorker(Placeholder):

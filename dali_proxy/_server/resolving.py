@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["resolved"]
 
 
-def resolved(server: DALIServer, batch: Any, ragged: Ragged | None, earlier: EarlierShapes) -> Any:
+def resolved(server: DALIServer, batch: Any, ragged: Ragged | None, earlier: EarlierShapes | None) -> Any:
     """Return a batch with tensors in place of placeholders; see `DALIServer.produce_data`.
 
     Args:
         server: the server.
         batch: the batch.
         ragged: form of outputs whose samples differ in shape.
-        earlier: shapes of the earlier batches of the same loop.
+        earlier: shapes of the earlier batches of the same loop; None for no comparison.
     """
     stops = server.stops
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import Dataset, _utils, default_collate, get_worker_info
 
 from dali_proxy import BatchError, DALIServer, DataLoader, LastBatchPolicy, PlaceholderError, RayCluster
@@ -134,13 +135,43 @@ def test_option_ragged_is_applied(server: DALIServer, num_workers: int) -> None:
     assert values.tolist() == [[7, 0, 0], [10, 10, 0], [13, 13, 13]]
 
 
-@WORKERS
-def test_output_that_becomes_ragged_is_an_error(server: DALIServer, num_workers: int) -> None:
+def test_output_that_becomes_ragged_is_an_error(server: DALIServer) -> None:
     loader = DataLoader(server, Ragged(6, server.proxy), sampler=[0, 3, 1, 5], batch_size=2)
-    batches = iter(rebuilt(loader, num_workers=num_workers))
+    batches = iter(rebuilt(loader))
     assert next(batches)[0].shape == (2, 1)
-    with pytest.raises(BatchError, match=r"In earlier batches.*dataset index 1"):
+    with pytest.raises(BatchError, match=r"In earlier batches[^;]*dataset index 1"):
         next(batches)
+
+
+def test_output_that_becomes_ragged_is_an_error_with_workers(server: DALIServer) -> None:
+    loader = DataLoader(server, Ragged(6, server.proxy), sampler=[0, 3, 1, 5], batch_size=2)
+    with pytest.raises(BatchError, match="In earlier batches"):
+        list(rebuilt(loader, num_workers=2))
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "error"),
+    [
+        ([(1, "ragged"), (0, "dense")], True),
+        ([(1, "dense"), (0, "ragged"), (3, "ragged"), (2, "dense")], False),
+        ([(2, "dense"), (1, "ragged"), (0, "dense")], True),
+        ([(number, "dense") for number in range(20, 0, -1)] + [(21, "ragged")], True),  # the first worker has no data
+        ([(number, "ragged") for number in range(20, 0, -1)] + [(21, "dense")], False),
+    ],
+)
+def test_first_batch_determines_the_form_though_others_arrive_earlier(
+    server: DALIServer, arrivals: list[tuple[int, str]], error: bool
+) -> None:
+    loader = DataLoader(server, Ragged(6, server.proxy))
+
+    def arrive(number: int, kind: str) -> Any:
+        data = default_collate([loader.dataset[index] for index in ((0, 3) if kind == "dense" else (1, 5))])
+        return resolving_collate._arrived(loader.collate_fn._key, data, 0, number)
+
+    arrived = [arrive(*each) for each in arrivals]
+    assert [isinstance(batch, ExceptionWrapper) for batch in arrived] == [False] * (len(arrived) - 1) + [error]
+    for batch, (_, kind) in list(zip(arrived, arrivals, strict=True))[:-1]:
+        assert isinstance(batch[0], list) == (kind == "ragged")
 
 
 def with_draw(batch: Any) -> Any:

@@ -30,7 +30,6 @@ from pipeline._rng import BatchKey
 from pipeline.errors import ArgumentValueError, GraphError, InputError, MissingInputError
 from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU
-from pipeline.types import BatchInfo
 
 __all__ = ["DebugBuilder"]
 
@@ -267,7 +266,7 @@ class _ReadSource:
 
     def read(self, key: BatchKey, batch_size: int) -> list[TensorList]:
         if key != self._key:
-            self._batches = self._source.next_batch(BatchInfo(key.iteration, key.epoch), batch_size)
+            self._batches = self._source.next_batch(key, batch_size)
             self._key = key
             if len({len(batch) for batch in self._batches}) > 1:
                 sizes = ", ".join(str(len(batch)) for batch in self._batches)

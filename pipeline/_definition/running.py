@@ -26,7 +26,6 @@ from pipeline._ranks import current_ranks
 from pipeline._rng import BatchKey, global_batch
 from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
-from pipeline.types import BatchInfo
 
 __all__ = ["Position", "Runner"]
 
@@ -331,11 +330,11 @@ class Runner:
     def _collect(self) -> BatchRequest:
         inputs = self.inputs.take()
         size = check_sizes(inputs) if inputs else self._arguments.batch_size
-        if len(self._sources):
-            info = BatchInfo(self._iteration, self._epoch)
-            inputs |= self._sources.next_batch(info, size, self.executor.copy_input)
-            size = check_sizes(inputs)
         if self._rank is None:
             self._rank = current_ranks().rank
         number = global_batch(self._rank, self._iteration)
-        return BatchRequest(size, inputs, BatchKey(self._epoch, self._iteration, global_batch=number))
+        key = BatchKey(self._epoch, self._iteration, global_batch=number)
+        if len(self._sources):
+            inputs |= self._sources.next_batch(key, size, self.executor.copy_input)
+            size = check_sizes(inputs)
+        return BatchRequest(size, inputs, key)

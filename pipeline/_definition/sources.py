@@ -19,9 +19,9 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._graph.location import warn_caller
 from pipeline._operator_api.request import TensorList
+from pipeline._rng import BatchKey
 from pipeline.errors import InputError
 from pipeline.tensors.cpu import TensorListCPU
-from pipeline.types import BatchInfo
 
 __all__ = ["SourceGroup"]
 
@@ -100,7 +100,7 @@ class SourceGroup:
         return self._pool.segment_sizes, max(1, -(-self._max_batch_size // len(self._pool.pids)))
 
     def next_batch(
-        self, info: BatchInfo, batch_size: int, copy: Callable[[TensorListCPU, GraphNode], TensorListCPU]
+        self, key: BatchKey, batch_size: int, copy: Callable[[TensorListCPU, GraphNode], TensorListCPU]
     ) -> dict[str, TensorList]:
         """Return the next batch of every source, by the names of the operators.
 
@@ -115,7 +115,7 @@ class SourceGroup:
         failure: BaseException | None = None
         for member in self._members:
             try:
-                batches.update(self._read(member, info, batch_size, copy))
+                batches.update(self._read(member, key, batch_size, copy))
             except BaseException as error:  # noqa: BLE001 - raised below, after the other sources were read
                 if failure is None or is_interrupt(error):
                     failure = error
@@ -129,11 +129,11 @@ class SourceGroup:
     def _read(
         self,
         member: _Member,
-        info: BatchInfo,
+        key: BatchKey,
         batch_size: int,
         copy: Callable[[TensorListCPU, GraphNode], TensorListCPU],
     ) -> dict[str, TensorList]:
-        outputs = member.source.next_batch(info, batch_size)
+        outputs = member.source.next_batch(key, batch_size)
         batches = {}
         for node in member.nodes:
             try:

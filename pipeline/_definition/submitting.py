@@ -14,7 +14,6 @@ from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
 from pipeline._operator_api.request import BatchRequest, BatchResult, as_batch_error
 from pipeline.errors import InputError, PipelineError
-from pipeline.types import BatchInfo
 
 __all__ = ["Submitter"]
 
@@ -84,9 +83,8 @@ class Submitter:
                 self._refuse(submitted, error)
 
     def _complete(self, request: BatchRequest) -> BatchRequest:
-        info = BatchInfo(request.key.iteration, request.key.epoch)
         try:
-            batches = self._sources.next_batch(info, request.batch_size, self._executor.copy_input)
+            batches = self._sources.next_batch(request.key, request.batch_size, self._executor.copy_input)
         except EndOfData:
             raise InputError(
                 "a source of the pipeline has no more data, but batches are still requested: let it cycle "

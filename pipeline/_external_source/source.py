@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import GraphNode
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.request import TensorList
-from pipeline._ranks import current_ranks
-from pipeline._rng import BatchKey, RandomState, global_batch
+from pipeline._rng import BatchKey, RandomState
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
@@ -25,11 +24,11 @@ class Source(ABC):
     """Provides the batches of one `external_source`."""
 
     @abstractmethod
-    def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
+    def next_batch(self, key: BatchKey, batch_size: int) -> list[TensorList]:
         """Return the next batch, for each output.
 
         Args:
-            info: the requested batch; iterable sources return the next one.
+            key: the requested batch; iterable sources return the next one.
             batch_size: number of samples, if the source returns samples.
 
         Raises:
@@ -58,13 +57,11 @@ class SourceSeeds:
     seed: int | None
     stream: int
 
-    def of(self, info: BatchInfo, first: int, last: int) -> Seeds:
+    def of(self, key: BatchKey, first: int, last: int) -> Seeds:
         """Return the seeds of the samples `first` .. ``last - 1`` of a batch; none if there is no seed."""
         if self.seed is None:
             return np.empty(0, np.uint64)
-        number = global_batch(current_ranks().rank, info.iteration)
-        key = BatchKey(info.epoch_idx, info.iteration, global_batch=number)
-        return RandomState(self.seed, self.stream, key).numbers.words(last)[first:]
+        return RandomState(self.seed, self.stream, replace(key, view=0)).numbers.words(last)[first:]
 
 
 class SerialSource(Source):
@@ -85,9 +82,10 @@ class SerialSource(Source):
         self._seeds = seeds or SourceSeeds(None, 0)
         self._reader = make_reader(spec, max_batch_size)
 
-    def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
+    def next_batch(self, key: BatchKey, batch_size: int) -> list[TensorList]:
+        info = BatchInfo(key.iteration, key.epoch)
         try:
-            seeds = self._seeds.of(info, 0, 1 if self._spec.batch else batch_size)
+            seeds = self._seeds.of(key, 0, 1 if self._spec.batch else batch_size)
             if not len(seeds):
                 return self._reader.read(info, 0, batch_size, Caller())
             with GlobalGenerators() as generators:

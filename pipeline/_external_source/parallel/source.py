@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pipeline._external_source.parallel.pool import Chunk, RemoteFailure, WorkerPool
@@ -16,6 +16,7 @@ from pipeline._external_source.source import Source, SourceSeeds, source_error
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
+from pipeline._rng import BatchKey
 from pipeline.errors import SourceError, WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
@@ -31,7 +32,7 @@ _WORTH_SENDING = 0.01  # seconds: sending a chunk there and back takes processes
 class _Ahead:
     """A requested batch: its chunks, in order."""
 
-    info: BatchInfo
+    key: BatchKey
     size: int
     chunks: list[Future[Chunk]]
 
@@ -55,20 +56,22 @@ class ParallelSource(Source):
         self._seeds = seeds
         self._ahead: deque[_Ahead] = deque()
         self._skip = 0
+        self._last: BatchKey | None = None  # key of the last batch
         self._position = (0, 0)  # epoch, and number of calls in this pass over the source
 
-    def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
-        if self._ahead and not self._is_wanted(self._ahead[0], info, batch_size):
+    def next_batch(self, key: BatchKey, batch_size: int) -> list[TensorList]:
+        if self._ahead and not self._is_wanted(self._ahead[0], key, batch_size):
             self._drop_ahead()
+        step, self._last = _step(self._last, key), key
         while len(self._ahead) <= self._spec.prefetch_queue_depth:
-            self._request(BatchInfo(info.iteration + len(self._ahead), info.epoch_idx), batch_size)
+            self._request(_later(key, len(self._ahead), step), batch_size)
         wanted = self._ahead.popleft()
         try:
             chunks = [chunk.result() for chunk in wanted.chunks]
         except EndOfData as end:
-            self._position = (info.epoch_idx, end.position)
+            self._position = (key.epoch, end.position)
             if self._spec.iterable:  # what was requested ahead in that epoch has ended, too: the next one asks again
-                while self._ahead and self._ahead[0].info.epoch_idx == wanted.info.epoch_idx:
+                while self._ahead and self._ahead[0].key.epoch == wanted.key.epoch:
                     self._cancel(self._ahead.popleft())
             raise
         except RemoteFailure as failure:
@@ -77,7 +80,7 @@ class ParallelSource(Source):
         except WorkerError as error:
             at = f"\n  at {self._node.location}" if self._node.location.line else ""
             raise WorkerError(f"{self._node.display} failed: {error}\n  in source {self._spec.display}{at}") from None
-        self._position = (info.epoch_idx, chunks[-1].position)
+        self._position = (key.epoch, chunks[-1].position)
         return [join([chunk.batches[output] for chunk in chunks]) for output in range(len(chunks[0].batches))]
 
     def position(self, epoch: int) -> int:
@@ -89,11 +92,11 @@ class ParallelSource(Source):
         self._skip = calls
         self._position = (epoch, calls)
 
-    def _is_wanted(self, ahead: _Ahead, info: BatchInfo, batch_size: int) -> bool:
+    def _is_wanted(self, ahead: _Ahead, key: BatchKey, batch_size: int) -> bool:
         """Return whether a batch that was requested ahead is needed now; after the end of an epoch, it isn't."""
         if self._spec.iterable:  # the next batch fits, unless the source must begin again
-            return self._spec.cycle is not Cycle.RAISE or ahead.info.epoch_idx == info.epoch_idx
-        return ahead.info == info and (self._spec.batch or ahead.size == batch_size)
+            return self._spec.cycle is not Cycle.RAISE or ahead.key.epoch == key.epoch
+        return ahead.key == replace(key, view=0) and (self._spec.batch or ahead.size == batch_size)
 
     def _drop_ahead(self) -> None:
         while self._ahead:
@@ -103,23 +106,37 @@ class ParallelSource(Source):
         for chunk in ahead.chunks:
             chunk.cancel()
 
-    def _request(self, info: BatchInfo, batch_size: int) -> None:
+    def _request(self, key: BatchKey, batch_size: int) -> None:
         pool, number = self._pool, self._number
+        info = BatchInfo(key.iteration, key.epoch)
         if self._spec.batch:
             worker = number % pool.size if self._spec.iterable else None
-            seeds = self._seeds.of(info, 0, 1)
+            seeds = self._seeds.of(key, 0, 1)
             chunks = [pool.submit(number, info, 0, batch_size, worker=worker, skip=self._skip, seeds=seeds)]
             self._skip = 0
         else:
             chunks = [
-                pool.submit(number, info, first, last - first, seeds=self._seeds.of(info, first, last))
+                pool.submit(number, info, first, last - first, seeds=self._seeds.of(key, first, last))
                 for first, last in chunk_bounds(batch_size, pool.size)
             ]
-        self._ahead.append(_Ahead(info, batch_size, chunks))
+        self._ahead.append(_Ahead(key, batch_size, chunks))
 
     def _error(self, failed: Failed, cause: RemoteTraceback) -> SourceError:
         error = source_error(self._node, self._spec, failed.wanted, failed.sample, cause, failed.reason)
         return error.like(find_type(failed.type_name))
+
+
+def _step(last: BatchKey | None, key: BatchKey) -> int:
+    """Return by how much the numbers of a rank's batches among those of all ranks grow, judging from the last one."""
+    if last is None or last.global_batch is None or key.global_batch is None or key.iteration != last.iteration + 1:
+        return 1
+    return key.global_batch - last.global_batch
+
+
+def _later(key: BatchKey, batches: int, step: int) -> BatchKey:
+    """Return the key of a later batch of the same rank, as far as it is known."""
+    number = None if key.global_batch is None else key.global_batch + batches * step
+    return BatchKey(key.epoch, key.iteration + batches, global_batch=number)
 
 
 def chunk_bounds(size: int, workers: int, seconds: float | None = None, ahead: float = 0.0) -> list[tuple[int, int]]:

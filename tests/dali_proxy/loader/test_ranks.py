@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.utils.data
+from torch.utils.data import BatchSampler
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from dali_proxy import DALIServer, DataLoader
@@ -94,6 +95,27 @@ def test_dataset_workers_of_a_server_draw_the_numbers_of_the_rank(initialize: In
         initialize(1)
         assert run(shared) == run(plain)
         assert shared.pool.ready == 1
+
+
+def drawing(info: Any) -> Any:
+    return np.float32([np.random.rand()])
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("dealt", [False, True])
+def test_sources_in_a_server_draw_the_numbers_of_the_rank(dealt: bool, parallel: bool, initialize: Initialize) -> None:
+    def run(rank: int) -> list[Any]:
+        initialize(rank)
+        sampler = DistributedBatchSampler(16, 2, shuffle=False) if dealt else BatchSampler(range(8), 2, False)
+        return images(DataLoader(server, IndexDataset(16, server.proxy), batch_sampler=sampler, num_workers=0))
+
+    with Pipeline(batch_size=2, num_threads=1, device_id=None, seed=3, py_start_method="spawn") as pipe:
+        added = fn.external_source(drawing, batch=False, parallel=parallel)
+        pipe.set_outputs(fn.external_source(name="x") * 0.0 + added)
+    with DALIServer(pipe) as server:
+        first, second = run(0), run(1)
+        assert run(0) == first
+        assert not any(batch in first for batch in second)
 
 
 def test_state_of_another_rank_resumes_with_the_own_rank(initialize: Initialize) -> None:

@@ -28,11 +28,11 @@ DIFFERENCES = {
     "ElasticTransform": f"{_ONE}, at the border by more, as in `RandomAffine`; other random numbers",
     "FiveCrop": _SAME,
     "GaussianBlur": _ONE,
-    "GaussianNoise": _RANDOM,
-    "Grayscale": f"{_SAME} for tensors; {_ONE} for PIL images",
+    "GaussianNoise": f"{_RANDOM}; only floats",
+    "Grayscale": f"{_SAME} for tensors; {_ONE} for PIL images, also in CMYK",
     "JPEG": "same, with the same version of libjpeg",
     "Lambda": "the function gets a dynamic tensor",
-    "Normalize": f"{_SAME} up to float rounding. Integers are accepted, too",
+    "Normalize": f"{_SAME} up to float rounding. Integers are accepted, too, and the result is always float32",
     "PILToTensor": _SAME,
     "Pad": _SAME,
     "RGB": _SAME,
@@ -61,13 +61,15 @@ DIFFERENCES = {
     "RandomSolarize": _SAME,
     "RandomVerticalFlip": _RANDOM,
     "RandomZoomOut": _RANDOM,
-    "Resize": "same sizes; values differ by 1, at the border by up to 4. NEAREST takes the nearest pixel centre, as "
-    "PIL and NEAREST_EXACT do. LANCZOS works for tensors, too; BOX and HAMMING don't exist",
+    "Resize": "same sizes; values differ by 1, at the border by more (up to 21 where photographs of 1280 pixels shrink to "
+    "64): filters repeat the pixels of the border, and PIL leaves out what is beyond it. NEAREST takes the nearest "
+    "pixel centre, as PIL and NEAREST_EXACT do. BICUBIC without antialiasing is the cubic filter of PIL (a = -0.5), and "
+    "not that of torch (-0.75). LANCZOS works for tensors, too; BOX and HAMMING don't exist",
     "ScaleJitter": "as `Resize`",
     "TenCrop": _SAME,
     "ToDtype": f"{_SAME}; `dtype` is one type, without a dictionary",
     "ToImage": "returns a torch tensor",
-    "ToPILImage": _SAME,
+    "ToPILImage": f"{_SAME}; only 8 bits",
     "ToPureTensor": "PIL images become tensors, too",
     "ToTensor": _SAME,
     "TrivialAugmentWide": "as `AutoAugment`",

@@ -58,6 +58,8 @@ DIFFERENCES = {
     "power_spectrum": "Negative axes count from the end; in DALI, all of them are the last axis.",
     "preemphasis_filter": 'With "reflect", the predecessor of an only element is this element; DALI reads beyond it. '
     "Samples without elements are accepted; they end DALI's process.",
+    "python_function, dl_tensor_python_function, torch_python_function": "With `batch_processing`, a tuple of another "
+    "length than `num_outputs` is an error. With one output, DALI drops all but the first.",
     "random.*, batch_permutation": "The distributions are DALI's, the numbers differ: they are Philox numbers, "
     "computed from seed, operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.caffe2": "Sparse labels work, and their second output has the indices or the weights; DALI declares this "

@@ -43,6 +43,7 @@ _PIL_CODES = dict(
 )
 _INTERPOLATION = {
     InterpolationMode.NEAREST: DALIInterpType.INTERP_NN,
+    InterpolationMode.NEAREST_EXACT: DALIInterpType.INTERP_NN,
     InterpolationMode.BILINEAR: DALIInterpType.INTERP_LINEAR,
     InterpolationMode.BICUBIC: DALIInterpType.INTERP_CUBIC,
     InterpolationMode.LANCZOS: DALIInterpType.INTERP_LANCZOS3,

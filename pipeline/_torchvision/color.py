@@ -39,12 +39,27 @@ def _of_colors(function: Callable[..., Image]) -> Callable[..., Image]:
 
     @wraps(function)
     def changed(inpt: Image, *args: Any, **kwargs: Any) -> Image:
+        _refuse_inks(inpt)
         if inpt.channels != 4:
             return function(inpt, *args, **kwargs)
         colors = function(inpt.replaced(inpt.channel(0, 3), channels=3), *args, **kwargs)
         return inpt.replaced(ops.cat(colors.data, inpt.channel(3), axis=inpt.layout.index("C")))
 
     return changed
+
+
+def _refuse_inks(image: Image) -> None:
+    if image.inks:
+        raise ArgumentTypeError("the colors of a PIL image in CMYK can't be changed: convert it first, with RGB()")
+
+
+def without_inks(image: Image) -> Image:
+    """Return a PIL image in CMYK as RGB, as PIL does: multiply the light that an ink and black transmit."""
+    if not image.inks:
+        return image
+    light = 255.0 - image.channel(3)
+    absorbed = ops.math.floor(image.channel(0, 3) * light * (1 / 255) + 0.5)
+    return image.replaced(ops.cast(light - absorbed, dtype=ops.uint8), channels=3, inks=False)
 
 
 def _blended(image: Image, other: Any, ratio: Any) -> Image:
@@ -179,13 +194,15 @@ def adjust_sharpness(inpt: Image, sharpness_factor: float) -> Image:
     if inpt.is_integer:
         smooth = ops.math.floor(smooth + 0.5)
     difference = inpt.replaced((smooth - inpt.data) * inpt.beside(1.0 - sharpness_factor))
-    inner = window(difference, 1, 1, height - 2, width - 2)
+    rows, columns = (ops.math.max(extent - 2, 0) for extent in (height, width))
+    inner = window(difference, 1, 1, rows, columns)
     return inpt.rounded(inpt.data + window(inner, -1, -1, height, width).data)
 
 
 @functional()
 def autocontrast(inpt: Image) -> Image:
     """Stretch the values of each channel to the whole range."""
+    _refuse_inks(inpt)
     low, high = (
         ops.reductions.__dict__[name](inpt.data, axis_names="HW", keep_dims=True) * 1.0 for name in ("min", "max")
     )
@@ -197,12 +214,14 @@ def autocontrast(inpt: Image) -> Image:
 @functional()
 def equalize(inpt: Image) -> Image:
     """Equalize the histogram of each channel of uint8 images."""
+    _refuse_inks(inpt)
     return inpt.replaced(ops.equalize(inpt.data))
 
 
 @functional()
 def invert(inpt: Image) -> Image:
     """Invert the values of images."""
+    _refuse_inks(inpt)
     return inpt.rounded(inpt.bound - inpt.data)
 
 
@@ -214,6 +233,7 @@ def posterize(inpt: Image, bits: int) -> Image:
         inpt: images.
         bits: number of bits, from 0 to 8.
     """
+    _refuse_inks(inpt)
     if inpt.dtype != "uint8":
         raise ArgumentTypeError(f"posterize needs uint8 images, not {inpt.dtype}")
     if isinstance(bits, int):
@@ -232,6 +252,7 @@ def solarize(inpt: Image, threshold: float) -> Image:
         inpt: images.
         threshold: the threshold.
     """
+    _refuse_inks(inpt)
     threshold = inpt.beside(threshold)
     return inpt.rounded(inpt.data + (inpt.bound - inpt.data * 2.0) * (inpt.data >= threshold))
 
@@ -244,6 +265,7 @@ def rgb_to_grayscale(inpt: Image, num_output_channels: int = 1) -> Image:
         inpt: images.
         num_output_channels: 1, or 3 for equal channels.
     """
+    inpt = without_inks(inpt)
     if inpt.channels == num_output_channels == 1:
         return inpt
     if inpt.channels < 3:
@@ -258,7 +280,10 @@ def rgb_to_grayscale(inpt: Image, num_output_channels: int = 1) -> Image:
 
 @functional()
 def grayscale_to_rgb(inpt: Image) -> Image:
-    """Repeat the channel of gray images three times. RGB images stay unchanged."""
+    """Repeat the channel of gray images three times. PIL images lose their alpha channel, and CMYK becomes RGB."""
+    inpt = without_inks(inpt)
+    if inpt.channels == 4 and inpt.layout == "HWC":
+        return inpt.replaced(inpt.channel(0, 3), channels=3)
     return inpt if inpt.channels != 1 else rgb_to_grayscale(inpt, 3)
 
 
@@ -311,7 +336,10 @@ def jpeg(inpt: Image, quality: int) -> Image:
         inpt: images.
         quality: quality, from 1 to 100.
     """
-    return channels_last(inpt, lambda data: ops.jpeg_compression_distortion(data, quality=quality))
+    _refuse_inks(inpt)
+    colors = grayscale_to_rgb(inpt)
+    made = channels_last(colors, lambda data: ops.jpeg_compression_distortion(data, quality=quality))
+    return inpt.replaced(made.channel(0)) if inpt.channels == 1 else made
 
 
 @functional(mean=statistics, std=statistics)
@@ -358,12 +386,19 @@ def to_dtype(inpt: Image, dtype: Any = "float32", scale: bool = False) -> Image:
     elif scale and target.is_integer and not inpt.is_integer:
         data = ops.math.floor(data * (target.bound + 1.0 - 1e-3))
     elif scale and target.is_integer and target.bound > inpt.bound:
-        data = ops.cast(data, dtype=ops.dtype(dtype)) * ((int(target.bound) + 1) // (int(inpt.bound) + 1))
+        data = ops.cast(data, dtype=ops.dtype(dtype)) * _ratio(target, inpt)
     elif scale and target.is_integer:
-        data = data // ((int(inpt.bound) + 1) // (int(target.bound) + 1))
+        data = data // _ratio(inpt, target)
     elif target.is_integer and not inpt.is_integer:
         data = ops.math.floor(data)
     return target.replaced(ops.cast(data, dtype=ops.dtype(dtype)))
+
+
+def _ratio(wide: Image, narrow: Image) -> Any:
+    """Return the ratio of the ranges of two types of integers, as a value of the wider type."""
+    largest = (int(np.iinfo(image.dtype).max) for image in (wide, narrow))
+    ratio = (next(largest) + 1) // (next(largest) + 1)
+    return wide.beside(ops.as_tensor(np.array(ratio, wide.dtype)))
 
 
 @functional()

@@ -25,7 +25,8 @@ def uniform(image: Image, low: Any, high: Any, count: int | None = None) -> Any:
     The operators that draw have no inputs, so a sample's numbers don't depend on branches.
     """
     shape = None if count is None else [count]
-    return ops.random.uniform(range=[float(low), float(high)], shape=shape, batch_size=image.batch_size)
+    limits = {"values": [float(low)]} if low == high else {"range": [float(low), float(high)]}
+    return ops.random.uniform(**limits, shape=shape, batch_size=image.batch_size)
 
 
 def uniform_field(image: Image, low: float, high: float) -> Any:

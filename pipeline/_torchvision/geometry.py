@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ def resize(
         size: (height, width), or one number for the shorter side; the longer side is truncated, as in torchvision.
         interpolation: interpolation.
         max_size: largest length of the longer side. With a `size` of None, its length.
-        antialias: whether to filter along axes that shrink.
+        antialias: whether to filter tensors along axes that shrink. PIL images are always filtered.
     """
     check_max_size(size, max_size)
     target = size if isinstance(size, tuple | list) else _scaled(*inpt.size(), size, max_size)
@@ -49,15 +49,37 @@ def resize(
 
 def resized(image: Image, size: Any, interpolation: Any, antialias: bool | None) -> Image:
     """Return images in a size, which may be a number for each image."""
-    nearest = interpolation is DALIInterpType.INTERP_NN
-    data = ops.resize(
-        image.data,
-        size=vector(*size),
-        interp_type=interpolation,
-        antialias=bool(antialias) and not nearest,
-        subpixel_scale=False,
+    return filtered(
+        image,
+        lambda data, antialias: ops.resize(
+            data, size=vector(*size), interp_type=interpolation, antialias=antialias, subpixel_scale=False
+        ),
+        interpolation,
+        antialias,
     )
-    return image.replaced(data)
+
+
+def filtered(image: Image, resize: Callable[[Any, bool], Any], interpolation: Any, antialias: bool | None) -> Image:
+    """Resize images as PIL does if they are HWC: always with antialiasing, and with colors weighted by alpha.
+
+    Args:
+        image: images.
+        resize: function that resizes data, with antialiasing or without.
+        interpolation: interpolation.
+        antialias: whether to filter tensors along axes that shrink.
+    """
+    nearest = interpolation is DALIInterpType.INTERP_NN
+    if nearest or image.layout != "HWC":
+        return image.replaced(resize(image.data, bool(antialias) and not nearest))
+    if image.channels != 4 or image.inks or image.dtype != "uint8":
+        return image.replaced(resize(image.data, True))
+    alpha = image.channel(3)
+    weighted = ops.math.floor(image.channel(0, 3) * (alpha * 1.0) * (1 / 255) + 0.5)
+    made = image.replaced(resize(ops.cat(ops.cast(weighted, dtype=ops.uint8), alpha, axis=2), True))
+    alpha = made.channel(3)
+    divisor = alpha + (alpha <= 0) * 255.0
+    colors = ops.math.clamp(ops.math.floor(made.channel(0, 3) * 255.0 / divisor), 0.0, 255.0)
+    return image.replaced(ops.cat(ops.cast(colors, dtype=ops.uint8), alpha, axis=2))
 
 
 def check_max_size(size: Any, max_size: Any) -> None:

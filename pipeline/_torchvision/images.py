@@ -24,7 +24,7 @@ ops: Any = dynamic
 
 #: Modes of PIL images that transforms process, with the number of channels.
 MODES = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}
-_MODES_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
+_MODES_OF_CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Image:
         layout: "HWC" for PIL images, "CHW" for torch tensors.
         channels: number of channels.
         dtype: name of the type of the elements.
+        inks: whether the channels are those of a PIL image in CMYK, and not colors and alpha.
     """
 
     data: Any
     layout: str
     channels: int
     dtype: str
+    inks: bool = False
 
     @property
     def batch_size(self) -> int | None:
@@ -150,16 +152,18 @@ def _accepted(value: Any) -> tuple[Image, Callable[[Image], Any]]:
     if isinstance(value, ops.Tensor | ops.Batch):
         return from_dynamic(value), lambda image: image.data
     if isinstance(value, pil.Image):
-        return _described(ops.as_tensor(_pixels(value), layout="HWC"), "HWC"), lambda image: _given_back(
-            image, value.mode
-        )
+        image = _described(ops.as_tensor(_pixels(value), layout="HWC"), "HWC", value.mode == "CMYK")
+        return image, lambda image: _given_back(image, value.mode)
     if isinstance(value, bytes):
         return from_dynamic(ops.as_tensor(np.frombuffer(value, np.uint8))), _given_back
     if is_torch(value):
         return _from_torch(value)
     if isinstance(value, list) and value and all(isinstance(each, pil.Image) for each in value):
+        modes = {each.mode for each in value}
+        if "CMYK" in modes and len(modes) > 1:
+            raise ArgumentValueError(f"the images have different modes: {', '.join(sorted(modes))}")
         images = ops.as_batch([_pixels(each) for each in value], layout="HWC")
-        return _described(images, "HWC"), _list_given_back
+        return _described(images, "HWC", "CMYK" in modes), _list_given_back
     if isinstance(value, list) and value and all(map(is_torch, value)):
         return _described(ops.as_batch(value, layout="CHW"), "CHW"), _list_given_back
     raise ArgumentTypeError(
@@ -210,11 +214,10 @@ def decoded(image: Image, layout: str = "HWC") -> Image:
     return image.replaced(ops.reshape(image.data, layout=layout), layout=layout)
 
 
-def _described(data: Any, layout: str) -> Image:
+def _described(data: Any, layout: str, inks: bool = False) -> Image:
     shape = data.shape[0] if isinstance(data, ops.Batch) else data.shape
-    return Image(
-        data, layout, shape[layout.index("C")], next(name for name, each in TYPES.items() if each is data.dtype)
-    )
+    dtype = next(name for name, each in TYPES.items() if each is data.dtype)
+    return Image(data, layout, shape[layout.index("C")], dtype, inks)
 
 
 def of_operator(data: Any, before: Image) -> Image:
@@ -238,15 +241,19 @@ def is_torch(value: Any) -> bool:
 
 def _pixels(image: pil.Image) -> np.ndarray[Any, Any]:
     if image.mode not in MODES:
-        raise ArgumentValueError(
-            f'PIL images of mode {image.mode!r} are not supported: convert them with image.convert("RGB")'
+        advice = (
+            "pass a tensor, such as torch.from_numpy(np.array(image))[None]"
+            if image.mode[0] in "IF"  # PIL clamps its values to 255
+            else 'convert them with image.convert("RGB")'
         )
+        raise ArgumentValueError(f"PIL images of mode {image.mode!r} are not supported: {advice}")
     array = np.asarray(image)
     return array[..., None] if array.ndim == 2 else array
 
 
 def _given_back(image: Image, mode: str | None = None) -> Any:
     """Return a PIL image or a torch tensor; PIL images of a batch are a list."""
+    mode = "CMYK" if image.inks else mode
     if image.layout == "CHW":
         return image.data.torch()
     if image.dtype != "uint8":

@@ -115,15 +115,19 @@ def random_resized_crop(
         interpolation: interpolation.
         antialias: whether to filter along axes that shrink.
     """
-    data = ops.random_resized_crop(
-        image.data,
-        size=list(size),
-        random_area=list(scale),
-        random_aspect_ratio=list(ratio),
-        interp_type=interpolation,
-        antialias=bool(antialias),
+    return geometry.filtered(
+        image,
+        lambda data, antialias: ops.random_resized_crop(
+            data,
+            size=list(size),
+            random_area=list(scale),
+            random_aspect_ratio=list(ratio),
+            interp_type=interpolation,
+            antialias=antialias,
+        ),
+        interpolation,
+        antialias,
     )
-    return image.replaced(data)
 
 
 @transform()

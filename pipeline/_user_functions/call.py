@@ -122,11 +122,12 @@ class FunctionCall:
             return []
         several = isinstance(returned, tuple) or (isinstance(returned, list) and self.num_outputs > 1)
         values = list(returned) if several else [returned]
-        if self.num_outputs == 1:
-            values = values[:1]  # as in DALI
+        if self.num_outputs == 1 and not self.batch_processing:
+            values = values[:1]  # as in DALI; in a batch, further values may be samples
         if returned is None or len(values) != self.num_outputs:
             count = 0 if returned is None else len(values)
-            raise InputError(f"the function returned {count} outputs, but num_outputs is {self.num_outputs}")
+            advice = ": return the samples of an output as a list" if self.batch_processing and several else ""
+            raise InputError(f"the function returned {count} outputs, but num_outputs is {self.num_outputs}{advice}")
         return values
 
     def _layout(self, number: int, column: list[Any], inputs: Sequence[TensorList]) -> str:

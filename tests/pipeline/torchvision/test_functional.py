@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from pipeline import dynamic
+from pipeline import torchvision as T
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.torchvision import InterpolationMode
 from pipeline.torchvision import functional as F
 
@@ -283,3 +286,103 @@ def test_displaced_pixels_are_those_of_grid_sample(mode: str, fill: int) -> None
     expected = array(sampled[:3] + (1 - sampled[3]) * fill).round()
     for result in both(F.elastic, displacement, InterpolationMode(mode), fill):
         assert np.abs(result - expected).max() <= 1
+
+
+def cut_out() -> Image.Image:
+    """Return a black square on white that is transparent."""
+    image = Image.new("RGBA", (120, 120), (255, 255, 255, 0))
+    image.paste((0, 0, 0, 255), (31, 31, 90, 90))
+    return image
+
+
+def difference(ours: Any, reference: Image.Image, border: int = 0) -> int:
+    found = np.abs(np.asarray(ours).astype(int) - np.asarray(reference))
+    return int(found[border : len(found) - border, border : found.shape[1] - border].max())
+
+
+def test_inks_are_converted_as_in_pil() -> None:
+    cmyk = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 4), dtype=np.uint8), "CMYK")
+    assert difference(T.RGB()(cmyk), cmyk.convert("RGB")) == 0
+    assert difference(T.Grayscale()(cmyk), cmyk.convert("L")) <= 1
+    assert T.Grayscale(3)([cmyk, cmyk])[1].mode == "RGB"
+    flipped = F.horizontal_flip(cmyk)
+    assert flipped.mode == "CMYK"
+    assert difference(flipped, cmyk.transpose(Image.Transpose.FLIP_LEFT_RIGHT)) == 0
+    assert difference(F.resize(cmyk, (20, 25)), cmyk.resize((25, 20), Image.Resampling.BILINEAR), 2) <= 1
+    for change in (
+        lambda: F.adjust_brightness(cmyk, 1.5),
+        lambda: F.invert(cmyk),
+        lambda: F.equalize(cmyk),
+        lambda: F.posterize(cmyk, 3),
+        lambda: F.solarize(cmyk, 100),
+        lambda: F.autocontrast(cmyk),
+        lambda: F.jpeg(cmyk, 50),
+    ):
+        with pytest.raises(ArgumentTypeError, match=r"CMYK can't be changed: convert it first, with RGB\(\)"):
+            change()
+
+
+def test_rgb_drops_alpha_of_pil_images_only() -> None:
+    image = cut_out()
+    assert difference(T.RGB()(image), image.convert("RGB")) == 0
+    assert T.RGB()(torch.zeros(4, 5, 6)).shape == (4, 5, 6)
+
+
+@pytest.mark.parametrize("mode", ["BILINEAR", "BICUBIC", "LANCZOS"])
+def test_colors_are_weighted_by_alpha_in_resizes_of_pil_images(mode: str) -> None:
+    image = cut_out()
+    ours = F.resize(image, (50, 50), InterpolationMode[mode])
+    background = Image.new("RGBA", (50, 50), (0, 0, 0, 255))
+    shown = [Image.alpha_composite(background, each) for each in (ours, image.resize((50, 50), Image.Resampling[mode]))]
+    assert difference(*shown) <= 2
+    crop = T.RandomResizedCrop(50, scale=(1, 1), ratio=(1, 1))(image)
+    assert np.asarray(crop)[..., :3][np.asarray(crop)[..., 3] > 0].max() == 0
+
+
+@pytest.mark.parametrize("antialias", [True, False, None])
+def test_pil_images_are_resized_with_antialiasing(antialias: bool | None) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 160, 3), dtype=np.uint8))
+    ours = F.resize(noise, (30, 40), antialias=antialias)
+    assert difference(ours, noise.resize((40, 30), Image.Resampling.BILINEAR), 1) <= 1
+    tensor = torch.from_numpy(np.asarray(noise).transpose(2, 0, 1).copy())
+    same = torch.equal(F.resize(tensor, [30, 40], antialias=False), F.pil_to_tensor(ours))
+    assert not same
+
+
+@pytest.mark.parametrize("narrow", [torch.uint8, torch.int32, torch.int16])
+def test_integers_of_64_bits_are_scaled(narrow: torch.dtype) -> None:
+    bits = 63 - {torch.uint8: 8, torch.int32: 31, torch.int16: 15}[narrow]
+    values = torch.tensor([[[0, 1, 100]]], dtype=narrow)
+    wide = F.to_dtype(values, torch.int64, scale=True)
+    assert wide.dtype == torch.int64
+    assert torch.equal(wide, values.long() << bits)
+    assert torch.equal(F.to_dtype(wide, narrow, scale=True), values)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 5), (3, 5, 1), (3, 2, 2), (1, 1, 1)])
+def test_sharpness_keeps_images_without_inner_pixels(shape: tuple[int, ...]) -> None:
+    image = torch.randint(0, 256, shape, dtype=torch.uint8)
+    assert torch.equal(F.adjust_sharpness(image, 2.0), image)
+
+
+def test_gray_images_are_compressed() -> None:
+    gray = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 7), dtype=np.uint8)).resize((56, 48))
+    file = io.BytesIO()
+    gray.save(file, "JPEG", quality=40)
+    assert difference(F.jpeg(gray, 40), Image.open(file)) <= 1
+    assert F.jpeg(torch.zeros(1, 8, 9, dtype=torch.uint8), 40).shape == (1, 8, 9)
+
+
+def test_nearest_exact_is_nearest() -> None:
+    image = torch.randint(0, 256, (3, 9, 11), dtype=torch.uint8)
+    ours = F.resize(image, [5, 20], InterpolationMode.NEAREST_EXACT)
+    expected = torch.nn.functional.interpolate(image[None], (5, 20), mode="nearest-exact")[0]
+    assert torch.equal(ours, expected)
+
+
+def test_advice_for_images_of_16_bits_keeps_their_values() -> None:
+    image = Image.fromarray(np.full((4, 4), 40_000, np.uint16))
+    with pytest.raises(ArgumentValueError, match=r"'I;16' are not supported: pass a tensor"):
+        T.ToTensor()(image)
+    tensor = T.ToTensor()(torch.from_numpy(np.array(image))[None])
+    assert tensor.unique().tolist() == pytest.approx([40_000 / 65_535])

@@ -280,3 +280,34 @@ def test_channels_are_permuted_for_each_image() -> None:
 def test_magnitude_outside_its_bins_is_an_error() -> None:
     with pytest.raises(ValueError, match="magnitude must be from 0 to num_magnitude_bins - 1 = 30, got 99"):
         T.RandAugment(magnitude=99)
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"),
+    [
+        (lambda: T.RandomAffine(0, translate=(0, 0.1)), (40, 50)),
+        (lambda: T.RandomAffine((5, 5), translate=(0, 0)), (40, 50)),
+        (lambda: T.RandomErasing(1.0, scale=(0.1, 0.1), ratio=(1, 1)), (40, 50)),
+        (lambda: T.RandomZoomOut(side_range=(2, 2), p=1.0), (80, 100)),
+        (lambda: T.ScaleJitter((30, 30), (0.5, 0.5)), (12, 15)),
+        (
+            lambda: T.RandomPhotometricDistort((1, 1), (1.2, 1.2), (1, 1), (0, 0), p=1.0),
+            (40, 50),
+        ),
+    ],
+)
+def test_ranges_may_be_one_value(create: Any, expected: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+    made = create()(Image.fromarray(image))
+    assert made.size[::-1] == expected
+    with dynamic.trace(T.Compose([create()]), batch_size=2, num_threads=1, seed=1) as pipe:
+        (images,) = pipe.run(inpt=[image] * 2)
+    assert images.at(1).shape[:2] == expected
+
+
+def test_translation_along_one_axis_keeps_the_other() -> None:
+    image = torch.zeros(1, 20, 20, dtype=torch.uint8)
+    image[:, :, 7] = 200
+    moved = T.RandomAffine(0, translate=(0, 0.3))(image.expand(8, 1, 20, 20))
+    assert not moved[..., [6, 8]].any()
+    assert moved[..., 7].any()

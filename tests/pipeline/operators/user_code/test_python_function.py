@@ -66,6 +66,10 @@ def test_capsules() -> None:
         ({"function": lambda x: 1 // 0}, "ZeroDivisionError"),
         ({"function": lambda x: x, "num_outputs": 2}, "returned 1 outputs, but num_outputs is 2"),
         ({"function": lambda x: None}, "returned 0 outputs"),
+        (
+            {"function": lambda xs: tuple(xs), "batch_processing": True},
+            "but num_outputs is 1: return the samples of an output as a list",
+        ),
         ({"function": lambda x: np.array("text")}, "isn't an array of numbers"),
         ({"function": lambda xs: xs[:1], "batch_processing": True}, "returned 1 samples as output 0"),
         ({"function": lambda x: x, "output_layouts": ["AB", "CD"]}, "2 output_layouts for 1 outputs"),

@@ -61,10 +61,10 @@ DIFFERENCES = {
     "RandomSolarize": _SAME,
     "RandomVerticalFlip": _RANDOM,
     "RandomZoomOut": _RANDOM,
-    "Resize": "same sizes; values differ by 1, at the border by more (up to 21 where photographs of 1280 pixels shrink to "
-    "64): filters repeat the pixels of the border, and PIL leaves out what is beyond it. NEAREST takes the nearest "
-    "pixel centre, as PIL and NEAREST_EXACT do. BICUBIC without antialiasing is the cubic filter of PIL (a = -0.5), and "
-    "not that of torch (-0.75). LANCZOS works for tensors, too; BOX and HAMMING don't exist",
+    "Resize": "same sizes; values differ by 1, at the border by more (up to 21 where photographs of 1280 pixels shrink "
+    "to 64): filters repeat the pixels of the border, and PIL leaves out what is beyond it. NEAREST takes the nearest "
+    "pixel centre, as PIL and NEAREST_EXACT do. BICUBIC without antialiasing is the cubic filter of PIL (a = -0.5), "
+    "and not that of torch (-0.75). LANCZOS works for tensors, too; BOX and HAMMING don't exist",
     "ScaleJitter": "as `Resize`",
     "TenCrop": _SAME,
     "ToDtype": f"{_SAME}; `dtype` is one type, without a dictionary",

@@ -37,6 +37,7 @@ from pipeline._imaging.info import (
     tiff_tags,
 )
 from pipeline._imaging.jpeg_region import decode_region
+from pipeline._imaging.tiff_bands import decode_bands, is_banded
 from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError
 
@@ -188,6 +189,7 @@ def is_rare_tiff(encoded: Encoded, *, gray: bool = False) -> bool:
         or tags.get(TiffTag.SAMPLE_FORMAT) == _SIGNED
         or tags.get(TiffTag.EXTRA_SAMPLES) == _PREMULTIPLIED
         or (gray and tags.get(TiffTag.PHOTOMETRIC) == 0)
+        or is_banded(tags)
     )
 
 
@@ -307,6 +309,8 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
         tags = tiff_tags(view)
         if tags.get(TiffTag.SAMPLE_FORMAT) == _SIGNED:
             raise DecodeError("the TIFF has signed samples, whose black and white aren't defined")
+        if is_banded(tags):
+            return _from_bands(decode_bands(view, tags), kind, wide)
         is_stored = tags.get(TiffTag.BITS, 1) > 8 or tags.get(TiffTag.EXTRA_SAMPLES) == _PREMULTIPLIED
         if is_stored and info.channels in (3, 4):
             return _decode_stored_tiff(view, info, kind, wide, tags)
@@ -360,6 +364,14 @@ def _decode_stored_tiff(view: memoryview, info: ImageInfo, kind: str, wide: bool
     pixels = found[:, :, [2, 1, 0, 3][: found.shape[2]]]
     pixels = _turned_back(pixels if kind == "ANY_DATA" else _from_rgb(pixels[:, :, :3], kind), info.orientation)
     return np.ascontiguousarray(pixels if wide else rescale(pixels, np.uint8))
+
+
+def _from_bands(bands: Array, kind: str, wide: bool) -> Array:
+    """Convert bands to an output type: the first three are colors, and the first of two is gray."""
+    if kind != "ANY_DATA":
+        first = bands[:, :, :3] if bands.shape[2] > 2 else np.repeat(bands[:, :, :1], 3, axis=2)
+        bands = first[:, :, :1] if kind == "GRAY" and bands.shape[2] == 2 else _from_rgb(first, kind)
+    return np.ascontiguousarray(bands if wide else rescale(bands, np.uint8))
 
 
 def _turned_back(pixels: Array, orientation: int) -> Array:

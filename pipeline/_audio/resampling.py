@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,7 @@ def check_quality(quality: float) -> float:
     return quality
 
 
-@dataclass(frozen=True)
-class SincFilter:
+class SincFilter(NamedTuple):
     """A low-pass filter for one ratio of sample rates: a sinc with a Hann window, linear between entries of a table.
 
     Attributes:

@@ -261,7 +261,7 @@ def test_jpeg_that_lacks_only_its_end_marker_is_decoded(end: bytes, options: dic
 
 
 def test_progressive_jpeg_without_its_end_marker_is_truncated() -> None:
-    """Scans may be missing, too: then all rows are there, but blurred."""
+    """Scans may be missing, too: then the image has all rows, but is blurred."""
     with pytest.raises(DecodeError, match="truncated"):
         decode(pillow(smooth(100, 120), "JPEG", progressive=True)[:-2])
 

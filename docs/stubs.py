@@ -142,7 +142,7 @@ def _own_names(module: _Module, runtime: Any, written: str) -> Iterator[str]:
                     imported.add(name)
                     yield f"from {statement.module} import {each.name} as {name}"
     for name, value in sorted(vars(runtime).items()):
-        if name in module.names | imported or name not in getattr(runtime, "__all__", [name]):
+        if name.startswith("__") or name in module.names | imported or name not in getattr(runtime, "__all__", [name]):
             continue
         if written and name in TYPES:
             yield f"{name}: DType"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline._imaging import warp
 from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 FLOATS = 2e-2
@@ -218,3 +219,21 @@ def test_axis_of_volumes_is_x_y_z() -> None:
     arguments = {"angle": 90.0, "axis": (1, 0, 0), "keep_size": True, "fill_value": 0}
     made = run_ours(lambda fn, _, x: fn.rotate(x, **arguments), [volume], layouts=["DHWC"])[0].samples[0]
     assert np.argwhere(made[..., 0] > 0.9).tolist() == [[4, 2, 1]]
+
+
+@pytest.mark.parametrize("fill", [None, 9.0])
+@pytest.mark.parametrize("nearest", [False, True])
+@pytest.mark.parametrize("depth", [3, 8])
+@pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("int16", "float32"), ("float32", "uint8")])
+def test_volumes_are_warped_slice_by_slice_as_in_general(
+    fill: float | None, nearest: bool, depth: int, kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = (np.random.default_rng(0).random((5, 20, 30, 2)) * 200).astype(kinds[0])
+    turn = np.deg2rad(25)
+    rows = [[np.cos(turn), -np.sin(turn), 0, 3], [np.sin(turn), np.cos(turn), 0, -4], [0, 0, 1, -2]]
+    arguments = {"nearest": nearest, "fill": fill, "dtype": np.dtype(kinds[1])}
+    found = warp.warp_affine(volume, np.array(rows), (depth, 22, 28), **arguments)
+    monkeypatch.setattr(warp, "_shift_of_slices", lambda _: None)
+    expected = warp.warp_affine(volume, np.array(rows), (depth, 22, 28), **arguments)
+    apart = np.abs(found.astype(float) - expected)
+    assert apart.max() <= (0 if nearest else 1 if kinds[1] == "uint8" else 1e-2)

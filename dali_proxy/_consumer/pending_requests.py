@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.fetch_ahead import FetchAhead
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.locks import Level, new_condition, new_rlock
 
 if TYPE_CHECKING:
     from dali_proxy._transport.protocol import Result
@@ -53,7 +53,7 @@ class PendingRequests(dict[Key, PendingRequest]):
 
     def __init__(self) -> None:
         self.lock = new_rlock(Level.PENDING_REQUESTS, "pending requests")
-        self.changed = threading.Condition(self.lock)
+        self.changed = new_condition(self.lock)
         self.ahead = FetchAhead()
 
     def answer(self, key: Key, answer: Any) -> None:

@@ -41,7 +41,8 @@ class BatchTransform:
 @contextmanager
 def seeded(seed: np.random.SeedSequence) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch, on the CPU and the current GPU. Reset them at the end."""
-    with GlobalGenerators(gpu=True) as generators:
+    generators = GlobalGenerators(gpu=True)
+    with generators.turn, generators:
         generators.seed(int(seed.generate_state(1, np.uint64)[0]))
         yield
 

@@ -7,7 +7,6 @@ https://docs.nvidia.com/cuda/nvjpeg), which nvImageCodec can only use image by i
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn
-from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.locks import Level, new_condition, new_rlock
 from pipeline._concurrency.stuck_calls import StuckCalls
 from pipeline._cuda.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._cuda.reclaiming import is_full, reclaiming
@@ -108,7 +107,7 @@ class NvjpegDecoder:
         self._count = 0
         self._most = 2  # a thread prepares a batch while the engine decodes another one
         self._users = 0
-        self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
+        self._changed = new_condition(new_rlock(Level.LEAF, "nvJPEG users"))
         self._calls: StuckCalls | None = None
         with cuda_call("opening the JPEG engine"), load_cupy().cuda.Device(device_id), self._turn.held:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))

@@ -10,9 +10,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from enum import IntEnum, auto
+from operator import attrgetter
 from typing import Any
 
-__all__ = ["Level", "free_inherited_locks", "new_lock", "new_rlock"]
+__all__ = ["Level", "free_inherited_locks", "new_condition", "new_lock", "new_rlock"]
 
 
 class Level(IntEnum):
@@ -74,6 +75,22 @@ def new_rlock(level: Level, name: str) -> threading.RLock:
     lock: threading.RLock = threading.RLock() if _checked is None else _checked(level, name, reentrant=True)
     _register(lock)
     return lock
+
+
+class _Condition(threading.Condition):
+    """A condition whose ``with`` statement takes and releases the lock in C.
+
+    A signal handler may raise at the end of `threading.Condition.__enter__`, which is Python code, and leave the lock
+    taken.
+    """
+
+    __enter__ = property(attrgetter("_lock.__enter__"))
+    __exit__ = property(attrgetter("_lock.__exit__"))
+
+
+def new_condition(lock: threading.Lock | threading.RLock) -> threading.Condition:
+    """Return a condition with a lock of this factory."""
+    return _Condition(lock)
 
 
 def free_inherited_locks() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import threading
 import time
 from collections import deque
@@ -12,7 +13,8 @@ from contextlib import suppress
 
 from pipeline._concurrency.cost import Cost, charge, spent
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._concurrency.locks import Level, new_lock, new_rlock
+from pipeline._concurrency.latch import Latch
+from pipeline._concurrency.locks import Level, new_lock
 
 __all__ = ["Job", "ThreadPool"]
 
@@ -20,7 +22,7 @@ Task = Callable[[int], None]
 
 
 class Job:
-    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish sets `done`."""
+    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish opens `done`."""
 
     __slots__ = ("_cost", "count", "done", "draw", "errors", "left", "lock", "task")
 
@@ -31,7 +33,7 @@ class Job:
         self.lock = new_lock(Level.LEAF, "job")
         self.left = count  # number of unfinished tasks; changes only under the lock
         self.errors: list[tuple[int, BaseException]] = []
-        self.done = threading.Event()
+        self.done = Latch()
         self._cost = Cost()
 
     def finish(self, count: int, cost: Cost) -> None:
@@ -40,7 +42,7 @@ class Job:
             self._cost = self._cost.plus(cost)
             self.left -= count
             if self.left == 0:
-                self.done.set()
+                self.done.open()
 
     def wait(self) -> list[tuple[int, BaseException]]:
         """Wait until all tasks are done; return their exceptions, each with its index, sorted by index.
@@ -64,6 +66,8 @@ class Job:
 class ThreadPool:
     """A fixed number of threads. Several callers may share it; the pool serves them in order of arrival.
 
+    A signal handler that raises in a caller loses only the result of its job: no Python code holds a lock there.
+
     Args:
         num_threads: number of threads.
         name: prefix of the threads' names.
@@ -78,8 +82,8 @@ class ThreadPool:
     """
 
     def __init__(self, num_threads: int, name: str, affinity: Sequence[int] = ()) -> None:
-        self._jobs: deque[Job] = deque()
-        self._wake = threading.Condition(new_rlock(Level.LEAF, "thread pool"))
+        self._jobs: deque[Job] = deque()  # those whose tasks aren't all drawn
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # a job for each thread that shall work on it
         self._closed = False
         self._threads: list[threading.Thread] = []  # only started threads
         self._callers: deque[None] = deque()  # an entry for each call of `run_ranges` that waits: changes are atomic
@@ -123,13 +127,18 @@ class ThreadPool:
         """Start the tasks like `run`, but return at once: the caller waits for the job."""
         job = Job(task, count)
         if count == 0:
-            job.done.set()
+            job.done.open()
             return job
-        with self._wake:
-            if self._closed:
-                raise RuntimeError("the thread pool is closed")
+        if self._closed:
+            raise RuntimeError("the thread pool is closed")
+        try:
             self._jobs.append(job)
-            self._wake.notify(count)
+            for _ in range(min(count, self.num_threads)):
+                self._queue.put(job)
+        except BaseException:  # of a signal handler; threads that got the job do all of it
+            with suppress(ValueError):
+                self._jobs.remove(job)
+            raise
         return job
 
     def run_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> None:
@@ -172,10 +181,10 @@ class ThreadPool:
         return bool(self._jobs)
 
     def close(self) -> None:
-        """Finish the queued jobs, then end the threads."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
+        """Finish the queued jobs, then end the threads. No other thread may start a job meanwhile."""
+        self._closed = True
+        for _ in self._threads:
+            self._queue.put(None)
         for thread in self._threads:
             thread.join()
 
@@ -190,7 +199,7 @@ class ThreadPool:
             with suppress(OSError):  # this process has lost the core meanwhile: the thread runs on any core
                 os.sched_setaffinity(0, {core})
         while True:
-            job = self._next_job()
+            job = self._queue.get()
             if job is None:
                 return
             finished = 0
@@ -203,21 +212,8 @@ class ThreadPool:
                         job.errors.append((index, error))
                 finished += 1
             cost = spent().minus(begin)
-            self._retire(job)
+            with suppress(ValueError):  # another thread has removed it
+                self._jobs.remove(job)
             if finished:
                 job.finish(finished, cost)
             del job  # an idle thread must not keep the memory of its last task
-
-    def _next_job(self) -> Job | None:
-        with self._wake:
-            while not self._jobs:
-                if self._closed:
-                    return None
-                self._wake.wait()
-            return self._jobs[0]
-
-    def _retire(self, job: Job) -> None:
-        """Remove a job whose indices are all drawn from the queue, so that threads continue with the next one."""
-        with self._wake:
-            if self._jobs and self._jobs[0] is job:
-                self._jobs.popleft()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.locks import Level, new_condition, new_rlock
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, MissingInputError, PipelineError
@@ -24,7 +23,7 @@ class FedInputs:
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
         self._lock = new_rlock(Level.LEAF, "fed inputs")  # guards the attributes below
-        self._changed = threading.Condition(self._lock)
+        self._changed = new_condition(self._lock)
         self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
         self._last: dict[str, TensorList | None] = {
             name: None for name, node in nodes.items() if node.argument("repeat_last")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._concurrency.locks import Level, new_lock
+from pipeline._concurrency.latch import Latch
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.inputs import FedInputs, check_sizes
 from pipeline._definition.output_declarations import OutputDeclarations
@@ -30,9 +29,6 @@ from pipeline.tensors.gpu import TensorListGPU
 __all__ = ["Position", "Runner"]
 
 Outputs = tuple[TensorList, ...]
-
-# Seconds between checks for signals while a thread waits: a signal that arrives just before a wait doesn't end it.
-_SIGNAL_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,23 +51,21 @@ class Position:
 class _StartedBatch:
     """A batch in flight, or one that failed before it was submitted."""
 
-    def __init__(self, position: Position, declared: OutputDeclarations, changed: threading.Condition) -> None:
+    def __init__(self, position: Position, declared: OutputDeclarations) -> None:
         self.position = position
         self._declared = declared
-        self._changed = changed  # notified of finished batches
+        self._finished = Latch()
         self._result: BatchResult | None = None
-        self._awaited = False  # whether a thread waits, or is about to
         self._error: BaseException | None = None
 
     def finish(self, result: BatchResult) -> None:
         self._result = self._declared.checked(result)
-        if self._awaited:  # `wait` sets it before it looks for the result
-            with self._changed:
-                self._changed.notify_all()
+        self._finished.open()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
         self._result = BatchResult()
+        self._finished.open()
 
     def outputs(self) -> Outputs:
         self.wait()
@@ -84,11 +78,7 @@ class _StartedBatch:
         return self._result.outputs
 
     def wait(self) -> None:
-        if self._result is None:
-            with self._changed:
-                self._awaited = True
-                while self._result is None:
-                    self._changed.wait(_SIGNAL_INTERVAL)
+        self._finished.wait()
 
 
 def _without_frames(error: BaseException) -> BaseException:
@@ -140,7 +130,6 @@ class Runner:
         self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
-        self._changed = threading.Condition(new_lock(Level.LEAF, "started batches"))
         self._scheduled = 0  # batches that were scheduled and not taken
         self._epoch = 0
         self._iteration = 0
@@ -287,7 +276,7 @@ class Runner:
             ahead: whether the batch isn't needed yet. Its error is kept without frames: the frames of callers reference
                 the pipeline, so a pipeline that is dropped before the error is raised would never end.
         """
-        started = _StartedBatch(self._next_position(), self._declared, self._changed)
+        started = _StartedBatch(self._next_position(), self._declared)
         failure: BaseException | None = None
         try:
             if self._iter_setup is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline._compiler.plan import Plan
-from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.locks import Level, new_condition, new_rlock
 
 __all__ = ["BatchOrder", "PhaseOrder", "ordered_phases"]
 
@@ -23,7 +22,7 @@ class BatchOrder:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(new_rlock(Level.LEAF, "order of batches"))
+        self._changed = new_condition(new_rlock(Level.LEAF, "order of batches"))
         self._arrived: dict[int, Callable[[], None] | None] = {}  # batches that enter later: those before must enter
         self._next_to_enter = 0
         self._is_starting = False  # whether a thread calls the functions of `enter`

@@ -88,7 +88,8 @@ class SerialSource(Source):
             seeds = self._seeds.of(key, 0, 1 if self._spec.batch else batch_size)
             if not len(seeds):
                 return self._reader.read(info, 0, batch_size, Caller())
-            with GlobalGenerators() as generators:
+            generators = GlobalGenerators()
+            with generators.turn, generators:
                 return self._reader.read(info, 0, batch_size, SeededCaller(generators, seeds))
         except ReadFailure as failure:
             cause = failure.__cause__

@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -49,7 +49,8 @@ def in_user_function() -> bool:
 class GlobalGenerators:
     """The global generators of `random`, NumPy and torch, and Numba's of this thread, during a `with` block.
 
-    The block has the generators for itself. Its end resets them, so other code of the process doesn't notice.
+    The block has the generators for itself, inside of a block of `turn`. Its end resets them, so other code of the
+    process doesn't notice.
     Libraries that the process hasn't imported are left alone.
 
     Args:
@@ -58,7 +59,8 @@ class GlobalGenerators:
         exclusive: whether to wait for other blocks. Only a block inside of another one, on another thread, must not.
 
     Example:
-        >>> with GlobalGenerators() as generators:
+        >>> generators = GlobalGenerators()
+        >>> with generators.turn, generators:
         ...     generators.seed(7)
         ...     first = random.random()
         ...     generators.seed(7)
@@ -75,9 +77,12 @@ class GlobalGenerators:
         self._resets: list[Callable[[], object]] = []
         self._had_torch = self._had_numba = False
 
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """The lock to take before the block. A ``with`` statement takes it in C, where no signal handler can raise."""
+        return _lock if self._exclusive else nullcontext()
+
     def __enter__(self) -> GlobalGenerators:
-        if self._exclusive:
-            _lock.acquire()
         _nesting.depth += 1
         try:
             self._save()
@@ -95,8 +100,6 @@ class GlobalGenerators:
         finally:
             self._resets.clear()
             _nesting.depth -= 1
-            if self._exclusive:
-                _lock.release()
 
     def seed(self, number: int) -> None:
         """Seed all generators with an integer of 64 bits."""

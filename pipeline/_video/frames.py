@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._concurrency.locks import Level, new_condition, new_rlock
 from pipeline._size_limit import check_size
 from pipeline._video.clip import Clip
 from pipeline._video.contexts import Contexts
@@ -71,7 +70,7 @@ class Decoders:
         self._limit = limit
         self._contexts = Contexts(contexts)
         # Guards the fields below.
-        self._changed = threading.Condition(new_rlock(Level.VIDEO_DECODERS, "video decoders"))
+        self._changed = new_condition(new_rlock(Level.VIDEO_DECODERS, "video decoders"))
         self._idle: list[Decoder] = []
         self._loans: list[_Loan] = []
 

@@ -87,7 +87,7 @@ class Worker:
         _limit_threads()
         try:
             self._channel.send(CrashReport(), (self._report,))
-            with self._generators:  # until the process ends: nothing else runs in it
+            with self._generators.turn, self._generators:  # until the process ends: nothing else runs in it
                 while True:
                     received = self._channel.receive()
                     message = received.message

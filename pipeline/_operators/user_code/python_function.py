@@ -144,7 +144,8 @@ class _PythonFunction(BatchOperator):
             return self._call.run(inputs, batch.size, caller, batch.stream)
         seeds = self._seeds(batch)
         on_gpu = self.node.device == "gpu"
-        with GlobalGenerators(gpu=on_gpu, cupy=on_gpu, exclusive=not batch.nested) as generators:
+        generators = GlobalGenerators(gpu=on_gpu, cupy=on_gpu, exclusive=not batch.nested)
+        with generators.turn, generators:
             return self._call.run(inputs, batch.size, SeededCaller(generators, seeds, caller), batch.stream)
 
     def _seeds(self, batch: Batch) -> Seeds:

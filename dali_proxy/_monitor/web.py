@@ -11,7 +11,6 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
@@ -19,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from dali_proxy._monitor.servers import Servers
 from dali_proxy.errors import ProxyError
+from pipeline._cached_property import cached_property
 
 __all__ = ["WebServer", "main"]
 

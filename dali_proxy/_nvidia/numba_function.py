@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline import fn
+from pipeline._cached_property import cached_property
 from pipeline._optional import optional_package
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError
 from pipeline.types import DALIDataType, to_numpy_type

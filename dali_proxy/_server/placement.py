@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import psutil
@@ -15,6 +14,7 @@ from dali_proxy._common.core_budget import cgroup_cores
 from dali_proxy._host.options import Alternative
 from dali_proxy._server.trial import Trial
 from pipeline import Pipeline
+from pipeline._cached_property import cached_property
 from pipeline._compiler.device_planner import simple_derivations
 from pipeline._compiler.partition import Stages, runs_user_code, stages_by_device, stages_on_cores
 from pipeline._declaration.registry import implementation

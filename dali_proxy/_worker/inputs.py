@@ -15,6 +15,7 @@ from dali_proxy._transport.endpoint import InputSpec
 from dali_proxy._transport.protocol import DTYPES
 from dali_proxy._worker.placeholders import Placeholder
 from dali_proxy.errors import PlaceholderError, SampleTypeError
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._external_source.advice import advice
 from pipeline._remote.urls import join
 from pipeline.errors import ArgumentTypeError
@@ -119,6 +120,7 @@ def _from_other_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = tensor.detach().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError) as error:  # bfloat16, float8, sparse, quantized, nested
+        pass_on_interrupt(error)
         raise SampleTypeError(
             f"the input {name!r} got {_describe(tensor)}, which pipelines don't accept ({error}); convert it, for "
             f"example with .float() or .to_dense()"
@@ -134,6 +136,7 @@ def _from_object(value: Any, name: str) -> npt.NDArray[Any]:
     except PlaceholderError:
         raise
     except Exception as error:  # __array__ is foreign code, and ragged lists raise ValueError
+        pass_on_interrupt(error)
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)}, not convertible to an array: {error}"
         ) from error

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._compiler.plan import Plan
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
@@ -171,6 +172,7 @@ def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[E
         try:
             expressed = member.express(pixels)
         except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            pass_on_interrupt(error)
             failures.append(error)
             continue
         if expressed is not None:

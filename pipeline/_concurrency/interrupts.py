@@ -10,7 +10,7 @@ from opcode import opmap
 from types import CodeType
 from typing import Any
 
-__all__ = ["blocked_interrupts", "is_interrupt", "register_handlers"]
+__all__ = ["blocked_interrupts", "is_interrupt", "pass_on_interrupt", "register_handlers"]
 
 _RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
@@ -60,6 +60,12 @@ def is_interrupt(error: BaseException) -> bool:
     # Python's default handler is written in C, so it leaves no frame. The innermost frame was interrupted at an
     # instruction that raises nothing.
     return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] not in _RAISING
+
+
+def pass_on_interrupt(error: BaseException) -> None:
+    """Raise an exception again if it is that of a signal handler, and not of the code that an ``except`` watches."""
+    if is_interrupt(error):
+        raise error
 
 
 def _code(handler: Any) -> CodeType | None:

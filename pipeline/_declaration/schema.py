@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pipeline._cached_property import cached_property
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 

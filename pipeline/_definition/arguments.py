@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
+from pipeline._cached_property import cached_property
 from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.policies import OperatorConcurrency, StreamPolicy
 from pipeline._executor import ExecutorConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
+from pipeline._cached_property import cached_property
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.cpu_only import warn_of_move
 from pipeline._definition.debug_builder import DebugBuilder

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._definition.cpu_only import VARIABLE, cpu_is_requested
 from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array, listed
 from pipeline._dynamic.devices import as_device
@@ -180,6 +181,7 @@ def _host_array(data: Any) -> Any:
         try:
             array = np.asarray(data)
         except ValueError as error:
+            pass_on_interrupt(error)
             raise ArgumentValueError(f"the lists don't have the shape of a tensor: {error}") from error
         if not array.size:
             return array.astype(np.int32)

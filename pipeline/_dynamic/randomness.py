@@ -7,11 +7,11 @@ import operator
 import os
 import sys
 import threading
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pipeline._cached_property import cached_property
 from pipeline._rng import BatchKey, RandomState, fresh_seed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 

@@ -25,7 +25,7 @@ from pipeline._compiler.sources_on_gpu import sources_on_gpu
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
-from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._concurrency.interrupts import is_interrupt, pass_on_interrupt
 from pipeline._concurrency.stuck_calls import giving_up
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._concurrency.work_queue import WorkQueue
@@ -394,7 +394,8 @@ class Executor:
             run = merger.merge(waiting) if len(waiting) > 1 else waiting[0]
             if run.members:
                 self._constants.add_to(run.batch, on_gpu=False)
-        except Exception:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
+        except Exception as error:  # noqa: BLE001 - they don't fit together; one that fails reports its error when it runs alone
+            pass_on_interrupt(error)
             self._run_next(merger)
             self._run_alone(waiting)
             return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
+from pipeline._cached_property import cached_property
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor.device import Device, open_device

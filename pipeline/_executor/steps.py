@@ -15,6 +15,7 @@ from pipeline._compiler.plan import BatchStep, Phase, Plan, SampleStep, Step
 from pipeline._compiler.recorded_steps import RecordedStep, recorded_steps
 from pipeline._compiler.tabulated_operators import TabulatedOperators, tabulated_operators
 from pipeline._concurrency.cost import charged
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._executor.chain import ChainRunner
@@ -241,6 +242,7 @@ class Steps:
             found = group.express(batch)
             failed += [("operators with tables of arguments", error) for error in group.take_failures()]
         except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            pass_on_interrupt(error)
             failed.append(("operators with tables of arguments", error))
             return []
         for operator, members, pixels in found:
@@ -260,6 +262,7 @@ class Steps:
             pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
             result = None if pixels is None else operator.express(stacked, pixels)
         except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+            pass_on_interrupt(error)
             failed.append(("equal operators", error))
             return []
         if result is None or result is pixels:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.gather import gathered
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._external_source.advice import advice
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
@@ -37,6 +38,7 @@ def to_sample(value: Any, what: str) -> Array:
     try:
         array = as_host_array(value)
     except Exception as error:
+        pass_on_interrupt(error)
         raise InputError(f"{what}: {type(value).__name__} can't be read as an array: {error}") from error
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -127,6 +129,7 @@ def _device_array(value: Any, what: str) -> Any:
     try:
         return as_device_array(value)
     except Exception as error:
+        pass_on_interrupt(error)
         raise InputError(f"{what}: {type(value).__name__} is on a GPU, but none can be used here: {error}") from error
 
 

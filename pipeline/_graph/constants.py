@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline.errors import ArgumentOverflowError, ArgumentTypeError, GraphError
 from pipeline.types import INT32, DALIDataType, ScalarConstant, to_dali_type, to_numpy_type
 
@@ -48,8 +49,10 @@ def constant_array(value: Any, dtype: DALIDataType | None = None, shape: Any = N
             extents = tuple(shape) if isinstance(shape, Sequence | np.ndarray) else (shape,)
             array = np.full(extents, array.ravel()[0]) if array.size == 1 else array.reshape(extents)
     except OverflowError as error:
+        pass_on_interrupt(error)
         raise ArgumentOverflowError(str(error)) from error
     except (TypeError, ValueError) as error:
+        pass_on_interrupt(error)
         raise error if isinstance(error, GraphError) else ArgumentTypeError(str(error)) from error
     return array
 

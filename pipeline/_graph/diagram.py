@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 
+from pipeline._cached_property import cached_property
 from pipeline._graph.layout import BOX_HEIGHT, Layout, Point, arrange
 
 __all__ = ["Arrow", "Box", "Diagram"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.location import SourceLocation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pipeline._cached_property import cached_property
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.nodes import DataNode, OperatorCall
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import cloudpickle
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline.errors import SerializationError
 
@@ -42,6 +43,7 @@ def dumps(value: object, objects: Mapping[str, object]) -> bytes:
     try:
         return _dump(value)
     except Exception as error:
+        pass_on_interrupt(error)
         name, item, reason = _find_fault(objects) or ("the pipeline", value, error)
         used = ", ".join(f"{each} (of type {kind})" for each, kind in _unpicklable_names(item))
         raise SerializationError(
@@ -61,6 +63,7 @@ def loads(data: bytes) -> Any:
     try:
         return cloudpickle.loads(data)
     except Exception as error:
+        pass_on_interrupt(error)
         raise SerializationError(
             f"a function or another object of the pipeline can't be loaded in process {os.getpid()}: "
             f"{type(error).__name__}: {error}. Modules are imported anew there, with the sys.path of the process that "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cached_property import cached_property
 from pipeline._imaging.native import compiled
 from pipeline._native import find_compiled
 from pipeline.errors import PipelineError

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pipeline._cached_property import cached_property
 from pipeline._graph.graph import BranchPath, Edge
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch

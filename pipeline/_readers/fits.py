@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.read_file import read_file
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
@@ -77,6 +78,7 @@ class FitsLoader(ListedFilesLoader):
             with self._fits.open(io.BytesIO(content.data), memmap=False) as units:
                 arrays = [self._image(units, number) for number in self._units]
         except Exception as error:  # a damaged file makes Astropy raise errors of any type
+            pass_on_interrupt(error)
             raise InputError(f"the file {path!r} can't be read: {error}") from error
         return tuple(
             array if dtype is None else convert(array, dtype) for array, dtype in zip(arrays, self._dtypes, strict=True)

@@ -12,6 +12,7 @@ import numpy as np
 from pipeline._bulk.files import BatchOfFiles
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.ranges import FileRanges, Ranges
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._readers.loader import Column, FilesLoader, Loader
 from pipeline._readers.order import Order
@@ -69,7 +70,8 @@ class Reading:
             return
         try:
             self._samples[begin:end] = self._loader.read_together(self.entries[begin:end])
-        except Exception:  # noqa: BLE001 - the sample that fails reports the error when it is read alone
+        except Exception as error:  # noqa: BLE001 - the sample that fails reports the error when it is read alone
+            pass_on_interrupt(error)
             failed = ThreadPool.run_here(lambda number: self._read_sample(begin + number), end - begin)
             self._errors += [(begin + number, error) for number, error in failed]
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._size_limit import size_from_environment
 from pipeline._trusted_folder import distrust
 
@@ -71,7 +72,8 @@ class DiskCache:
                 os.utime(path)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, struct.error):
+        except (OSError, ValueError, struct.error) as error:
+            pass_on_interrupt(error)
             with suppress(OSError):
                 os.unlink(path)
             return None
@@ -105,6 +107,7 @@ class DiskCache:
                 with self._locked():  # an eviction, which lists files meanwhile, could miss both names
                     os.replace(unfinished, path)
         except OSError as error:
+            pass_on_interrupt(error)
             with suppress(OSError):
                 os.unlink(unfinished)
             if not self._warned:

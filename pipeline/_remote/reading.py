@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._optional import optional_package
 from pipeline._remote.cache import disk_cache
 from pipeline._secrets import redacted
@@ -123,6 +124,7 @@ def _repeated(url: str, verb: str, call: Callable[[], T]) -> T:
         except PipelineError:
             raise
         except Exception as error:  # noqa: BLE001 - of any filesystem
+            pass_on_interrupt(error)
             if attempt == _ATTEMPTS or not _may_pass(error):
                 tries = f" ({attempt} attempts)" if attempt > 1 else ""
                 reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pipeline._cached_property import cached_property
 from pipeline._imaging.native import compiled
 from pipeline._rng import philox
 from pipeline.errors import ArgumentValueError

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._codecs import EncodedBatch
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import decode, peek
 from pipeline._imaging.jpeg_region import decode_regions
@@ -123,6 +124,7 @@ def decode_images(
             try:
                 images[sample] = decode(encoded.arrays[sample], region=window, out=target, **options)
             except Exception as error:  # noqa: BLE001 - it belongs to the sample
+                pass_on_interrupt(error)
                 failures.append((sample, as_pipeline_error(error)))
 
     if len(which) == 1 or batch.pool.num_threads == 1:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -75,6 +76,7 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
     except DecodeError:
         raise
     except Exception as error:  # NumPy lets Python parse the header, and raises many of its errors
+        pass_on_interrupt(error)
         raise DecodeError(f"not a NumPy file: {error}") from error
     if min(shape, default=0) < 0:
         raise DecodeError(f"not a NumPy file: the shape {shape} is negative")

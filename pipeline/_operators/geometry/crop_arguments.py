@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cached_property import cached_property
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.output_specs import Extents

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cached_property import cached_property
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.native import compiled

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cached_property import cached_property
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.gpu_operator import fail

@@ -8,9 +8,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pipeline import dynamic, types
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._external_source.data import to_batch
 from pipeline._ipc.signals import deferred_signals
 
 
@@ -70,3 +73,33 @@ def test_exception_in_another_thread_is_not_an_interrupt() -> None:
     thread.start()
     thread.join()
     assert results == [False]
+
+
+class Interrupting:
+    """Data whose conversion a signal interrupts."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray[Any, Any]:
+        signal.raise_signal(signal.SIGUSR2)
+        return np.zeros(2)
+
+    shape = (2,)
+
+
+def timed_out(*_: object) -> None:
+    raise TimeoutError("of the handler")
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        dynamic.tensor,
+        lambda data: dynamic.tensor([data]),
+        lambda data: dynamic.batch([data]),
+        types.Constant,
+        lambda data: to_batch([data], None, "x"),
+    ],
+)
+def test_exception_of_a_handler_is_not_an_error_of_the_data(convert: Callable[[Any], Any]) -> None:
+    signal.signal(signal.SIGUSR2, timed_out)
+    with pytest.raises(TimeoutError, match="of the handler"):
+        convert(Interrupting())

@@ -29,7 +29,7 @@ from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.completion import CompletionReader
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline._rng import global_batch
@@ -133,11 +133,26 @@ class WorkerClient:
         except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
                 raise
+        except ArenaFullError as error:
+            raise self._too_large(arrays, name, error) from None
         context = current_context()
         if context is None and not self._begun:
             self._begun = time.perf_counter()
         index = None if context is None else context.index
         return Sample(self, next(self._numbers), blocks, dtypes, shapes, index, name)
+
+    def _too_large(self, arrays: Sequence[npt.NDArray[Any]], name: str | None, error: ArenaFullError) -> ArenaFullError:
+        """Return the error for a sample without space, with its dataset index and name."""
+        nbytes, limit, context = sum(array.nbytes for array in arrays), self.arena.limit, current_context()
+        reason = str(error)
+        if nbytes > limit:
+            reason = (
+                f"a sample of {nbytes} bytes is larger than all shared memory that a process may have for samples, "
+                f"{limit} bytes: raise arena_bytes_limit"
+            )
+        known = {"dataset index": None if context is None else context.index, "sample name": name}
+        where = ", ".join(f"{label}: {value}" for label, value in known.items() if value is not None)
+        return ArenaFullError(f"{reason} ({where})" if where else reason)
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Submit a batch. Return the same ticket if the same samples of the same batch are submitted again.

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dali_proxy import BatchError, DALIServer, DataLoader, SampleTypeError, ServerClosedError
@@ -119,3 +120,27 @@ def test_loop_over_a_server_that_was_stopped_and_started_says_so_at_once(num_wor
         assert [index for batch in loader for index in check_affine(*batch)] == list(range(16))
         del iterator
         assert server.stats().waiting_results == 0
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_sample_larger_than_all_shared_memory_says_so_with_its_size_and_index(num_workers: int) -> None:
+    class Large:
+        def __init__(self, transform: Any) -> None:
+            self.transform = transform
+
+        def __getitem__(self, index: int) -> Any:
+            return self.transform(np.zeros(1 << 17 if index == 5 else 4), sample_name=f"file {index}")
+
+        def __len__(self) -> int:
+            return 8
+
+    with DALIServer(affine(), arena_bytes=1 << 16, arena_bytes_limit=1 << 18) as server:
+        context = "fork" if num_workers else None
+        loader = DataLoader(
+            server, Large(server.proxy), batch_size=4, num_workers=num_workers, multiprocessing_context=context
+        )
+        batches = iter(loader)
+        next(batches)
+        text = str(error_of(batches))
+    assert f"a sample of {1 << 20} bytes is larger than" in text
+    assert f"{1 << 18} bytes: raise arena_bytes_limit (dataset index: 5, sample name: file 5)" in text

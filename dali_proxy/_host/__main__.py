@@ -28,7 +28,7 @@ from pipeline._definition.serializing import deserialize_for_host
 from pipeline._definition.server_process import declare_server_process
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
+from pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 from pipeline._ipc.memory import SharedBlock
 
 _PATIENCE = 8.0  # seconds that running batches may take when the host stops
@@ -106,8 +106,7 @@ def _restore_environment(start: Start) -> None:
     if start.directory:
         with suppress(OSError):  # it was removed or can't be entered, so the parent can't open files there, either
             os.chdir(start.directory)
-    sys.path[:] = start.sys_path
-    restore_python_path()
+    adopt_import_path(start.sys_path)
 
 
 def _read(received: Received) -> list[Alternative]:

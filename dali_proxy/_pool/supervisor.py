@@ -22,7 +22,7 @@ from dali_proxy._pool.dataset_worker import run
 from dali_proxy._transport.endpoint import Endpoint, open_channel
 from dali_proxy.errors import ProxyError
 from pipeline._ipc.channel import Channel
-from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
+from pipeline._ipc.interpreter import adopt_import_path, listen_to_signals
 
 __all__ = ["Settings", "main"]
 
@@ -64,8 +64,7 @@ def main() -> None:
     if settings.directory:
         with suppress(OSError):
             os.chdir(settings.directory)
-    sys.path[:] = settings.sys_path
-    restore_python_path()
+    adopt_import_path(settings.sys_path)
     try:
         channel, _ = open_channel(settings.endpoint, "pool", "pool")
     except ProxyError:

@@ -6,17 +6,19 @@ import os
 import signal
 import site
 import sys
+from collections.abc import Iterable
 from multiprocessing import spawn
 from pathlib import Path
 
+from pipeline._ipc.library_imports import protect_library_imports
 from pipeline.errors import BuildError
 
 __all__ = [
+    "adopt_import_path",
     "child_environment",
     "import_path",
     "interpreter_path",
     "listen_to_signals",
-    "restore_python_path",
     "working_directory",
 ]
 
@@ -59,8 +61,13 @@ def import_path() -> tuple[str, ...]:
     return tuple(path for path in sys.path if isinstance(path, str))  # imports ignore others, too
 
 
-def restore_python_path() -> None:
-    """Restore the parent's PYTHONPATH in the child, for the processes that it starts."""
+def adopt_import_path(paths: Iterable[str | Path]) -> None:
+    """Import the user's modules from where the parent does, and restore its PYTHONPATH for processes of the child.
+
+    Modules of Python's library that libraries import later aren't hidden by modules of the user.
+    """
+    protect_library_imports()
+    sys.path[:] = map(str, paths)
     inherited = os.environ.pop(_PARENT_PYTHONPATH, "")
     os.environ.pop("PYTHONPATH", None)
     if inherited:

@@ -244,3 +244,62 @@ def test_modules_loaded_before_the_name_changes_need_no_pipeline() -> None:
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
         names = [getattr(node, "module", None) or node.names[0].name for node in imports if node not in unused]
         assert not [name for name in names if name.split(".")[0] == "pipeline"], file
+
+
+HIDING = """
+import sys
+
+import cv2
+import numpy as np
+
+from dali_proxy import DALIServer, DataLoader
+from pipeline import fn, pipeline_def
+
+
+def library_of(array):
+    import poplib  # the user's module
+
+    assert poplib.MINE
+    return array
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=4)
+def decode():
+    return fn.decoders.image(fn.external_source(name="x")), fn.python_function(np.zeros(1), function=library_of)
+
+
+class Images:
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.transform(cv2.imencode(".jpg", np.zeros((40, 40, 3), np.uint8))[1].tobytes())
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    for arguments in ({"mode": "thread"}, {}, {"num_workers": 1}):
+        with DALIServer(decode(), **arguments) as server:
+            assert len(list(DataLoader(server, Images(server.proxy), batch_size=4))) == 2
+            server.stats()
+"""
+
+
+def test_modules_named_as_those_of_pythons_library_do_not_reach_our_late_imports(tmp_path: Path) -> None:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    for name in sys.stdlib_module_names:
+        (folder / f"{name}.py").write_text(f"raise RuntimeError('the module {name} of the user')\n")
+    (folder / "poplib.py").write_text("MINE = True\n")
+    (tmp_path / "train.py").write_text(HIDING)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "train.py"), str(folder)],
+        env=with_project(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

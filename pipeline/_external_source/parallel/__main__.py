@@ -10,7 +10,7 @@ from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Specs, Worker, prepare_process
 from pipeline._ipc import pickling
 from pipeline._ipc.channel import Channel
-from pipeline._ipc.interpreter import restore_python_path
+from pipeline._ipc.interpreter import adopt_import_path
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import SerializationError
 
@@ -27,9 +27,8 @@ def main() -> int:
     received = channel.receive(timeout=60)
     start = received.message
     assert isinstance(start, Start)
-    sys.path[:] = start.sys_path
     os.environ.pop("PYTHONSAFEPATH", None)
-    restore_python_path()
+    adopt_import_path(start.sys_path)
     with SharedBlock.attach(received.fds[0], start.nbytes) as block:
         data = block.array.tobytes()
     specs: Specs | SerializationError

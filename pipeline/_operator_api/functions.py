@@ -80,8 +80,8 @@ def fill_namespace(
         for depth, folder in enumerate(folders):
             if folder not in space:
                 full = ".".join([module, *folders[: depth + 1]])
-                space[folder] = sys.modules[full] = types.ModuleType(full, f"Operators of `{full}`.")
-                vars(space[folder])["__getattr__"] = _missing(full, known)
+                space[folder] = sys.modules[full] = _Namespace(full, f"Operators of `{full}`.")
+                space[folder]._known = known
             space = vars(space[folder])
         entry = make(schema)
         entry.__module__ = ".".join([module, *folders])
@@ -90,11 +90,13 @@ def fill_namespace(
     return top
 
 
-def _missing(module: str, known: list[str]) -> Callable[[str], Any]:
-    def get(name: str) -> Any:
-        raise missing_operator(module, name, known)
+class _Namespace(types.ModuleType):
+    """A module of operators, whose errors suggest names."""
 
-    return get
+    _known: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_operator(self.__name__, name, () if name.startswith("_") else self._known)
 
 
 def _documentation(schema: OperatorSchema) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,7 +140,7 @@ def test_results_without_a_tensor_are_errors() -> None:
     endless.append(endless)
     with pytest.raises(ArgumentTypeError, match="returned list at"):
         dynamic.trace(lambda x: [x, endless])
-    calls = iter("ab")
+    calls = itertools.count()
     with pytest.raises(dynamic.TracingError, match="another structure when it was traced again"):
         dynamic.trace(lambda x: {next(calls): x})
 

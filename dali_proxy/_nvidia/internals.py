@@ -17,8 +17,10 @@ __all__ = [
     "discover_ops",
     "generate_input_desc",
     "group_inputs",
+    "is_cupy_array",
     "not_iterable",
     "op_name",
+    "tensor_subscript",
     "to_snake_case",
 ]
 
@@ -32,6 +34,28 @@ def not_iterable(cls: Class) -> Class:
     cls.__iter__ = None  # type: ignore[attr-defined]
     Iterable._abc_caches_clear()  # type: ignore[attr-defined]  # earlier answers of isinstance()
     return cls
+
+
+def is_cupy_array(value: Any) -> bool:
+    """Return whether a value is an array of CuPy. This doesn't import CuPy."""
+    return any(cls.__module__.partition(".")[0] == "cupy" and cls.__name__ == "ndarray" for cls in type(value).__mro__)
+
+
+def tensor_subscript(data: Any, **arguments: Any) -> Any:
+    """Return ``data[...]`` for a data node.
+
+    Args:
+        data: the data node.
+        **arguments: for a dimension `n`, its index `at_n`, or the parts `lo_n`, `hi_n` and `step_n` of a slice.
+    """
+    last = max((int(name.rpartition("_")[2]) for name in arguments), default=-1)
+    key = [
+        arguments[f"at_{axis}"]
+        if f"at_{axis}" in arguments
+        else slice(*(arguments.get(f"{part}_{axis}") for part in ("lo", "hi", "step")))
+        for axis in range(last + 1)
+    ]
+    return data[tuple(key)]
 
 
 def to_snake_case(name: str) -> str:

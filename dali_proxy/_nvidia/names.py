@@ -92,6 +92,7 @@ _OLD_TYPES: dict[str, Any] = {
 _TYPES = {
     **_from("dali_proxy._nvidia.types", "CUDAStream", "PipelineAPIType", "TensorLayout", "_all_types"),
     "ConstantNode": "dali_proxy._nvidia.types:constant_node",
+    "_is_cupy_array": f"{_INTERNALS}:is_cupy_array",
 }
 
 _SHARED = ("centercrop", "color", "flips", "gaussian_blur", "normalize", "pad", "resize", "totensor")
@@ -146,7 +147,14 @@ _TABLE = {
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
     ),
-    "fn": Stand("pipeline.fn", names={"_shape": "pipeline.fn:shapes", "_to_snake_case": f"{_INTERNALS}:to_snake_case"}),
+    "fn": Stand(
+        "pipeline.fn",
+        names={
+            "_shape": "pipeline.fn:shapes",
+            "_tensor_subscript": f"{_INTERNALS}:tensor_subscript",
+            "_to_snake_case": f"{_INTERNALS}:to_snake_case",
+        },
+    ),
     "math": Stand("pipeline.math"),
     "ops": Stand(
         "pipeline.ops",

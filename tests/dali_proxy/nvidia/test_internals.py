@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from dali_proxy._nvidia import internals
 from dali_proxy._nvidia.install import find
-from pipeline import fn
+from pipeline import Pipeline, fn
 from pipeline._graph import DataNode
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import Constant
@@ -69,3 +70,22 @@ def test_private_names_exist(module: str, name: str) -> None:
     stand = find(f"nvidia.dali.{module}")
     assert stand is not None
     assert callable(stand.load(name))
+
+
+def test_subscripts_are_those_of_data_nodes() -> None:
+    subscript = find("nvidia.dali.fn").load("_tensor_subscript")  # type: ignore[union-attr]
+    data = np.arange(24).reshape(1, 4, 6)
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        x = fn.external_source(name="x")
+        pipe.set_outputs(subscript(x, at_0=1), subscript(x, lo_0=1, hi_1=-1, step_1=2), subscript(x, at_1=x[0, 2]))
+    outputs = [output.as_array() for output in pipe.run(x=data)]
+    for output, expected in zip(outputs, (data[:, 1], data[:, 1:, :-1:2], data[:, :, 2]), strict=True):
+        np.testing.assert_array_equal(output, expected)
+    pipe.close()
+
+
+def test_arrays_of_cupy_are_recognized() -> None:
+    is_cupy_array = find("nvidia.dali.types").load("_is_cupy_array")  # type: ignore[union-attr]
+    array = type("ndarray", (), {"__module__": "cupy"})
+    assert is_cupy_array(array())
+    assert not is_cupy_array(np.zeros(2))

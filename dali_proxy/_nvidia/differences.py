@@ -50,7 +50,8 @@ DIFFERENCES = {
     "normalize": "Negative axes are accepted, and means and deviations without dimensions count as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are "
     "accepted.",
-    "pad, paste": "Fill values are clamped to the dtype; in DALI, values beyond it are undefined.",
+    "crop_mirror_normalize, pad, paste, slice": "Fill values are clamped to the dtype; DALI's values beyond it are "
+    "undefined: on the CPU, they often wrap around. `crop` does the same.",
     "per_frame": "Any argument may differ from frame to frame, not only those that DALI lists. F must be the first "
     "letter of a layout; DALI also accepts CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one image for a "
     "sequence of matrices.",
@@ -149,6 +150,11 @@ BEHAVIOUR = (
         "every epoch begins with the first sample of its shard",
     ),
     ("iterators, `len()` with FILL and no padding", "batches of the first epoch", "batches of the current epoch"),
+    (
+        "iterators, `len()` without `reader_name` and `size`, with `last_batch_padded` and batches of one sample",
+        "an error",
+        "0, as with other batches",
+    ),
     (
         "iterators, `reader_name` with FILL",
         "the same as here, although its documentation says that FILL becomes PARTIAL",

@@ -13,7 +13,15 @@ from multiprocessing.process import BaseProcess
 from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["TERMINATED", "EndedWorkers", "dead_worker", "describe_exit", "hanging_worker", "reports_dead_worker"]
+__all__ = [
+    "TERMINATED",
+    "EndedWorkers",
+    "dead_worker",
+    "describe_exit",
+    "end_workers",
+    "hanging_worker",
+    "reports_dead_worker",
+]
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a process that ended in order because of SIGTERM, as in shells."""
@@ -66,9 +74,8 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
     ]
     if not dead:
         return None
-    advice = _advice(workers)
-    _end(workers)
-    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: start the epoch again{advice}")
+    lost = "The batches that it was making are lost: start the epoch again"
+    died = WorkerDiedError(f"{'; '.join(dead)}. {lost}{_advice(workers)}")
     died.__cause__ = error
     return died
 
@@ -119,8 +126,11 @@ def _advice(workers: Sequence[BaseProcess]) -> str:
     return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` before it starts a loop'
 
 
-def _end(workers: Sequence[BaseProcess]) -> None:
-    """Kill the remaining workers: they may wait for a lock of the dead one, and torch would wait for them."""
+def end_workers(workers: Sequence[BaseProcess]) -> None:
+    """Kill the workers that a dead one has left: they may wait for its lock, and torch would wait for them.
+
+    Threads other than the main one leave them alive.
+    """
     if threading.current_thread() is not threading.main_thread():
         return  # torch's handler would raise in the main thread
     with blocked_signal(signal.SIGCHLD):

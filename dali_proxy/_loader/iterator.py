@@ -12,7 +12,7 @@ import torch
 
 from dali_proxy._common.exclusive import Owner, claim
 from dali_proxy._common.in_flight import InFlight
-from dali_proxy._common.process_exit import dead_worker, hanging_worker, reports_dead_worker
+from dali_proxy._common.process_exit import dead_worker, end_workers, hanging_worker, reports_dead_worker
 from dali_proxy._common.uncopyable import Uncopyable
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
@@ -104,9 +104,8 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             try:
                 self._loop.begin(start, resumes)
             except RuntimeError as error:  # torch's, if a persistent worker has died since the last epoch
-                if (died := dead_worker(self._loop.workers, error)) is None:
+                if (died := self._ended_by_death(error)) is None:
                     raise
-                self.dead = str(died)
                 raise died from None
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
@@ -305,10 +304,16 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             failure = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
             failure.__cause__ = error
             return failure
+        died = self._ended_by_death(error)
+        return died or hanging_worker(self._loop.workers, self._loop.timeout, error) or error
+
+    def _ended_by_death(self, error: Exception | None = None) -> WorkerDiedError | None:
+        """End the workers if one of them has died, and return the exception to raise. Has `dead_worker`'s argument."""
         died = dead_worker(self._loop.workers, error)
         if died is not None:
             self.dead = str(died)  # not the exception, whose frames refer to this object
-        return died or hanging_worker(self._loop.workers, self._loop.timeout, error) or error
+            end_workers(self._loop.workers)
+        return died
 
     def _check_stopped(self) -> None:
         """Raise an error if the server was stopped and started again since this epoch began."""
@@ -325,8 +330,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     def _check_workers(self) -> None:
         """Raise an error if a worker died unnoticed: torch's signal handler may have raised inside a finalizer."""
-        if self._loop.has_ended_worker and (died := dead_worker(self._loop.workers)) is not None:
-            self.dead = str(died)
+        if self._loop.has_ended_worker and self._ended_by_death() is not None:
             raise WorkerDiedError(self.dead)
 
     def _revive(self) -> None:

@@ -6,21 +6,20 @@ import math
 import multiprocessing
 import os
 import select
+import signal
 import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dali_proxy._common.process_exit import EndedWorkers, dead_worker
+from dali_proxy._common.process_exit import EndedWorkers, dead_worker, end_workers
 from dali_proxy.errors import ProxyError
 from tests.waiting import wait_until
 
 
 def ended(code: int, start_method: str) -> Any:
-    return SimpleNamespace(
-        pid=7, exitcode=code, _start_method=start_method, kill=lambda: None, join=lambda timeout: None
-    )
+    return SimpleNamespace(pid=7, exitcode=code, _start_method=start_method)
 
 
 def test_dead_worker_is_recognised_in_an_error_of_torch() -> None:
@@ -32,6 +31,22 @@ def test_dead_worker_is_recognised_in_an_error_of_torch() -> None:
     for error in (torchs, ours):
         assert "worker 0 (pid 7) was killed by SIGKILL" in str(dead_worker([ended(-9, "fork")], error))
     assert dead_worker([], ours) is None
+
+
+def test_workers_that_a_dead_one_left_are_ended_by_a_call_of_their_own() -> None:
+    workers = [multiprocessing.Process(target=time.sleep, args=(600,)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    workers[0].kill()
+    workers[0].join()
+    died = dead_worker(workers)
+    assert "worker 0" in str(died)
+    assert "worker 1" not in str(died)
+    assert workers[1].is_alive()
+    end_workers(workers)
+    assert workers[1].exitcode == -signal.SIGKILL
+    for worker in workers:
+        worker.close()
 
 
 @pytest.mark.parametrize(

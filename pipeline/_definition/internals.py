@@ -90,7 +90,7 @@ class PipelineInternals:
         return self._moved.graph
 
     def as_declared(self, outputs: Sequence[TensorList]) -> tuple[TensorList, ...]:
-        """Return outputs with the interfaces of the devices that the user declared, also if they were moved."""
+        """Return outputs with the interfaces of the devices that the user declared, even if they were moved."""
         return as_on_gpu(outputs, () if self._moved is None else self._moved.outputs)
 
     @property

@@ -27,7 +27,7 @@ _LOADERS = ("pickle", "cloudpickle", "pipeline._ipc.pickling", "importlib")  # i
 class _LibraryFinder(MetaPathFinder):
     """Finds modules of Python's library for Python, for installed packages and for us, whatever `sys.path` has first.
 
-    The user's own code finds what `sys.path` has first, also if its name is one of Python's library.
+    The user's own code finds what `sys.path` has first, even if its name is one of Python's library.
     """
 
     def find_spec(

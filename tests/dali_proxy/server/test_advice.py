@@ -1,6 +1,7 @@
 """Advice for real bottlenecks: `stats()`, `top` and the page say what limits the speed, and what helps.
 
 The processes are real. No test depends on a rate: on a busy machine, the same processes wait for the same reasons.
+So waits take far longer than a busy machine needs to wake a process.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class SlowDisk(Images):
     """Sleeps as a process does that waits for a disk."""
 
     def wait(self) -> None:
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 class SlowNetwork(Images):
@@ -137,7 +138,7 @@ def test_slow_network_needs_more_workers() -> None:
 
     def answer(connection: socket.socket) -> None:
         with connection:
-            ends.wait(0.02)
+            ends.wait(0.1)
             connection.sendall(bytes(1000))
 
     thread = threading.Thread(target=serve)
@@ -182,7 +183,7 @@ def test_slow_operator_is_named_without_arguments_that_it_lacks() -> None:
 
 
 def sleepy(image: Any) -> Any:
-    time.sleep(0.02)
+    time.sleep(0.1)
     return image
 
 
@@ -202,7 +203,7 @@ def test_slow_python_function_is_named(parallel: bool | None, remedy: str) -> No
 
 def test_slow_training_needs_no_other_loader() -> None:
     with advised(cheap()) as (server, found):
-        loop(server, Images(server.proxy), train=0.05, num_workers=1)
+        loop(server, Images(server.proxy), train=0.3, num_workers=1)
     assert found[0].limited_by == "training"
     assert "A faster loader wouldn't help" in found[0].advice
 

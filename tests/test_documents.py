@@ -52,6 +52,24 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
     assert not ABSENT_GPU.sub("", run.stderr)
 
 
+#: Folders with modules.
+FOLDERS = (".ci", "benchmarks", "dali_proxy", "docs", "examples", "pipeline", "tests")
+
+#: Files of users that documents talk about.
+OF_USERS = {"old.py", "photos.py", "script.py", "train.py"}
+
+
+def test_modules_that_documents_name_exist() -> None:
+    """A name may leave out the first folders of a path."""
+    known = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    missing = set()
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"`([\w./-]+\.py)`", path.read_text(encoding="utf-8")):
+            if name not in OF_USERS and not any(f"/{each}".endswith(f"/{name}") for each in known):
+                missing.add(f"{path.name}: {name}")
+    assert sorted(missing) == []
+
+
 def test_python_blocks_run_or_have_a_reason() -> None:
     """A fence that isn't run, or isn't recognized as Python, gives its reason."""
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):

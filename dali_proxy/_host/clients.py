@@ -49,7 +49,7 @@ class Worker:
         client: client number; never used again while this server runs.
         name: name in messages, such as "worker 0".
         pid: process ID.
-        ring: its shared memory.
+        arena: its shared memory.
         completions: counter that shows the worker which of its requests have been read.
         submitted: number of requests that it has submitted.
         waited: seconds that it waited for free space in its shared memory.

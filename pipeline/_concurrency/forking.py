@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pipeline._concurrency.locks import Level, free_inherited_locks, new_rlock
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "keep_in_child", "no_forks"]
+__all__ = ["ForkAware", "drop_in_child", "forks", "keep_in_child", "no_forks"]
 
 no_forks = new_rlock(Level.FORKS, "no forks")
 """Prevents forks by other threads while a thread holds it.
@@ -50,11 +50,6 @@ def keep_in_child(thing: Any) -> None:
         thing: an object that supports weak references. Its lifetime in this process doesn't change.
     """
     _to_keep[id(thing)] = thing
-
-
-def fork_count() -> int:
-    """Return how often this process has forked so far: after a fork, a child may also hold memory lent before it."""
-    return len(forks)
 
 
 def _after_fork_in_child() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.errors import ArgumentValueError, InputTypeError
 
-__all__ = ["axis_of", "check_layout", "common_layout"]
+__all__ = ["check_layout", "common_layout"]
 
 
 def check_layout(layout: str | None, ndim: int, what: str) -> str:
@@ -33,9 +33,3 @@ def common_layout(samples: Iterable[Any]) -> str:
     if len(layouts) > 1:
         raise InputTypeError(f"the samples of a batch must have one layout, not {sorted(layouts)}")
     return str(layouts.pop()) if layouts else ""
-
-
-def axis_of(layout: str, letter: str) -> int | None:
-    """Return the index of the dimension with that letter in a layout, or None."""
-    position = layout.find(letter)
-    return None if position < 0 else position

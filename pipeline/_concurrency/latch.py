@@ -7,7 +7,7 @@ from contextlib import suppress
 
 __all__ = ["Latch"]
 
-# Seconds between looks: a signal that arrives just before a wait doesn't end it.
+# Seconds between checks: a signal that arrives just before a wait doesn't end it.
 _INTERVAL = 1.0
 
 

@@ -230,7 +230,10 @@ class ConsumerClient:
         with deferred_signals, self._channel.guard():
             self._reads[number] = arrive
             try:
-                self._channel.post(ReadBatch(number, session, request, reader.nbytes), (reader.fd,))
+                self._channel.post(
+                    ReadBatch(number=number, session=session, request=request, reader_nbytes=reader.nbytes),
+                    (reader.fd,),
+                )
             except ChannelClosedError as error:
                 self._channel.note_end(error)
             except IPCError as error:

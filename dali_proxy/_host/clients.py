@@ -98,15 +98,15 @@ class Monitor:
     """
 
     def __init__(self, channel: Channel, server: ChannelServer) -> None:
-        self._channel = channel
+        self.channel = channel
         self._server = server
 
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
         """Send a message; end the connection if the client is gone or doesn't read, or no descriptor is left."""
         try:
-            self._server.post(self._channel, message, fds)
+            self._server.post(self.channel, message, fds)
         except IPCError as error:
-            self._server.end(self._channel, error)
+            self._server.end(self.channel, error)
 
 
 class Consumer(Monitor):

@@ -136,7 +136,7 @@ class Dispatcher:
 
     def _fail(self, task: ReadTask, reason: str) -> None:
         if task.consumer is not None:
-            task.consumer.send(BatchRead(task.message.number, error=reason))
+            task.consumer.send(BatchRead(number=task.message.number, error=reason))
         task.close()
 
     def _deal(self) -> None:

@@ -25,6 +25,7 @@ from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import (
     CODEC,
+    VERSION,
     Advance,
     AttachSegment,
     BatchRead,
@@ -42,6 +43,7 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
     Submit,
     Welcome,
+    check_versions,
 )
 from dali_proxy._transport.publisher import ResultPublisher
 from pipeline._concurrency.finalizers import THREAD_PREFIX
@@ -141,7 +143,7 @@ class Host:
                 StatsRequest: reports.answer,
                 LoopReport: reports.note_loops,
             },
-            Monitor: {StatsRequest: reports.answer},
+            Monitor: {Hello: self._welcome_monitor, StatsRequest: reports.answer},
             DatasetWorker: {BatchRead: dispatcher.finish},
             Pool: {},
         }
@@ -279,6 +281,7 @@ class Host:
     def _greet(self, channel: Channel, hello: object) -> None:
         if not isinstance(hello, Hello):
             raise ProtocolError(f"the first message of a client must be Hello, not {type(hello).__name__}")
+        self._check_version(channel, hello)
         number = next(self._client_numbers)
         fds: tuple[int, ...] = ()
         nbytes = 0
@@ -297,10 +300,21 @@ class Host:
             self._clients[channel] = Pool(channel, self.server)
         else:
             raise ProtocolError(f"unknown role of a client: {hello.role!r}")
-        channel.post(Welcome(number, self._options.server, nbytes), fds)
+        channel.post(Welcome(client=number, server=self._options.server, control_nbytes=nbytes), fds)
         client = self._clients[channel]
         if isinstance(client, DatasetWorker):
             self._dispatcher.add(client)
+
+    def _welcome_monitor(self, monitor: Monitor, hello: Hello) -> None:
+        self._check_version(monitor.channel, hello)
+        monitor.send(Welcome(server=self._options.server))
+
+    def _check_version(self, channel: Channel, hello: Hello) -> None:
+        try:
+            check_versions(server=VERSION, client=hello.version, name=f"process {channel.peer_pid}")
+        except ProtocolError:
+            channel.post(Welcome())  # the client compares the versions, too
+            raise
 
     def _close_client(self, channel: Channel, error: Exception | None) -> None:
         client = self._clients.pop(channel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any
 
 import psutil
@@ -10,6 +11,7 @@ import psutil
 from dali_proxy._monitor.client import MonitorClient
 from dali_proxy._monitor.discovery import find_sockets
 from dali_proxy._monitor.observation import Observation, Observer
+from dali_proxy._transport.endpoint import OtherReleaseError
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.locks import Level, new_lock
 
@@ -31,6 +33,7 @@ class Servers:
         self._lock = new_lock(Level.MONITOR, "monitored servers")
         self._connected: dict[str, tuple[MonitorClient, Observer]] = {}
         self._requests: dict[int, MonitorClient] = {}  # other connections, for requests that wait for a batch
+        self._refusing: set[str] = set()  # sockets of servers of another release
         self._last: tuple[float, list[Observation]] = (0.0, [])
 
     def observations(self, *, newer: bool = False) -> list[Observation]:
@@ -100,5 +103,9 @@ class Servers:
                 try:
                     client = MonitorClient(path)
                     self._connected[path] = client, Observer(client)
-                except (ProxyError, psutil.Error):  # it has ended, or it belongs to another version
+                except OtherReleaseError as error:
+                    if path not in self._refusing:
+                        self._refusing.add(path)
+                        warnings.warn(f"a server isn't shown: {error}", RuntimeWarning, stacklevel=2)
+                except (ProxyError, psutil.Error):  # it has ended
                     continue

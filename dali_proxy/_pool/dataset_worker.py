@@ -67,7 +67,7 @@ class _Worker:
             raise
         except Exception as error:  # noqa: BLE001  # the batch can't be pickled, or the dataset can't be loaded here
             reason = f"{type(error).__name__}: {error} (in dataset worker {self._number}, pid {os.getpid()})"
-            return BatchRead(message.number, error=clip(reason)), None
+            return BatchRead(number=message.number, error=clip(reason)), None
 
     def _load(self, request: BatchRequest) -> Any:
         assert self._block is not None  # it comes with each request

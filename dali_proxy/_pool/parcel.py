@@ -36,7 +36,7 @@ def send_batch(number: int, batch: object) -> tuple[BatchRead, SharedBlock | Non
     memory = np.zeros(nbytes, np.uint8) if block is None else block.array
     for offset, part in zip(offsets, parts, strict=True):
         memory[offset : offset + part.nbytes] = part
-    return BatchRead(number, lengths, memory.tobytes() if block is None else b""), block
+    return BatchRead(number=number, lengths=lengths, data=memory.tobytes() if block is None else b""), block
 
 
 def open_batch(message: BatchRead, fds: Sequence[int]) -> tuple[Any, int]:

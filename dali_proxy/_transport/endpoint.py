@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from dali_proxy._transport.protocol import CODEC, Goodbye, Hello, Welcome
+from dali_proxy._transport.protocol import CODEC, VERSION, Goodbye, Hello, Welcome, check_versions
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import connect
-from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError
+from pipeline._ipc.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError, ProtocolError
 from pipeline._ranks import current_ranks
 from pipeline.errors import GraphError
 from pipeline.types import to_numpy_type
@@ -25,6 +25,7 @@ __all__ = [
     "MONITOR_KEY",
     "Endpoint",
     "InputSpec",
+    "OtherReleaseError",
     "input_specs",
     "monitor_path",
     "open_channel",
@@ -37,6 +38,10 @@ __all__ = [
 #: Key of the socket for monitors. It isn't a secret: the socket's folder and the kernel's report of the peer's user
 #: protect it, and it gives reports only.
 MONITOR_KEY = b"monitor"
+
+
+class OtherReleaseError(ProxyError):
+    """The server speaks another version of the protocol."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
 
     Raises:
         ServerClosedError: no server is running there.
-        ProxyError: the server doesn't answer, or it runs in a cluster.
+        ProxyError: the server doesn't answer, runs in a cluster, or belongs to another release of dali-proxy.
     """
     endpoint = _served_here.get(endpoint.path, endpoint)
     if endpoint.is_remote:
@@ -179,19 +184,30 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
             raise ServerClosedError(
                 f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"
             ) from None
+    return channel, _greet(channel, role, name)
+
+
+def _greet(channel: Channel, role: str, name: str) -> Received:
+    """Send `Hello`, and return the received `Welcome`. Close the channel if the server refuses this process."""
     try:
         with server_errors():
-            channel.send(Hello(role, os.getpid(), name), timeout=10)
+            channel.send(Hello(role=role, pid=os.getpid(), name=name), timeout=10)
             received = channel.receive(timeout=10)
-            if not isinstance(received.message, Welcome):
-                received.close_fds()
-                if isinstance(received.message, Goodbye):
-                    raise ServerClosedError(f"the server is closed: {received.message.reason}")
-                raise ProxyError(f"the server answered {type(received.message).__name__} to a greeting")
+        welcome = received.message
+        if not isinstance(welcome, Welcome):
+            received.close_fds()
+            if isinstance(welcome, Goodbye):
+                raise ServerClosedError(f"the server is closed: {welcome.reason}")
+            raise ProxyError(f"the server answered {type(welcome).__name__} to a greeting")
+        try:
+            check_versions(server=welcome.version, client=VERSION, name="this process")
+        except ProtocolError as error:
+            received.close_fds()
+            raise OtherReleaseError(str(error)) from None
     except BaseException:
         channel.close()
         raise
-    return channel, received
+    return received
 
 
 def monitor_path(path: str) -> str:
@@ -207,13 +223,15 @@ def open_monitor(path: str) -> Channel:
 
     Raises:
         ServerClosedError: no server is running there.
-        ProxyError: the server doesn't answer.
+        ProxyError: the server doesn't answer, or belongs to another release of dali-proxy.
     """
     with server_errors():
         try:
-            return connect(monitor_path(path), MONITOR_KEY, CODEC, timeout=5.0)
+            channel = connect(monitor_path(path), MONITOR_KEY, CODEC, timeout=5.0)
         except ChannelClosedError as error:
             raise ServerClosedError(f"the server is not running ({error})") from None
+    _greet(channel, "monitor", "monitor")
+    return channel
 
 
 class server_errors:  # named like a function; `contextmanager` would cost a microsecond per sample

@@ -21,7 +21,7 @@ Table = Annotated[bytes, Meta(max_length=8 * MAX_SAMPLES)]
 Key = tuple[int, int]
 
 
-class Origin(Message, frozen=True):
+class Origin(Message, frozen=True, kw_only=True):
     """The batch that a result belongs to, and the worker that submitted it.
 
     Attributes:

@@ -15,7 +15,7 @@ _ShortName = Annotated[str, Meta(max_length=32)]
 _Offsets = Annotated[tuple[U32, ...], Meta(min_length=1, max_length=64)]
 
 
-class Launched(Message, frozen=True):
+class Launched(Message, frozen=True, kw_only=True):
     """A launch of `evaluate.cu`, whose table lies in the block.
 
     Attributes:
@@ -35,7 +35,7 @@ class Launched(Message, frozen=True):
     blocks: U32
 
 
-class PreparedOutput(Message, frozen=True):
+class PreparedOutput(Message, frozen=True, kw_only=True):
     """An output on a GPU: the result of a launch, or a copy of one of the result's outputs.
 
     Attributes:

@@ -1,4 +1,7 @@
-"""Messages between workers, the server and the training process. The data itself lies in shared memory."""
+"""Messages between workers, the server and the training process. The data itself lies in shared memory.
+
+A message with more than three fields is made with keywords, since the order of its fields is the order on the wire.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ __all__ = [
     "CODEC",
     "CUDA_SLOTS",
     "DTYPES",
+    "VERSION",
     "AttachSegment",
     "BatchRead",
     "CloseSession",
@@ -40,6 +44,7 @@ __all__ = [
     "StatsRequest",
     "Submit",
     "Welcome",
+    "check_versions",
     "unpacked",
 ]
 
@@ -52,6 +57,9 @@ DTYPES = {
     )
 }  # fmt: skip
 
+#: Version of the protocol. Increase it with every change of a message or of a report.
+VERSION = 1
+
 #: Slots of CUDA memory are numbered from here in messages.
 CUDA_SLOTS = 1 << 24
 
@@ -62,32 +70,41 @@ Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
-class Hello(Message, frozen=True):
+class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Client to server: the first message, which introduces the client.
 
+    Other releases must be able to read the version. So its position never changes, new fields come last, and fields
+    keep their types.
+
     Attributes:
-        role: "worker" (submits batches), "consumer" (fetches results), "dataset worker" (reads batches for consumers)
-            or "pool" (starts the dataset workers).
+        version: `VERSION` of the client.
+        role: "worker" (submits batches), "consumer" (fetches results), "dataset worker" (reads batches for consumers),
+            "pool" (starts the dataset workers) or "monitor" (reads reports, at the socket for monitors).
         pid: process ID.
         name: name in messages, such as "worker 3".
     """
 
-    role: ShortName
-    pid: U32
-    name: Name
+    version: U16 = VERSION
+    role: ShortName = ""
+    pid: U32 = 0
+    name: Name = ""
 
 
-class Welcome(Message, frozen=True):
+class Welcome(Message, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Answer to `Hello`. Descriptors: a worker gets the page and doorbell of completions, a consumer its control pages.
 
+    Other releases read the version, as in `Hello`. A client of another release gets only that.
+
     Attributes:
+        version: `VERSION` of the server.
         client: number of this connection, never used again by this server.
         server: random token of this start of the server.
         control_nbytes: size of a consumer's control page.
     """
 
-    client: U64
-    server: Annotated[bytes, Meta(max_length=16)]
+    version: U16 = VERSION
+    client: U64 = 0
+    server: Annotated[bytes, Meta(max_length=16)] = b""
     control_nbytes: U32 = 0
 
 
@@ -132,7 +149,7 @@ class InputBatch(Message, frozen=True):
         return _dtype(self.dtype), _table(self.table, 2 + self.ndim)
 
 
-class Submit(Message, frozen=True):
+class Submit(Message, frozen=True, kw_only=True):
     """Worker to server: a batch to run.
 
     Attributes:
@@ -220,7 +237,7 @@ class CloseSession(Message, frozen=True):
     session: U64
 
 
-class OutputBatch(Message, frozen=True):
+class OutputBatch(Message, frozen=True, kw_only=True):
     """One output of a batch, in a slot.
 
     Attributes:
@@ -264,7 +281,7 @@ class OutputBatch(Message, frozen=True):
         return unpacked(self)
 
 
-class Result(Message, frozen=True):
+class Result(Message, frozen=True, kw_only=True):
     """Server to consumer: the result of a request, which was fetched or which `Advance` allows.
 
     Attributes:
@@ -343,7 +360,7 @@ class SlotsDetached(Message, frozen=True):
     slots: Annotated[tuple[U32, ...], MANY]
 
 
-class Failure(Message, frozen=True):
+class Failure(Message, frozen=True, kw_only=True):
     """Server to consumer: the error of a fetched request. `clip` shortens long texts.
 
     Attributes:
@@ -400,7 +417,7 @@ class Stats(Message, frozen=True):
     text: Annotated[str, Meta(max_length=15 << 20)]
 
 
-class LoopReport(Message, frozen=True):
+class LoopReport(Message, frozen=True, kw_only=True):
     """Consumer to server: counters of this process's loops, for monitors; see `dali_proxy.ServerStats`.
 
     Attributes:
@@ -425,7 +442,7 @@ class LoopReport(Message, frozen=True):
     in_flight: Annotated[tuple[tuple[Line, U32, Line], ...], MANY] = ()
 
 
-class ReadBatch(Message, frozen=True):
+class ReadBatch(Message, frozen=True, kw_only=True):
     """Consumer to server, and server to dataset worker: request to read a batch. Descriptor: the pickled reader.
 
     Attributes:
@@ -441,7 +458,7 @@ class ReadBatch(Message, frozen=True):
     reader_nbytes: U64
 
 
-class BatchRead(Message, frozen=True):
+class BatchRead(Message, frozen=True, kw_only=True):
     """Answer to `ReadBatch`: the batch without the results of the pipeline, which the consumer fetches.
 
     Attributes:
@@ -489,6 +506,23 @@ CODEC = Codec(
         22: Computed,
     }
 )
+
+
+def check_versions(*, server: int, client: int, name: str) -> None:
+    """Check that a server and its client speak the same version of the protocol.
+
+    Args:
+        server: version of the server.
+        client: version of the client.
+        name: name of the client in the error.
+
+    Raises:
+        ProtocolError: they don't.
+    """
+    if server != client:
+        raise ProtocolError(
+            f"the server speaks version {server} of the protocol, {name} {client}: use the same release of dali-proxy"
+        )
 
 
 def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:

@@ -270,7 +270,14 @@ class ResultPublisher:
             raise
         if all(message.dense for message in messages):
             more = {**more, "indices": "", "names": ""}
-        result = Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared, **more)
+        result = Result(
+            client=client,
+            seq=seq,
+            outputs=tuple(messages),
+            detached=account.take_detached(),
+            prepared=staged.prepared,
+            **more,
+        )
         return result, tuple(fds)
 
     def trim(self) -> None:
@@ -339,7 +346,13 @@ class ResultPublisher:
 
     def _stage_gpu(self, output: TensorListGPU, copies: list[tuple[Any, TensorListGPU]]) -> _StagedOutput:
         if self._local is not None:
-            return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
+            return (
+                OutputBatch(
+                    device="local", device_id=0, dtype="uint8", layout="", dense=True, ndim=0, table=b"", slot=0
+                ),
+                None,
+                output,
+            )
         if self._cuda is None:
             raise ProtocolError("an output is on a GPU, but the server was made without a GPU")
         described, slot, copied = self._cuda.stage(output)

@@ -71,12 +71,21 @@ def good_submit(rng: random.Random, seq: int) -> Submit:
     """Return a batch that the server can run if an arena is attached."""
     count = rng.randrange(1, 9)
     rows = [(0, 64 * place, 3) for place in range(count)]
-    return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, "", (InputBatch.pack("int32", rows),))
+    return Submit(
+        seq=seq,
+        session=rng.choice((0, 5)),
+        epoch=rng.randrange(3),
+        batch=seq,
+        view=0,
+        batch_size=count,
+        indices="",
+        inputs=(InputBatch.pack("int32", rows),),
+    )
 
 
 def messages_of_worker(rng: random.Random) -> Iterator[Any]:
     """Yield messages of a worker, in a roughly plausible order."""
-    yield Hello("worker", os.getpid(), "fuzz")
+    yield Hello(role="worker", pid=os.getpid(), name="fuzz")
     if rng.random() < 0.9:
         yield AttachSegment(0, rng.choice((ARENA_BYTES, ARENA_BYTES, ARENA_BYTES, 1, 0, 2**40, 2**63)))
     seq = 0
@@ -89,20 +98,34 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
             number = rng.choice((seq, seq, seq + 1, 0, 2**64 - 1))
             inputs = tuple(table(rng) for _ in range(rng.choice((1, 1, 1, 0, 2))))
             size = rng.choice((len(inputs[0].table) // 8 // (2 + inputs[0].ndim) if inputs else 0, 0, 1, 2**32 - 1))
-            yield Submit(number, rng.choice((0, 5, 2**64 - 1)), 2**64 - 1, 2**64 - 1, 2**32 - 1, size, "é\0", inputs)
+            yield Submit(
+                seq=number,
+                session=rng.choice((0, 5, 2**64 - 1)),
+                epoch=2**64 - 1,
+                batch=2**64 - 1,
+                view=2**32 - 1,
+                batch_size=size,
+                indices="é\0",
+                inputs=inputs,
+            )
             seq += 1
         elif kind < 0.85:
             yield Release.pack([(rng.choice((1, 2, 3, 2**64 - 1)), rng.choice((0, seq, 2**64 - 1))) for _ in range(5)])
         else:
             yield rng.choice(
-                (DetachSegment(0), DetachSegment(9), AttachSegment(1, ARENA_BYTES), Hello("worker", 0, "again"))
+                (
+                    DetachSegment(0),
+                    DetachSegment(9),
+                    AttachSegment(1, ARENA_BYTES),
+                    Hello(role="worker", pid=0, name="again"),
+                )
             )
 
 
 def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
     """Yield messages of a consumer."""
     roles = ("consumer", "consumer", "consumer", "consumer", "dataset worker", "pool", "king")
-    yield Hello(rng.choice(roles), os.getpid(), "fuzz")
+    yield Hello(role=rng.choice(roles), pid=os.getpid(), name="fuzz")
     for _ in range(rng.randrange(20)):
         client, seq = rng.choice((0, 1, 2, 3, 4, 2**64 - 1)), rng.choice((0, 1, 2, 5, 2**64 - 1))
         yield rng.choice(
@@ -114,8 +137,13 @@ def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
                 CloseSession(rng.choice((seq, 0, 5))),
                 StatsRequest(seq),
                 DetachSegment(1),
-                ReadBatch(seq, rng.choice((seq, 5)), b"request", rng.choice((0, 7, 2**63))),
-                BatchRead(seq, (1, 2**63), b"abc", rng.choice(("", "error"))),
+                ReadBatch(
+                    number=seq,
+                    session=rng.choice((seq, 5)),
+                    request=b"request",
+                    reader_nbytes=rng.choice((0, 7, 2**63)),
+                ),
+                BatchRead(number=seq, lengths=(1, 2**63), data=b"abc", error=rng.choice(("", "error"))),
             )
         )
 
@@ -293,7 +321,7 @@ def use_up_numbers(endpoint: Endpoint, count: int) -> None:
     for _ in range(count):
         with Attacker(endpoint, random.Random(0)) as attacker:
             attacker.shake_hands()
-            attacker.say(Hello("consumer", os.getpid(), "short"))
+            attacker.say(Hello(role="consumer", pid=os.getpid(), name="short"))
             attacker.sock.recv(1)
 
 
@@ -310,21 +338,26 @@ def hostile_result(rng: random.Random) -> tuple[int, bytes]:
         ]
         outputs.append(
             OutputBatch(
-                rng.choice(("cpu",) * 12 + ("cuda", "local", "tape")),
-                rng.choice((0, 65535)),
-                rng.choice([*DTYPES, "object"]),
-                "HWC",
-                len(rows) == 1 or rng.random() < 0.1,
-                ndim,
-                np.array(rows, np.int64).tobytes(),
-                rng.choice((0,) * 9 + (1, 2**24, 2**32 - 1)),
-                rng.choice((1, 2, 127, 1, 2, 127, 128, 255)),
-                rng.choice((ARENA_BYTES,) * 9 + (0, 1, 2**63)),
-                rng.random() < 0.9,
-                rng.choice((b"", bytes(192))),
+                device=rng.choice(("cpu",) * 12 + ("cuda", "local", "tape")),
+                device_id=rng.choice((0, 65535)),
+                dtype=rng.choice([*DTYPES, "object"]),
+                layout="HWC",
+                dense=len(rows) == 1 or rng.random() < 0.1,
+                ndim=ndim,
+                table=np.array(rows, np.int64).tobytes(),
+                slot=rng.choice((0,) * 9 + (1, 2**24, 2**32 - 1)),
+                generation=rng.choice((1, 2, 127, 1, 2, 127, 128, 255)),
+                nbytes=rng.choice((ARENA_BYTES,) * 9 + (0, 1, 2**63)),
+                attach=rng.random() < 0.9,
+                handle=rng.choice((b"", bytes(192))),
             )
         )
-    message = Result(1, 2, tuple(outputs), tuple(rng.choice((0, 1, 2**32 - 1)) for _ in range(rng.randrange(3))))
+    message = Result(
+        client=1,
+        seq=2,
+        outputs=tuple(outputs),
+        detached=tuple(rng.choice((0, 1, 2**32 - 1)) for _ in range(rng.randrange(3))),
+    )
     return mutated(rng, message) if rng.random() < 0.3 else CODEC.encode(message)
 
 

@@ -178,12 +178,12 @@ def test_first_message_must_name_its_sender(attacker: Attacker) -> None:
 
 
 def test_other_roles_are_refused(attacker: Attacker) -> None:
-    attacker.say(Hello("king", 1, ""))
+    attacker.say(Hello(role="king", pid=1, name=""))
     assert attacker.closed_by_server()
 
 
 def test_consumers_must_not_submit(attacker: Attacker) -> None:
-    attacker.say(Hello("consumer", 1, ""))
+    attacker.say(Hello(role="consumer", pid=1, name=""))
     attacker.say(AttachSegment(0, ARENA))
     assert attacker.closed_by_server()
 
@@ -200,7 +200,7 @@ def test_unwanted_descriptors_are_closed(victim: DALIServer) -> None:
     for count in (0, 2, 60):
         with Attacker(victim.endpoint, random.Random(0)) as attacker, SharedBlock.create(ARENA) as block:
             attacker.shake_hands()
-            attacker.say(Hello("worker", 1, ""), *[block.fd] * min(count, 2))
+            attacker.say(Hello(role="worker", pid=1, name=""), *[block.fd] * min(count, 2))
             attacker.say(AttachSegment(0, ARENA), *[block.fd] * count)
             assert attacker.closed_by_server()
     wait_until(lambda: process.num_fds() <= before)
@@ -224,30 +224,41 @@ def test_samples_outside_of_their_memory_are_refused(
     victim: DALIServer, attacker: Attacker, row: tuple[int, ...]
 ) -> None:
     waiting = victim.stats().waiting_results
-    attacker.say(Hello("worker", 1, ""))
+    attacker.say(Hello(role="worker", pid=1, name=""))
     with SharedBlock.create(ARENA) as block:
         attacker.say(AttachSegment(0, ARENA), block.fd)
-    attacker.say(Submit(0, 9, 0, 0, 0, 1, "", (InputBatch.pack("int32", [row]),)))
+    attacker.say(
+        Submit(
+            seq=0,
+            session=9,
+            epoch=0,
+            batch=0,
+            view=0,
+            batch_size=1,
+            indices="",
+            inputs=(InputBatch.pack("int32", [row]),),
+        )
+    )
     assert attacker.closed_by_server()
     wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # the failure message
 
 
 def test_memory_is_limited_to_the_agreed_size(attacker: Attacker) -> None:
-    attacker.say(Hello("worker", 1, ""))
+    attacker.say(Hello(role="worker", pid=1, name=""))
     with SharedBlock.create(2 << 20) as block:
         attacker.say(AttachSegment(0, 2 << 20), block.fd)
     assert attacker.closed_by_server()
 
 
 def test_client_ends_only_its_iterators(victim: DALIServer, attacker: Attacker) -> None:
-    attacker.say(Hello("consumer", 1, ""))
+    attacker.say(Hello(role="consumer", pid=1, name=""))
     attacker.say(CloseSession(0))  # the session of clients that have opened none
     attacker.say(OpenSession(0))
     assert attacker.closed_by_server()
 
 
 def test_memory_of_the_server_for_a_client_is_limited(attacker: Attacker) -> None:
-    attacker.say(Hello("consumer", 1, ""))
+    attacker.say(Hello(role="consumer", pid=1, name=""))
     frames = b"".join(encode_frame(*CODEC.encode(OpenSession(session)), 0) for session in range(1, 70_000))
     try:
         attacker.sock.sendall(frames)
@@ -257,9 +268,20 @@ def test_memory_of_the_server_for_a_client_is_limited(attacker: Attacker) -> Non
 
 
 def test_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) -> None:
-    attacker.say(Hello("worker", 1, ""))
+    attacker.say(Hello(role="worker", pid=1, name=""))
     with SharedBlock.create(ARENA) as block:
         attacker.say(AttachSegment(0, ARENA), block.fd)
     rows: Any = [(0, 0, 3)] * 2
-    attacker.say(Submit(0, 0, 0, 0, 0, 1, "", (InputBatch.pack("int32", rows),)))
+    attacker.say(
+        Submit(
+            seq=0,
+            session=0,
+            epoch=0,
+            batch=0,
+            view=0,
+            batch_size=1,
+            indices="",
+            inputs=(InputBatch.pack("int32", rows),),
+        )
+    )
     assert attacker.closed_by_server()

@@ -30,7 +30,7 @@ from pipeline.tensors.gpu import TensorListGPU
 publisher = ResultPublisher(0)
 consumer = publisher.account()
 channel = Channel(socket.socket(fileno=int(sys.argv[1])), CODEC)
-channel.send(Welcome(1, bytes(16), consumer.control_nbytes), consumer.control_fds)
+channel.send(Welcome(client=1, server=bytes(16), control_nbytes=consumer.control_nbytes), consumer.control_fds)
 stream = cupy.cuda.Stream(non_blocking=True)
 try:
     while True:

@@ -23,7 +23,7 @@ def test_labels_are_the_indices_as_text(indices):
     labels = unpack_labels(text, len(indices))
     expected = tuple("" if index is None else clip(str(index).replace("\0", "?")) for index in indices)
     assert labels == (expected if any(expected) or (len(expected) > 1 and text) else ())
-    message = Submit(0, 0, 0, 0, 0, len(indices), text, ())
+    message = Submit(seq=0, session=0, epoch=0, batch=0, view=0, batch_size=len(indices), indices=text, inputs=())
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 

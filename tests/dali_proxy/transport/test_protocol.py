@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dali_proxy._transport.origin import Origin
+from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
@@ -37,13 +39,35 @@ from dali_proxy._transport.protocol import (
 from pipeline._ipc.errors import ProtocolError
 
 SAMPLES = InputBatch.pack("uint8", [(0, 64 * number, 4, 3) for number in range(5)])
-OUTPUT = OutputBatch("cpu", 0, "float32", "CHW", True, 2, np.array([[0, 5, 3]]).tobytes(), 3, 1, 4096, True)
+OUTPUT = OutputBatch(
+    device="cpu",
+    device_id=0,
+    dtype="float32",
+    layout="CHW",
+    dense=True,
+    ndim=2,
+    table=np.array([[0, 5, 3]]).tobytes(),
+    slot=3,
+    generation=1,
+    nbytes=4096,
+    attach=True,
+)
 MESSAGES = [
-    Hello("worker", 123, "worker 0"),
-    Welcome(2**64 - 1, b"0123456789abcdef", 65536),
+    Hello(role="worker", pid=123, name="worker 0"),
+    Welcome(client=2**64 - 1, server=b"0123456789abcdef", control_nbytes=65536),
     AttachSegment(0, 64 << 20),
     DetachSegment(3),
-    Submit(0, 1, 2, 3, 1, 5, "0\0a/é.jpg\x002\x003\x004", (SAMPLES, SAMPLES), 17),
+    Submit(
+        seq=0,
+        session=1,
+        epoch=2,
+        batch=3,
+        view=1,
+        batch_size=5,
+        indices="0\0a/é.jpg\x002\x003\x004",
+        inputs=(SAMPLES, SAMPLES),
+        waited_ns=17,
+    ),
     Fetch(1, 2),
     Release.pack([(1, 2), (2**64 - 1, 0)]),
     OpenSession(4),
@@ -51,15 +75,40 @@ MESSAGES = [
     Advance(4, 17),
     Place(2, True),
     Computed(2, 7, 1 << 40),
-    LoopReport(1.0, 0.5, 0.25, 0.0, 9, 576, 1, 4, True, 1, 0, 2, "auto", "é", (("loader", 4, "prefetch_factor"),)),
+    LoopReport(
+        training=1.0,
+        worker_wait=0.5,
+        result_wait=0.25,
+        start_wait=0.0,
+        loop_batches=9,
+        loop_samples=576,
+        worker_starts=1,
+        num_workers=4,
+        looping=True,
+        skipped=1,
+        replaced=0,
+        restarts=2,
+        placement="auto",
+        placement_reason="é",
+        in_flight=(("loader", 4, "prefetch_factor"),),
+    ),
     NotPlaced(2, "CudaError: no memory"),
-    Result(1, 2, (OUTPUT, OUTPUT), (7,)),
+    Result(client=1, seq=2, outputs=(OUTPUT, OUTPUT), detached=(7,)),
     SlotsDetached((1, 2)),
-    Failure(1, 2, "builtins:ValueError", "bad", operator="fn.resize", samples=(3,), indices=("3",), worker_pid=5),
+    Failure(
+        client=1,
+        seq=2,
+        type_name="builtins:ValueError",
+        message="bad",
+        operator="fn.resize",
+        samples=(3,),
+        indices=("3",),
+        worker_pid=5,
+    ),
     StatsRequest(1),
     Stats(1, "{}"),
-    ReadBatch(1, 4, b"request", 4096),
-    BatchRead(1, (3, 4), b"pickled"),
+    ReadBatch(number=1, session=4, request=b"request", reader_nbytes=4096),
+    BatchRead(number=1, lengths=(3, 4), data=b"pickled"),
     Goodbye("stopped"),
 ]
 
@@ -71,6 +120,18 @@ def test_messages_come_back_unchanged(message):
 
 def test_message_types_are_all_tested():
     assert {type(message) for message in MESSAGES} == set(CODEC._numbers)
+
+
+def test_messages_with_many_fields_need_keywords():
+    """The order of the fields is the order on the wire, and a caller must not depend on it."""
+    kinds = {*CODEC._numbers, InputBatch, OutputBatch, Origin, Prepared, PreparedOutput, Launched}
+    for kind in kinds:
+        fields = kind.__struct_fields__
+        if len(fields) > 3:
+            with pytest.raises(TypeError, match="positional"):
+                kind(*fields)
+        else:
+            kind(*fields)
 
 
 def test_samples_are_a_table():
@@ -92,7 +153,7 @@ def test_samples_are_a_table():
         InputBatch("uint8", 1, bytes(23)),
         InputBatch("uint8", 2, bytes(24)),
         InputBatch("uint8", 255, bytes(8 * 257)),
-        OutputBatch("cpu", 0, "uint8", "", True, 3, bytes(24), 0),
+        OutputBatch(device="cpu", device_id=0, dtype="uint8", layout="", dense=True, ndim=3, table=bytes(24), slot=0),
     ],
 )
 def test_invalid_tables_are_refused(batch):

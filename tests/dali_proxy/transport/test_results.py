@@ -199,11 +199,30 @@ def test_detached_slots_come_with_the_next_result(publisher, consumer):
 
 
 def test_descriptors_of_a_result_that_is_refused_are_closed(consumer):
-    bad = OutputBatch("cpu", 0, "uint8", "", True, 1, bytes(16), 0, 1, 4096, True)
-    for outputs in ((bad,), (OutputBatch("moon", 0, "uint8", "", True, 1, bytes(16), 0),)):
+    bad = OutputBatch(
+        device="cpu",
+        device_id=0,
+        dtype="uint8",
+        layout="",
+        dense=True,
+        ndim=1,
+        table=bytes(16),
+        slot=0,
+        generation=1,
+        nbytes=4096,
+        attach=True,
+    )
+    for outputs in (
+        (bad,),
+        (
+            OutputBatch(
+                device="moon", device_id=0, dtype="uint8", layout="", dense=True, ndim=1, table=bytes(16), slot=0
+            ),
+        ),
+    ):
         reader, writer = os.pipe()
         with pytest.raises(ProtocolError):
-            consumer.opener.open(Result(0, 0, outputs), [reader, writer])
+            consumer.opener.open(Result(client=0, seq=0, outputs=outputs), [reader, writer])
         for fd in (reader, writer):
             with pytest.raises(OSError, match="Bad file"):
                 os.fstat(fd)
@@ -214,7 +233,7 @@ def test_closed_opener_says_so(publisher, consumer):
     consumer.opener.close()
     reader, writer = os.pipe()
     with pytest.raises(ChannelClosedError):
-        consumer.opener.open(Result(0, 0, ()), [reader, writer])
+        consumer.opener.open(Result(client=0, seq=0, outputs=()), [reader, writer])
     for fd in (reader, writer):
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(fd)

@@ -31,7 +31,19 @@ class Consumer:
     def get(self, slot, nbytes=100):
         generation, attach = self.pool.lend(slot, self.borrower)
         table = np.array([[0, nbytes]]).tobytes()
-        output = OutputBatch("cpu", 0, "uint8", "", True, 1, table, slot.number, generation, slot.memory.nbytes, attach)
+        output = OutputBatch(
+            device="cpu",
+            device_id=0,
+            dtype="uint8",
+            layout="",
+            dense=True,
+            ndim=1,
+            table=table,
+            slot=slot.number,
+            generation=generation,
+            nbytes=slot.memory.nbytes,
+            attach=attach,
+        )
         return self.view.open(output, iter([os.dup(slot.memory.fd)] if attach else []))
 
 
@@ -406,7 +418,19 @@ def test_arrays_held_across_a_fork_are_not_reused(pool):
 
 
 def good_output(**changes):
-    output = OutputBatch("cpu", 0, "int32", "", False, 1, np.array([[0, 10], [64, 5]]).tobytes(), 0, 1, 4096, True)
+    output = OutputBatch(
+        device="cpu",
+        device_id=0,
+        dtype="int32",
+        layout="",
+        dense=False,
+        ndim=1,
+        table=np.array([[0, 10], [64, 5]]).tobytes(),
+        slot=0,
+        generation=1,
+        nbytes=4096,
+        attach=True,
+    )
     return replace(output, **changes)
 
 

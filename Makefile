@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators docs clean
+.PHONY: help demo test test-cluster lint format bench bench-check bench-operators bench-scale bench-graphs fuzz sanitize chaos faults soak test-gpu sanitize-gpu bench-gpu bench-gpus operators generated docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,10 +42,11 @@ test: $(DEV) ## run the tests that need no GPU
 test-cluster: $(CLUSTER) ## run the tests with a local Ray cluster, and with the clients of S3 and Google Cloud Storage, in four minutes
 	DALI_PROXY_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest tests/dali_proxy/cluster tests/pipeline/remote -m "not gpu" $(ARGS)
 
-lint: $(DEV) ## check style, formatting and types
+lint: $(DEV) ## check style, formatting and types; list warnings about English and long files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m docs.style
 
 format: $(DEV) ## apply the fixes and the formatting of ruff
 	$(BIN)/ruff check --fix .
@@ -97,6 +98,9 @@ bench-gpus: $(GPU_BENCH) ## train on one and on several GPUs from each loader, i
 operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md
 	DALI_PROXY_PARITY_EXAMPLES=60 DALI_PROXY_PARITY_RECORD=docs/parity.json $(BIN)/python -m pytest tests/parity $(ARGS)
 	$(BIN)/python -m docs.operators --list
+
+generated: $(DEV) ## write the stubs, tables, figures and images that are generated from the code
+	$(BIN)/python -m docs.all
 
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)

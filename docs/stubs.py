@@ -363,7 +363,7 @@ def main() -> None:
         if file.exists() and file.read_text(encoding="utf-8") == text:
             continue
         if check:
-            raise SystemExit(f"{path} isn't current: run python -m docs.stubs")
+            raise SystemExit(f"{path} isn't current: run python -m docs.all")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 

@@ -105,7 +105,7 @@ def test_map_of_the_code_is_current() -> None:
     """CONTRIBUTING.md contains the tree of packages with their docstrings, which `python -m docs.map` writes."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert "pipeline/ " in text
-    assert with_map(text) == text
+    assert with_map(text) == text, "run `python -m docs.all`"
 
 
 @pytest.mark.parametrize("page", ["reliability", "security"])

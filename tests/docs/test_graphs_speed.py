@@ -14,7 +14,7 @@ from docs import graphs_speed
 
 def test_tables_are_not_stale() -> None:
     text = graphs_speed.PAGE.read_text(encoding="utf-8")
-    assert text == graphs_speed.with_tables(text), "run `python -m docs.graphs_speed`"
+    assert text == graphs_speed.with_tables(text), "run `python -m docs.all`"
 
 
 def test_tables_are_of_the_last_results(tmp_path: Path) -> None:

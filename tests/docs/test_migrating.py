@@ -8,4 +8,4 @@ from docs import migrating
 def test_page_has_the_current_table() -> None:
     text = migrating.PAGE.read_text()
     assert "| subject |" in text
-    assert migrating.with_table(text) == text, "run `python -m docs.migrating`"
+    assert migrating.with_table(text) == text, "run `python -m docs.all`"

@@ -73,4 +73,4 @@ def test_missing_names_of_dali_are_listed_with_their_reasons() -> None:
 
 
 def test_page_of_missing_names_is_current() -> None:
-    assert names.PAGE.read_text() == names.page(), "run `python -m docs.names`"
+    assert names.PAGE.read_text() == names.page(), "run `python -m docs.all`"

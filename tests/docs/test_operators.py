@@ -13,7 +13,7 @@ from tests.parity.test_parity import CASES
 
 
 def test_page_is_not_stale() -> None:
-    assert operators.PAGE.read_text() == operators.page(), "run `make operators`, or `python -m docs.operators`"
+    assert operators.PAGE.read_text() == operators.page(), "run `python -m docs.all`"
 
 
 def test_differences_of_all_compared_operators_are_noted() -> None:

@@ -12,7 +12,7 @@ from pipeline._catalog import all_schemas
 
 
 def test_page_is_not_stale() -> None:
-    assert operators_speed.PAGE.read_text() == operators_speed.page(), "run `python -m docs.operators_speed`"
+    assert operators_speed.PAGE.read_text() == operators_speed.page(), "run `python -m docs.all`"
 
 
 def test_operators_that_dali_has_are_measured_or_have_a_reason() -> None:

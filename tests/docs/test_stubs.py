@@ -17,7 +17,7 @@ def test_stubs_are_current() -> None:
     """The stubs are what `python -m docs.stubs` writes, and there are no others."""
     texts = stubs()
     wrong = [str(path) for path, text in texts.items() if (ROOT / path).read_text(encoding="utf-8") != text]
-    assert not wrong, f"run python -m docs.stubs: {wrong}"
+    assert not wrong, f"run `python -m docs.all`: {wrong}"
     written = {path.relative_to(ROOT) for path in (ROOT / "pipeline").rglob("*.pyi")}
     assert {path.name for path in written - set(texts)} == {"_annotations.pyi"}
 

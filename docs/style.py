@@ -1,19 +1,27 @@
-"""Docstrings, comments, messages and documents are plain English, and names of tests begin with their subject."""
+"""Lists sentences that a reader may stumble over, names of tests without a subject, and modules that are too long.
+
+    python -m docs.style            all files
+    python -m docs.style FILE ...   these files
+
+These are warnings: a change with them can be merged. Reword a sentence if that makes it clearer.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+__all__ = ["expressions", "warnings_about"]
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("pipeline", "dali_proxy", "docs", "examples", "benchmarks", "tests")
-#: Records of measurements, which stay as they were written, and this file, which quotes the patterns.
-LEFT_OUT = ("benchmarks/results/", "tests/test_english.py")
+MOST_LINES = 600
+#: Records of measurements, which stay as they were written, and files that quote the patterns.
+LEFT_OUT = ("benchmarks/results/", "docs/style.py", "tests/docs/test_style.py")
 
 #: Expressions that a reader stumbles over, with advice. Each has hardly any correct use in this repository.
 PATTERNS = {
@@ -60,17 +68,49 @@ PATTERNS = {
 }
 #: The beginning makes it several times faster.
 ANY = re.compile(rf"\b(?=[a-z])(?:{'|'.join(PATTERNS)})")
+_TEST = re.compile(r"^def (test_(?:an?|the|it|this|what|who|whoever|nobody|each|every|there)_\w+)")
 
 
-def files(*suffixes: str) -> list[Path]:
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in suffixes]
-    paths += [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md") if path.suffix in suffixes]
-    return sorted(path for path in paths if not path.relative_to(ROOT).as_posix().startswith(LEFT_OUT))
+def files() -> list[Path]:
+    """Return the Python files and pages that this project checks."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md")]
+    return sorted([*paths, ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of comments, strings of several words and Markdown, with their numbers."""
+def warnings_about(path: Path) -> Iterator[str]:
+    """Yield the warnings about a file, each with its line.
+
+    Args:
+        path: a Python file or a Markdown page, in this repository or anywhere else.
+    """
     content = path.read_text(encoding="utf-8")
+    name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+    if name.startswith(LEFT_OUT):
+        return
+    for number, line in _texts(path, content):
+        for found in expressions(line):
+            yield f"{name}:{number}: {found}\n    {line.strip()}"
+    lines = content.splitlines()
+    if path.name.startswith("test_"):
+        for number, line in enumerate(lines, 1):
+            if match := _TEST.match(line):
+                yield f"{name}:{number}: {match[1]}: name the subject first, as in test_crop_outside_is_an_error"
+    if path.suffix == ".py" and name.startswith(("pipeline/", "dali_proxy/")) and len(lines) > MOST_LINES:
+        yield f"{name}: {len(lines)} lines; which second noun could have its own file?"
+
+
+def expressions(line: str) -> list[str]:
+    """Return the expressions of a line to reword, with advice."""
+    prose = re.sub(r"`[^`]*`|\{[^{}]*\}", "x", line)  # without code, quotations and fields of f-strings
+    return [
+        f"{match[0]!r} (better: {advice})"
+        for pattern, advice in PATTERNS.items()
+        for match in re.finditer(pattern, prose, re.IGNORECASE)
+    ]
+
+
+def _texts(path: Path, content: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of comments, strings of several words and Markdown, with their numbers."""
     if not ANY.search(content.lower()):
         return  # tokens would take longer
     if path.suffix == ".md":
@@ -82,50 +122,17 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             yield from enumerate(token.string.split("\n"), token.start[0])
 
 
-def prose(line: str) -> str:
-    """Return a line without code, quotations and fields of f-strings."""
-    return re.sub(r"`[^`]*`|\{[^{}]*\}", "x", line)
+def main() -> None:
+    """Print the warnings."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, help="files to check, instead of all")
+    chosen = [path.resolve() for path in parser.parse_args().files] or files()
+    found = [warning for path in chosen for warning in warnings_about(path)]
+    for warning in found:
+        print(warning)
+    if found:
+        print(f"{len(found)} warnings about style, which don't stop a change.")
 
 
-def found(line: str) -> list[str]:
-    text = prose(line)
-    return [
-        f"{match[0]!r} (better: {advice})"
-        for pattern, advice in PATTERNS.items()
-        for match in re.finditer(pattern, text, re.IGNORECASE)
-    ]
-
-
-def test_texts_have_no_bad_expressions() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}:{number}: {expression}"
-        for path in files(".py", ".md")
-        for number, line in texts(path)
-        for expression in found(line)
-    ]
-    assert not wrong, "reword:\n" + "\n".join(wrong)
-
-
-@pytest.mark.parametrize(
-    ("line", "count"),
-    [
-        ("# Data that is no image is refused.", 1),
-        ("There is no image, and the server is no longer alive.", 0),
-        ("The thread is told; nobody waits.", 2),
-        ("a module of NVIDIA's, or one of NVIDIA's modules", 1),
-        ("open GOPs (groups of pictures), `picture`, --picture and {picture}", 0),
-    ],
-)
-def test_expressions_are_found_in_prose(line: str, count: int) -> None:
-    assert len(found(line)) == count
-
-
-def test_names_of_tests_begin_with_their_subject() -> None:
-    start = re.compile(r"def (test_(?:an?|the|it|this|what|who|whoever|nobody|each|every|there)_\w+)")
-    wrong = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in files(".py")
-        if "tests" in path.parts
-        for name in start.findall(path.read_text(encoding="utf-8"))
-    ]
-    assert not wrong, "name the subject first, as in test_crop_outside_is_an_error:\n" + "\n".join(wrong)
+if __name__ == "__main__":
+    main()

@@ -144,6 +144,16 @@ def audit(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11")
+def coverage(session: nox.Session) -> None:
+    """Measure which lines the quick tests run in their own process, and write coverage.xml."""
+    session.install("-c", "constraints.txt", "-e", ".[test,demo,examples,video]", "pytest-cov")
+    options = ("--cov=dali_proxy", "--cov=pipeline", "--cov-report=term:skip-covered", "--cov-report=xml")
+    session.run(
+        "python", "-m", "pytest", "-m", "not gpu and not slow and not parity", *options, *(session.posargs or QUICK)
+    )
+
+
+@nox.session(python="3.11")
 def lint(session: nox.Session) -> None:
     """Check style and types; the examples are also checked by pyright, as editors do."""
     session.install("-c", "constraints.txt", "-e", ".[test,examples,video]", "pyright[nodejs]", *EXTRAS["bench"])

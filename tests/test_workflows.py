@@ -62,7 +62,46 @@ def test_workflow_names_existing_commands(path: Path) -> None:
             elif command.startswith("."):
                 assert os.access(ROOT / command, os.X_OK)
             else:
-                assert re.match(r"(pip install|pipx run) ", command)
+                assert re.match(r"(pip install|pipx run|uvx --from griffe griffe check) ", command)
+
+
+def test_workflow_can_write_only_where_it_publishes() -> None:
+    """A job that may write runs no code of a pull request."""
+    for path in WORKFLOWS:
+        workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+        events = workflow[True]  # YAML 1.1 reads `on` as a boolean
+        assert "permissions" in workflow, path
+        for job in workflow["jobs"].values():
+            rights = job.get("permissions", workflow["permissions"])
+            foreign = any("ref" in step.get("with", {}) for step in job["steps"])
+            if "write" in rights.values():
+                assert "pull_request" not in events or "if" in job, path
+                assert not foreign, path
+
+
+def test_gpu_jobs_are_skipped_without_a_runner() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "gpu.yml").read_text(encoding="utf-8"))
+    assert all(job["if"] == "vars.GPU_RUNNER == '1'" for job in workflow["jobs"].values())
+    assert "schedule" in workflow[True]
+
+
+def test_dependabot_watches_actions_and_packages() -> None:
+    settings = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
+    assert {each["package-ecosystem"] for each in settings["updates"]} == {"github-actions", "pip"}
+
+
+def test_comment_counts_lines_of_code_by_folder() -> None:
+    numstat = (
+        "3\t1\tpipeline/fn.py\n9\t9\tpipeline/fn.pyi\n2\t0\ttests/{a.py => b.py}\n-\t-\tpipeline/x.py\n1\t4\tsetup.py\n"
+    )
+    command = [sys.executable, ROOT / ".ci" / "lines.py"]
+    run = subprocess.run(command, input=numstat, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[4:] == [
+        "| `.` | 1 | 4 | -3 |",
+        "| `pipeline` | 3 | 1 | +2 |",
+        "| `tests` | 2 | 0 | +2 |",
+        "| **sum** | 6 | 5 | +1 |",
+    ]
 
 
 def test_makefile_defines_each_target_once() -> None:

@@ -155,5 +155,5 @@ def test_processes_of_a_script_run_its_pipelines_on_the_cpu(scripts: Path, tmp_p
     (scripts / "processes.py").write_text(PROCESSES)
     ((tmp_path if "-m" in how else scripts) / "pipeline.py").write_text("VALUE = 7\n")
     done = run("--device", "cpu", *how, "--factor", "3", folder=tmp_path)
-    expected = [f"{where} [21.0, 21.0] TensorListCPU 1" for where in ("fork", "spawn", "here")]
+    expected = [f"{where} [21.0, 21.0] MovedTensorListCPU 1" for where in ("fork", "spawn", "here")]
     assert done.stdout.splitlines() == expected, done.stderr

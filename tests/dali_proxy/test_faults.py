@@ -496,7 +496,7 @@ def test_batches_that_are_held_until_the_server_has_no_descriptor() -> None:
     with DALIServer(affine()) as server:
         loader = DataLoader(server, IndexDataset(1200, server.proxy), batch_size=4, num_workers=1)
         assert server.pid is not None
-        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid) + 200, 4096))
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid) + 60, 4096))
         held: list[Any] = []
         loop = iter(loader)
         message = ""

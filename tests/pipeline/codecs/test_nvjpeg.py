@@ -154,8 +154,10 @@ class Engine:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    return Engine(monkeypatch)
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    made = Engine(monkeypatch)
+    yield made
+    made.decoder.close()
 
 
 STREAM = SimpleNamespace(ptr=48, wait_event=lambda _: None)
@@ -187,7 +189,6 @@ def test_batch_is_decoded_on_an_idle_stream_that_the_batch_stream_waits_for(engi
         engine.decode(Stream(48, engine))
     batch = ["decode on 1", "record on 1", "48 waits for 1"]
     assert engine.work == ["wait for 0", *batch, "wait for 1", *batch]
-    engine.decoder.close()
 
 
 def test_two_batches_have_states_though_one_was_reserved(engine: Engine) -> None:

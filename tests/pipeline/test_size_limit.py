@@ -298,6 +298,8 @@ def test_annotations_with_absurd_numbers_are_refused(tmp_path: Path) -> None:
 
     read(4, [[0, 0, 2, 0, 2, 2]])
     with pytest.raises(PipelineError, match=rf"readers\.coco.*the mask has \d+ bytes, more than {LIMIT}"):
+        read(10**9, [[0, 0, 2, 0, 2, 2]])
+    with pytest.raises(PipelineError, match="its 'width' must be a positive number"):
         read(10**12, [[0, 0, 2, 0, 2, 2]])
     with pytest.raises(PipelineError, match=rf"the outline of an object has \d+ bytes, more than {LIMIT}"):
         read(4, [[0, 0, 9e8, 0, 2, 2]])

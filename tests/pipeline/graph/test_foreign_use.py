@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,12 @@ from pipeline.errors import ArgumentTypeError
 
 IMAGE = dynamic.tensor(np.zeros((4, 5, 3), np.uint8), layout="HWC")
 OPERATOR = '@operator_def(framework="torch")'
+
+
+@pytest.fixture(autouse=True)
+def _end_threads() -> Iterator[None]:
+    yield
+    dynamic.set_num_threads(None)  # ends the default threads
 
 
 @pytest.mark.parametrize(

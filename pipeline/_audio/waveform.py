@@ -147,6 +147,8 @@ class _Plan(NamedTuple):
                 "with a program that fills in the header, such as `ffmpeg -i OLD NEW` or `flac`"
             )
         own = float(file.samplerate)
+        if own <= 0:
+            raise DecodeError("the file's header is damaged: its sample rate is 0")
         first, frames = segment.bounds(own, file.frames)
         mixes, resamples = wanted.downmix and file.channels > 1, rate > 0 and rate != own
         # Values that depend on several samples are computed in float32, and rounded once.

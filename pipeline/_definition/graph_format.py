@@ -233,6 +233,8 @@ def _check_graph(graph: Graph) -> None:
             schema = lookup(node.operator)
         except KeyError:
             raise SerializationError(f"this version doesn't have the operator {node.operator!r}") from None
+        if not isinstance(node.name, str):
+            raise SerializationError(f"the name of an operator {node.operator!r} is {node.name!r}, which isn't text")
         if node.device not in schema.devices:
             raise SerializationError(f"operator {node.operator!r} doesn't run on the device {node.device!r}")
         if any(not 0 <= edge.node < node.index for edge in node.sources):

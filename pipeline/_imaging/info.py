@@ -175,8 +175,11 @@ def _open_large_image(view: memoryview) -> Image.Image:
     """Open an image as `Image.open` does, but without pillow's limit, which belongs to the whole process."""
     for factory, accepts in Image.OPEN.values():
         if accepts is None or accepts(bytes(view[:16])):
-            with suppress(SyntaxError, IndexError, TypeError, struct.error):
-                return factory(io.BytesIO(view), "")
+            try:
+                with suppress(SyntaxError, IndexError, TypeError, struct.error):
+                    return factory(io.BytesIO(view), "")
+            except Image.DecompressionBombError as error:  # pillow checks the frames of a GIF here
+                raise DecodeError(f"the image's header is damaged, or the image is too large: {error}") from error
     raise DecodeError("the image's header is damaged")
 
 

@@ -105,6 +105,7 @@ def choice_of(content: Any) -> Any:
     [
         (lambda content: content.update(version=99), "format 99"),
         (lambda content: content["nodes"][0].update(operator="magic"), "doesn't have the operator 'magic'"),
+        (lambda content: content["nodes"][0].update(name=7), "is 7, which isn't text"),
         (lambda content: content["nodes"][0].update(device="tpu"), "doesn't run on the device"),
         (lambda content: content["nodes"][0].update(inputs=[[5, 0]]), "of a later operator"),
         (lambda content: content.update(outputs=[[77, 0]]), "doesn't come from any operator"),

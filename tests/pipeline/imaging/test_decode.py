@@ -566,3 +566,10 @@ def test_gray_that_is_multiplied_by_alpha() -> None:
     data = formats.tiff(np.concatenate([gray, np.full_like(gray, 200)], axis=2), extrasamples=["assocalpha"])
     assert (decode(data, output_type="GRAY") == gray).all()
     assert (decode(data, output_type="RGB") == gray).all()
+
+
+def test_gif_with_a_frame_that_is_too_large_is_refused() -> None:
+    gif = b"GIF89a" + struct.pack("<HHBBB", 10, 10, 0x80, 0, 0) + bytes(6)
+    gif += b"," + struct.pack("<HHHHB", 0, 0, 65535, 65535, 0) + b"\x02\x02\x44\x01\x00;"
+    with pytest.raises(DecodeError, match="is too large: Image size"):
+        peek(gif)

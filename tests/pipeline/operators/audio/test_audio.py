@@ -179,3 +179,11 @@ def test_flac_of_unknown_length_is_an_error_that_says_so() -> None:
     file[22:26] = 0
     with pytest.raises(PipelineError, match="sample 0: the file doesn't say how many samples it has"):
         decoded(file)
+
+
+def test_flac_with_a_sample_rate_of_zero_is_an_error_that_says_so() -> None:
+    file = encode(SIGNAL, "FLAC").copy()
+    file[18:20] = 0
+    file[20] &= 0x0F
+    with pytest.raises(PipelineError, match="its sample rate is 0"):
+        decoded(file)

@@ -17,11 +17,11 @@ from dali_proxy._cluster.batch_pickle import loads
 from dali_proxy._cluster.node_server import NodeServer, RemoteHost
 from dali_proxy._cluster.ray_cluster import RayCluster
 from dali_proxy._cluster.result_stream import Address, ResultReceiver
-from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy.errors import ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.locks import Level, new_rlock
+from pipeline._executor.available_memory import in_flight_bytes
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline._listing import listed
 from pipeline._optional import optional_package

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
-from dali_proxy._host.depth import Depth
 from dali_proxy._host.host_trace import EXECUTED, FINISHED, QUEUED, HostTrace
 from dali_proxy._host.measured import Measured
 from dali_proxy._host.options import HostOptions
@@ -26,6 +25,7 @@ from dali_proxy._transport.protocol import Advance, CloseSession, Fetch, OpenSes
 from dali_proxy._transport.publisher import ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline._cuda.errors import context_failure
+from pipeline._executor.depth import Depth
 from pipeline._executor.statistics import StepTimes
 from pipeline._ipc.errors import ProtocolError
 from pipeline._listing import listed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._loader.batches import CollatedBatch
+from pipeline._executor.available_memory import in_flight_bytes
 
 __all__ = ["Flight"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dali_proxy._common.available_memory import in_flight_bytes
 from dali_proxy._common.batch_reading import BatchRequest
 from dali_proxy._pool.parcel import open_batch
 from dali_proxy._transport.protocol import BatchRead
 from dali_proxy.errors import WorkerDiedError
+from pipeline._executor.available_memory import in_flight_bytes
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.memory import SharedBlock
 from pipeline._listing import listed

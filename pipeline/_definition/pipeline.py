@@ -44,6 +44,7 @@ class Pipeline(PipelineViews):
         seed: seed of the random numbers; -1 draws one.
         exec_pipelined: whether batches overlap: the next ones start before the first one is done.
         prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets them for each stage.
+            Where small batches run as one on the GPU, more are in flight, up to 1 GiB of results, if that is faster.
         exec_async: whether batches run in the background; if not, `run` and `schedule_run` return when the batches
             that they started are done.
         bytes_per_sample: expected size of a sample of the outputs. The pipeline allocates that much memory when it is

@@ -15,6 +15,7 @@ from pipeline._definition.inputs import FedInputs, check_sizes
 from pipeline._definition.output_declarations import OutputDeclarations
 from pipeline._definition.sources import SourceGroup
 from pipeline._definition.submitting import Submitter
+from pipeline._executor.depth import Depth
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
 from pipeline._graph import Graph
@@ -80,6 +81,10 @@ class _StartedBatch:
     def wait(self) -> None:
         self._finished.wait()
 
+    @property
+    def is_finished(self) -> bool:
+        return self._finished.is_open
+
 
 def _without_frames(error: BaseException) -> BaseException:
     """Drop the tracebacks of an exception and of those behind it."""
@@ -128,6 +133,7 @@ class Runner:
         self._submitter = Submitter(self.executor, sources)
         self._arguments = arguments
         self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
+        self._search = self._depth_search(iter_setup)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
         self._scheduled = 0  # batches that were scheduled and not taken
@@ -135,6 +141,18 @@ class Runner:
         self._iteration = 0
         self._ended = False  # the data has ended; no batch starts before reset()
         self._end = Position()  # position of that end
+
+    def _depth_search(self, iter_setup: Callable[[], Any] | None) -> Depth | None:
+        """Return the search for the number of batches in flight; None if it is fixed.
+
+        It may grow only where the user's code can't see it: readers alone supply the data, and small batches merge.
+        """
+        arguments, executor = self._arguments, self.executor
+        calls_user = iter_setup is not None or executor.graph.inputs or executor.calls_user
+        if calls_user or not (arguments.exec_pipelined and arguments.exec_async):
+            return None
+        most = executor.batches_to_merge
+        return Depth(self._depth, most, executor.widen, merges=True) if most > self._depth else None
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], *, on_caller: bool = False) -> None:
         """Run one batch for a caller that supplies the fed inputs and has many batches in flight, such as a server.
@@ -158,7 +176,8 @@ class Runner:
             MissingInputError: an input has no data; nothing was scheduled.
         """
         scheduled = self._scheduled + 1
-        while not self._ended and len(self._started) < scheduled + self._depth - 1:
+        depth = self._depth if self._search is None else self._search.value
+        while not self._ended and len(self._started) < scheduled + depth - 1:
             needed = len(self._started) < scheduled
             if not (self._iter_setup or (self.inputs.ready if needed else self.inputs.fresh)):
                 if needed and not self.inputs.may_wait:
@@ -217,7 +236,11 @@ class Runner:
             self._start()
             if not self._started:
                 raise StopIteration
-        outputs = self._started.popleft().outputs()
+        started = self._started.popleft()
+        limits = not started.is_finished
+        outputs = started.outputs()
+        if self._search is not None:
+            self._search.finish(limits, sum([output.nbytes for output in outputs]))
         self.output_stream = None
         for output in outputs:
             if isinstance(output, TensorListGPU):

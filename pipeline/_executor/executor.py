@@ -183,7 +183,7 @@ class Executor:
         self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         mixed_threads = self._mixed_threads()
         #: Number of batches from which on more would hardly make it faster.
-        self.most_concurrent = max(_MOST_CONCURRENT, self._merger.batches(config.max_batch_size) if self._merger else 0)
+        self.most_concurrent = max(_MOST_CONCURRENT, self.batches_to_merge)
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, mixed_threads + 1) + 1
         self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", 1) if self._device else None
@@ -281,6 +281,11 @@ class Executor:
         return self._merger is not None
 
     @property
+    def batches_to_merge(self) -> int:
+        """Number of batches in flight that small batches need to be merged; 0 if they aren't small, or don't merge."""
+        return 0 if self._merger is None else self._merger.batches(self.config.max_batch_size)
+
+    @property
     def device_id(self) -> int | None:
         """Number of the graph's GPU; None if the graph uses no GPU."""
         return None if self._device is None else self._device.device_id
@@ -295,6 +300,11 @@ class Executor:
         on_gpu = [node for node in self.graph.nodes if node.device == "gpu"]
         users = [node for node in on_gpu if getattr(self._operators[node.index], "in_order", False)]
         return users or on_gpu
+
+    @property
+    def calls_user(self) -> bool:
+        """Whether operators call the user's functions."""
+        return any(getattr(operator, "in_order", False) for operator in self._operators.values())
 
     def is_gpu_busy(self) -> bool:
         """Return whether the GPU has work of batches left."""

@@ -47,8 +47,8 @@ class Merger:
 
     @staticmethod
     def batches(size: int) -> int:
-        """Return how many batches of a size fill those that are active, merged, and one that waits."""
-        return min((_MOST_ACTIVE + 1) * MOST_SAMPLES // size, _MOST_BATCHES)
+        """Return how many batches of a size fill those that are active, merged, and one that waits; 0 for large ones."""
+        return min((_MOST_ACTIVE + 1) * MOST_SAMPLES // size, _MOST_BATCHES) if 2 * size <= MOST_SAMPLES else 0
 
     def put(self, run: RunningBatch) -> None:
         """Add a batch that waits. Call `take` afterwards."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
-
 from pipeline._ranks import current_ranks
 
 __all__ = ["available_memory", "in_flight_bytes"]
@@ -20,6 +18,8 @@ def in_flight_bytes() -> int:
 
 def available_memory(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of bytes that are free, or that the system can free, within the control group's limit."""
+    import psutil  # slow, and rarely needed
+
     available = int(psutil.virtual_memory().available)
     for limit, used in (
         ("memory.max", "memory.current"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dali_proxy._common.available_memory import in_flight_bytes
+from pipeline._executor.available_memory import in_flight_bytes
 
 __all__ = ["Depth"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dali_proxy._host.depth import Depth
+from pipeline._executor.depth import Depth
 
 
 class Executor:

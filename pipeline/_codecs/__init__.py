@@ -1,5 +1,6 @@
 """GPU decoders of images, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
 
+from pipeline._codecs.core_share import IdleCores
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.images import ImageBatchDecoder
@@ -10,6 +11,7 @@ __all__ = [
     "DecodedBatch",
     "EncodedBatch",
     "GpuDecoder",
+    "IdleCores",
     "ImageBatchDecoder",
     "is_gpu_format",
     "missing_codec_reason",

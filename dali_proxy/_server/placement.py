@@ -268,7 +268,7 @@ def depends_on_order(pipeline: Pipeline) -> bool:
     return any(
         (node.schema.fed and node.name not in graph.fed_inputs)
         or issubclass(operator := implementation(node.operator, node.device), Reader)
-        or getattr(operator, "in_order", False)
+        or operator.traits.in_order
         for node in graph.nodes
     )
 

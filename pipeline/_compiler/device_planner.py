@@ -66,7 +66,7 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
         if _is_pixel_operator(node) and all(edge.node in available for edge in node.sources[1:]):
             before = node.inputs[0].node
             chain = (*chains.get(before, ()), node)
-            one_launch = sum(implementation(each.operator, "gpu").gathers for each in chain) <= 1
+            one_launch = sum(implementation(each.operator, "gpu").traits.gathers for each in chain) <= 1
             if (before in copies or before in chains) and one_launch:
                 chains[node.index] = chain
     known = available | copies.keys() | chains.keys()
@@ -90,7 +90,7 @@ def _is_pixel_operator(node: GraphNode) -> bool:
     if node.device != "gpu" or node.branch:
         return False
     kind = implementation(node.operator, "gpu")
-    return issubclass(kind, PixelOperator) and not kind.launches
+    return issubclass(kind, PixelOperator) and not kind.traits.launches
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +247,10 @@ class Planner:
         """Return the result of a chain of operators as one expression; None if it needs more than one launch."""
         for node in chain:
             operator = self._operators[node.index]
-            if pixels is None or not isinstance(operator, PixelOperator) or (operator.gathers and pixels.reads > 1):
+            if pixels is None or not isinstance(operator, PixelOperator):
                 return None
-            if not (operator.elementwise or pixels.is_image):
+            traits = operator.traits
+            if (traits.gathers and pixels.reads > 1) or not (traits.elementwise or pixels.is_image):
                 return None
             with error_context(node, batch), charged(batch.costs, node.index):
                 pixels = operator.express(batch, pixels)

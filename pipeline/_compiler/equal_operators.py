@@ -31,7 +31,7 @@ def _groups(nodes: Iterable[GraphNode], operators: Mapping[int, Any]) -> Iterato
     firsts: dict[int, int] = {}  # by index: the first operator of the group
     for node in nodes:
         operator = operators[node.index]
-        if not isinstance(operator, PixelOperator) or operator.mixes_samples or len(node.inputs) != 1:
+        if not isinstance(operator, PixelOperator) or not operator.traits.per_sample or len(node.inputs) != 1:
             continue
         (source,) = node.inputs
         origin = firsts.get(source.node, source)

@@ -86,7 +86,7 @@ def _is_pixel(node: GraphNode) -> bool:
 
 def _gathers(node: GraphNode) -> bool:
     kind = implementation(node.operator, node.device)
-    return issubclass(kind, PixelOperator) and kind.gathers
+    return issubclass(kind, PixelOperator) and kind.traits.gathers
 
 
 def _name(node: GraphNode) -> str:

@@ -236,9 +236,9 @@ class ExpressedStep:
     def fits(step: BatchStep, operators: Mapping[int, Any]) -> bool:
         """Return whether all operators of a step are pixel operators whose expressions depend on one input."""
         return all(
-            isinstance(operators[node.index], PixelOperator)
-            and operators[node.index].repeatable
-            and not (operators[node.index].launches or operators[node.index].mixes_samples or node.branch)
+            isinstance(operator := operators[node.index], PixelOperator)
+            and (operator.traits.repeatable and operator.traits.per_sample)
+            and not (operator.traits.launches or node.branch)
             and len(node.inputs) == 1
             for node in step.nodes
         )
@@ -301,11 +301,11 @@ class ExpressedStep:
             if edge in found:
                 continue
             pixels, expressions.source = found[node.inputs[0]], sources[node.inputs[0]]
-            if not (operator.elementwise or pixels.is_image):
+            if not (operator.traits.elementwise or pixels.is_image):
                 return None
             batch.outputs.compute(node.argument_inputs.values())  # with the error context of their operators
             before = len(expressions.stored)
-            if operator.gathers and pixels.reads > 1:
+            if operator.traits.gathers and pixels.reads > 1:
                 pixels = expressions.store(pixels)
             with error_context(node, batch):
                 result = operator.express(batch, pixels)

@@ -226,7 +226,7 @@ def _recordable(nodes: Sequence[GraphNode]) -> set[int]:
     constant: set[int] = set()
     for node in reversed(nodes):
         kind = implementation(node.operator, node.device)
-        repeats = getattr(kind, "repeatable", False) and not (node.argument_inputs or node.branch)
+        repeats = kind.traits.repeatable and not (node.argument_inputs or node.branch)
         is_known = not node.schema.random or hasattr(kind, "seed_scalars")
         if repeats and is_known and constant.issuperset(readers.get(node.index, ())):
             constant.add(node.index)

@@ -217,7 +217,7 @@ class RecordedStep:
         return all(
             node.device == "gpu"
             and not (node.argument_inputs or node.branch)
-            and getattr(operators[node.index], "repeatable", False)
+            and operators[node.index].traits.repeatable
             and (not node.schema.random or hasattr(operators[node.index], "seed_scalars"))
             for node in step.nodes
         )

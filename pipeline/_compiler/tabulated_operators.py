@@ -127,7 +127,7 @@ class TabulatedOperators:
             branch = branch_batch(batch, member.node.branch)
             if branch is not None:
                 batches[member.node.index] = branch
-        computed = any(each.operator.gathers for each in self._members if each.node.index in batches)
+        computed = any(each.operator.traits.gathers for each in self._members if each.node.index in batches)
         pixels = batch.outputs.pixels(self._source, computed=computed, elements=True) if batches else None
         if pixels is None or not pixels.is_image or not (pixels.extents == pixels.extents[0]).all():
             return []
@@ -241,7 +241,7 @@ def tabulated_operators(
 
 def _member(graph: Graph, operator: Any) -> Member | None:
     """Return an operator as a member of a group; None if its arguments aren't rows of tables with one index."""
-    if not isinstance(operator, PixelOperator) or operator.mixes_samples or operator.needs_gpu:
+    if not isinstance(operator, PixelOperator) or not operator.traits.per_sample or operator.needs_gpu:
         return None
     node = operator.node
     rows = tuple(dict.fromkeys((*node.inputs[1:], *node.argument_inputs.values())))

@@ -33,12 +33,17 @@ def register(schema: OperatorSchema) -> OperatorSchema:
 
 
 def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Class]:
-    """Return a class decorator that registers the class as the implementation of an operator on devices."""
+    """Return a class decorator that registers the class as the implementation of an operator on devices.
+
+    Raises:
+        RuntimeError: the operator doesn't declare a device, or the traits of the class contradict each other.
+    """
     unknown = set(devices) - set(schema.devices)
     if unknown:
         raise RuntimeError(f"operator {schema.name} doesn't declare {', '.join(sorted(unknown))}")
 
     def add(cls: _Class) -> _Class:
+        cls.traits.check(schema.name, cls.supported_traits)
         for device in devices:
             _IMPLEMENTATIONS[schema.name, device] = cls
         return cls

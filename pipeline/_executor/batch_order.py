@@ -116,7 +116,7 @@ def ordered_phases(plan: Plan, operators: Mapping[int, Any]) -> dict[int, PhaseO
             (position, operators[node.index])
             for position, step in enumerate(phase.steps)
             for node in step.nodes
-            if getattr(operators[node.index], "in_order", False)
+            if operators[node.index].traits.in_order
         ]
         if found:
             orders[number] = PhaseOrder(found[0][0], found[-1][0], [operator for _, operator in found])

@@ -58,9 +58,9 @@ class ChainRunner:
             if operator.node.schema.merges and operator.node.index in results:  # a merge returns its inputs
                 results.update(edge.node for edge in operator.node.inputs)
             behind = readers.get(operator.node.index, ())
-            operator.inner = operator.node.index not in results and all(each.any_strides for each in behind)
-        self._elementwise = all(operator.elementwise and not operator.node.branch for operator in operators)
-        self._waits = any(operator.waits for operator in operators)
+            operator.inner = operator.node.index not in results and all(each.traits.any_strides for each in behind)
+        self._elementwise = all(operator.traits.elementwise and not operator.node.branch for operator in operators)
+        self._waits = any(operator.traits.waits for operator in operators)
         #: Whether the thread of the batch computes the samples, because other threads take longer.
         self._runs_here = False
         #: Whether that depends on the time that both ways take, and this time: of the pool, and of the batch's thread.

@@ -263,7 +263,7 @@ class Executor:
         nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
         if not nodes:
             return 0
-        return 2 if all(getattr(self._operators[node.index], "any_thread", False) for node in nodes) else 1
+        return 2 if all(self._operators[node.index].traits.any_thread for node in nodes) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
@@ -298,7 +298,7 @@ class Executor:
     def suspects(self) -> list[GraphNode]:
         """Return the operators whose kernels may have lost CUDA's context: those that run the user's code, if any."""
         on_gpu = [node for node in self.graph.nodes if node.device == "gpu"]
-        users = [node for node in on_gpu if getattr(self._operators[node.index], "in_order", False)]
+        users = [node for node in on_gpu if self._operators[node.index].traits.in_order]
         return users or on_gpu
 
     @property

@@ -118,7 +118,7 @@ def make_merger(plan: Plan, operators: Mapping[int, Any], outputs: Sequence[Edge
     phases = plan.phases[first:]
     nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
     fits = all(phase.device != "cpu" for phase in phases) and all(
-        not node.branch and getattr(operators[node.index], "per_sample", False) for node in nodes
+        not node.branch and operators[node.index].traits.per_sample for node in nodes
     )
     own = {node.index for node in nodes}
     constant = {node.index for node in plan.constants}

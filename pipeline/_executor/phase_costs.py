@@ -62,4 +62,4 @@ def _may_wait(phase: Phase, operators: Mapping[int, Any]) -> bool:
     nodes = [node for step in phase.steps for node in step.nodes]
     if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
         return True
-    return any(node.operator == "copy_to_cpu" or operators[node.index].waits for node in nodes)
+    return any(node.operator == "copy_to_cpu" or operators[node.index].traits.waits for node in nodes)

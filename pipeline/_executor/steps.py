@@ -167,7 +167,7 @@ class Steps:
             return
         if not node.schema.merges:
             batch.outputs.compute(node.inputs)  # with the error context of their operators
-        direct = self._kernels is not None and on_gpu and not operator.only_launches
+        direct = self._kernels is not None and on_gpu and not operator.traits.only_launches
         with error_context(node, branch):
             values = branch.values
             inputs: list[Any] = [] if node.schema.merges else [values[edge] for edge in node.inputs]
@@ -207,7 +207,7 @@ class Steps:
     def _express(self, batch: Batch, branch: Batch, operator: PixelOperator) -> bool:
         """Add the output of an operator as an expression; return False if the operator must run instead."""
         node = operator.node
-        pixels = branch.pixels(node.inputs[0], computed=operator.gathers, elements=operator.elementwise)
+        pixels = branch.pixels(node.inputs[0], computed=operator.traits.gathers, elements=operator.traits.elementwise)
         with error_context(node, branch), charged(batch.costs, node.index):
             result = None if pixels is None else operator.express(branch, pixels)
         if result is None or (result is pixels and result.in_memory):  # `run` passes the input on without a copy
@@ -259,7 +259,7 @@ class Steps:
             if len(members) < 2:
                 return []
             stacked = StackedBatch(members)
-            pixels = stacked.source(computed=operator.gathers) if stacked.size <= MAX_SAMPLES else None
+            pixels = stacked.source(computed=operator.traits.gathers) if stacked.size <= MAX_SAMPLES else None
             result = None if pixels is None else operator.express(stacked, pixels)
         except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
             pass_on_interrupt(error)

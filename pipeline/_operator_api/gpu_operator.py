@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples, strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operator_api.traits import Traits
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
@@ -29,7 +30,8 @@ class GpuOperator(BatchOperator):
         setup: sizes and devices.
     """
 
-    repeatable = True
+    traits = Traits(only_launches=True, repeatable=True)
+    supported_traits: ClassVar[tuple[str, ...]] = (*BatchOperator.supported_traits, "only_launches", "repeatable")
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

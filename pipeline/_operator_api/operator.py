@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from pipeline._operator_api.traits import Traits
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
     from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["BatchOperator", "FunctionProcesses", "OutputSpec", "SampleOperator", "Setup"]
+__all__ = ["BatchOperator", "FunctionProcesses", "Operator", "OutputSpec", "SampleOperator", "Setup"]
 
 State = TypeVar("State")
 
@@ -108,7 +109,25 @@ class OutputSpec:
         return self.shape is not None and self.dtype is not None
 
 
-class SampleOperator(ABC, Generic[State]):
+class Operator(ABC):
+    """An operator of either kind.
+
+    Args:
+        node: node of the graph.
+        setup: sizes and devices.
+    """
+
+    #: What holds for all operators of the class.
+    traits: ClassVar[Traits] = Traits()
+    #: Names of the traits that a class may have.
+    supported_traits: ClassVar[tuple[str, ...]]
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        self.node = node
+        self.setup = setup
+
+
+class SampleOperator(Operator, Generic[State]):
     """A CPU operator that computes each sample of its outputs from the same sample of its inputs.
 
     Args:
@@ -119,17 +138,10 @@ class SampleOperator(ABC, Generic[State]):
         inner: whether its outputs may have any strides: only operators with `any_strides` in its chain read them.
     """
 
-    #: Whether it may wait for files, other processes or the user's code.
-    waits: ClassVar[bool] = False
-    #: Whether each element of the output depends only on the same element of the first input, in the same way for all
-    #: samples. `run` then also accepts a whole batch as one sample.
-    elementwise: ClassVar[bool] = False
-    #: Whether it reads inputs with any strides at the speed of contiguous ones.
-    any_strides: ClassVar[bool] = False
+    supported_traits: ClassVar[tuple[str, ...]] = ("waits", "elementwise", "any_strides")
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
-        self.node = node
-        self.setup = setup
+        super().__init__(node, setup)
         self.inner = False
 
     @abstractmethod
@@ -160,7 +172,7 @@ class SampleOperator(ABC, Generic[State]):
         """
 
 
-class BatchOperator(ABC):
+class BatchOperator(Operator):
     """An operator that processes a full batch: all GPU operators, and CPU operators that draw or combine small values.
 
     Args:
@@ -168,25 +180,7 @@ class BatchOperator(ABC):
         setup: sizes and devices.
     """
 
-    #: Whether several threads may run it at once, for different batches.
-    any_thread: ClassVar[bool] = False
-    #: Whether it must see the batches one after another, in order, because it runs the user's code.
-    in_order: ClassVar[bool] = False
-    #: Whether it reads GPU data only in launches of `KernelContext.run`. These wait for launches of other operators,
-    #: and share one upload with them. The executor flushes the launches before operators that read data otherwise.
-    only_launches: ClassVar[bool] = False
-    #: As in `SampleOperator`.
-    waits: ClassVar[bool] = False
-    #: Whether an operator with constant arguments launches the same for all batches of one size and inputs of one
-    #: shape. Random numbers may differ if they depend only on scalars of its launch, which `seed_scalars` returns.
-    repeatable: ClassVar[bool] = False
-    #: Whether the result for a sample depends only on this sample, its arguments, and random numbers from `uniform`,
-    #: `sample_seeds` or `sample_generators`. Several batches may then run as one.
-    per_sample: ClassVar[bool] = False
-
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
-        self.node = node
-        self.setup = setup
+    supported_traits: ClassVar[tuple[str, ...]] = ("waits", "any_thread", "in_order", "per_sample")
 
     @property
     def runs_in_processes(self) -> bool:

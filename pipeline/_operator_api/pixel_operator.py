@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,28 +31,19 @@ class PixelOperator(GpuOperator):
     them, and evaluates the resulting expression when an operator of another kind reads it, or at the end of the graph.
     """
 
-    per_sample = True
-
-    #: Whether an output pixel reads several input pixels. An input that does so, too, is computed and stored first.
-    gathers: ClassVar[bool] = False
-    #: Whether `express` launches kernels for results in between. It then needs a GPU.
-    launches: ClassVar[bool] = False
-    #: Whether it treats all elements alike, so that its inputs needn't be images.
-    elementwise: ClassVar[bool] = False
-    #: Whether a sample of the output depends on other samples of the batch.
-    mixes_samples: ClassVar[bool] = False
-    #: Whether each channel of the output depends only on the same channel of the input, in the same way for all of
-    #: them. `run` then supports any number of channels.
-    planewise: ClassVar[bool] = False
+    traits = replace(GpuOperator.traits, per_sample=True)
+    supported_traits: ClassVar[tuple[str, ...]] = (
+        *GpuOperator.supported_traits, "elementwise", "gathers", "launches", "planewise",
+    )  # fmt: skip
 
     @property
     def needs_gpu(self) -> bool:
         """Whether `express` launches kernels for the arguments of this node."""
-        return self.launches
+        return self.traits.launches
 
     @abstractmethod
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        """Return the output as an expression. Unless `launches` is set, this needs no GPU.
+        """Return the output as an expression. Without the trait `launches`, this needs no GPU.
 
         Args:
             batch: size, arguments and random numbers.
@@ -73,7 +65,7 @@ class PixelOperator(GpuOperator):
             data, layout = self.contiguous(data, batch.stream), layout or "FDHWC"
         source = samples_of(data)
         pixels = PixelExpression.from_samples(_merged(source, outer), layout[outer:], data)
-        if pixels is None and self.planewise:
+        if pixels is None and self.traits.planewise:
             planes = self._run_planes(batch, data)
             if planes is not None:
                 return [planes]

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pipeline._graph.graph import Edge
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.traits import Traits
 
 __all__ = ["BatchReads", "Reader", "ReaderMeta", "ReaderPosition", "SamplesInFlight"]
 
@@ -100,7 +101,7 @@ class Reader(BatchOperator):
     thread at a time uses `begin`, `skip`, `position` and `restore`.
     """
 
-    waits = True
+    traits = Traits(waits=True)
 
     @property
     @abstractmethod

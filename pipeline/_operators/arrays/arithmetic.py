@@ -268,7 +268,7 @@ def _converts(source: _Dtype, dtype: _Dtype) -> bool:
 class ArithmeticGpu(_Arithmetic, PixelOperator):
     """Combines two expressions; other operations have a launch of CuPy each."""
 
-    elementwise = True
+    traits = replace(PixelOperator.traits, elementwise=True, only_launches=False)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         operation = _DEVICE_OPERATIONS.get(self.node.argument("operation"))

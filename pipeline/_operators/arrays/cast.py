@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operator_api.traits import Traits
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
@@ -49,7 +51,7 @@ CAST_LIKE = register(
 class CastCpu(SampleOperator[np.dtype[Any]]):
     """Converts samples; passes them on unchanged if they already have the dtype."""
 
-    elementwise = True
+    traits = Traits(elementwise=True)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
         dtype = to_numpy_type(self.node.argument("dtype"))
@@ -63,7 +65,7 @@ class CastCpu(SampleOperator[np.dtype[Any]]):
 class CastLikeCpu(SampleOperator[None]):
     """Converts samples to the dtype of the second input."""
 
-    elementwise = True
+    traits = Traits(elementwise=True)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         data, like = inputs
@@ -79,8 +81,7 @@ class CastLikeCpu(SampleOperator[None]):
 class CastGpu(PixelOperator):
     """Converts a batch with one launch."""
 
-    elementwise = True
-    only_launches = True
+    traits = replace(PixelOperator.traits, elementwise=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         like = self.node.inputs[1:]

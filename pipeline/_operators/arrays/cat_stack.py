@@ -159,8 +159,6 @@ def _check_kind(position: int, found: tuple[np.dtype[Any], int], first: tuple[np
 class JoinGpu(GpuOperator):
     """Joins the samples of a batch with one launch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check_name(node)

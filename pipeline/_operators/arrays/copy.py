@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,7 @@ class CopyCpu(SampleOperator[None]):
 class CopyGpu(GpuOperator):
     """Copies a batch with one launch."""
 
-    only_launches = True
-    per_sample = True
+    traits = replace(GpuOperator.traits, per_sample=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

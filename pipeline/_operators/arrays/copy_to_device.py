@@ -9,6 +9,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.traits import Traits
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -38,8 +39,7 @@ COPY_TO_CPU = register(
 class CopyToGpu(BatchOperator):
     """Copies a batch from pinned memory, asynchronously."""
 
-    any_thread = True
-    per_sample = True
+    traits = Traits(any_thread=True, per_sample=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

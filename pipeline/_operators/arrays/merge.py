@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -109,8 +109,7 @@ class MergeCpu(SampleOperator[_State]):
 class MergeGpu(GpuOperator):
     """Passes samples on without a copy. Branches that are expressions are computed into one batch."""
 
-    repeatable = False
-    only_launches = True
+    traits = replace(GpuOperator.traits, repeatable=False)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         branches = self._branches(batch, _selected(batch, self.node))

@@ -294,8 +294,6 @@ class NormalizeCpu(BatchOperator):
 class NormalizeGpu(GpuOperator):
     """Uses two launches for means of the data, two for its deviations, and one for the result."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         #: Constant means and deviations on the GPU, as far as kernels read them there.

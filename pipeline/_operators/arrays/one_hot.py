@@ -136,8 +136,6 @@ class OneHotCpu(BatchOperator):
 class OneHotGpu(GpuOperator):
     """Encodes a batch with one launch."""
 
-    only_launches = True
-
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         coding = _Coding.from_arguments(self.node, data)

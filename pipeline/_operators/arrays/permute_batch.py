@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,7 @@ class PermuteBatchCpu(BatchOperator):
 class PermuteBatchGpu(PixelOperator):
     """Returns the samples of the input."""
 
-    elementwise = True
-    mixes_samples = True
-    per_sample = False
-    only_launches = True
+    traits = replace(PixelOperator.traits, elementwise=True, per_sample=False)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         # In memory, the samples are views.

@@ -139,8 +139,6 @@ class ReductionCpu(SampleOperator[str]):
 class ReductionGpu(GpuOperator):
     """Reduces a batch with two launches."""
 
-    only_launches = True
-
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
         axes = chosen_axes(self.node, data.layout(), data.ndim)

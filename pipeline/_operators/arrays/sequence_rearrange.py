@@ -18,6 +18,7 @@ from pipeline._operator_api.arguments import map_once
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.traits import Traits
 from pipeline._operators.geometry.resize_launches import frames
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -100,7 +101,7 @@ def _pick(source: Samples, orders: Sequence[Array]) -> tuple[Samples, Int64s]:
 class SequenceRearrangeCpu(BatchOperator):
     """Copies the frames of all samples."""
 
-    any_thread = True
+    traits = Traits(any_thread=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -124,8 +125,6 @@ class SequenceRearrangeCpu(BatchOperator):
 @implements(SEQUENCE_REARRANGE, "gpu")
 class SequenceRearrangeGpu(GpuOperator):
     """One launch per batch, which copies each frame."""
-
-    only_launches = True
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -111,8 +111,6 @@ def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
 class TransposeGpu(PixelOperator):
     """Transposes a batch with one launch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         perm = _permutation(self.node, pixels.ndim)
         order = "".join(pixels.order[axis] for axis in perm)

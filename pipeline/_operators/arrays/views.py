@@ -100,8 +100,6 @@ class ViewCpu(BatchOperator):
 class ViewGpu(GpuOperator, ViewCpu):
     """Returns views of the samples. One launch copies a batch that isn't contiguous."""
 
-    only_launches = True
-
     def _views(
         self, data: Any, batch: Batch, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any], layout: str
     ) -> TensorList:

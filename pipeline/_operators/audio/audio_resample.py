@@ -170,8 +170,6 @@ class AudioResample(SampleOperator[_Sizes]):
 class AudioResampleGpu(GpuOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check_quality(node)

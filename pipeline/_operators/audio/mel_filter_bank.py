@@ -123,8 +123,6 @@ class MelFilterBank(SampleOperator[str]):
 class MelFilterBankGpu(GpuOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         bank = _Bank(node)

@@ -95,8 +95,6 @@ class Mfcc(SampleOperator[None]):
 class MfccGpu(GpuOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check(node)

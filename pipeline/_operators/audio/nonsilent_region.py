@@ -82,8 +82,6 @@ class NonsilentRegion(SampleOperator[None]):
 class NonsilentRegionGpu(GpuOperator):
     """Slides over the signals in three launches per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check(node)

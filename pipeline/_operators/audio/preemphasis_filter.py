@@ -89,8 +89,6 @@ class PreemphasisFilter(SampleOperator[Array]):
 class PreemphasisFilterGpu(GpuOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)

@@ -141,8 +141,6 @@ class Spectrogram(SampleOperator[None]):
 class SpectrogramGpu(GpuOperator):
     """Transforms windows in shared memory, in one launch per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._windows = _Windows(node)

@@ -67,8 +67,6 @@ class ToDecibels(SampleOperator[None]):
 class ToDecibelsGpu(GpuOperator):
     """One launch per batch, and two for the largest magnitudes."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check(node)

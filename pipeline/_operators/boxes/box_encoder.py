@@ -191,8 +191,6 @@ class BoxEncoderCpu(BatchOperator):
 class BoxEncoderGpu(GpuOperator):
     """Two launches per batch: the closest anchor of each box, and the box of each anchor."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         anchors, argument = _Anchors.from_node(node), node.argument

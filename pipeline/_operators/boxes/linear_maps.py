@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -190,8 +190,7 @@ def _mapped(maps: LinearMaps, data: Array, points: Array, linear: LinearMap, dty
 class LinearMapsGpu(PixelOperator):
     """Points of up to four coordinates are pixels; others take one launch per batch."""
 
-    only_launches = True
-    elementwise = True
+    traits = replace(PixelOperator.traits, elementwise=True)
 
     #: Class of the maps.
     maps: ClassVar[type[LinearMaps]]

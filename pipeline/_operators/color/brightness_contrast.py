@@ -171,8 +171,6 @@ class BrightnessContrastCpu(SampleOperator[_State]):
 class BrightnessContrastGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
         gains, offsets, dtype = self._coefficients(batch, pixels.dtype)

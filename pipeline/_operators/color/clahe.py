@@ -108,8 +108,6 @@ class ClaheCpu(SampleOperator[None]):
 class ClaheGpu(GpuOperator):
     """Two launches per batch and number of channels: tables of the tiles, and the images."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check_tiles(node)

@@ -86,8 +86,6 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
 class ColorSpaceConversionGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._source, self._target = _spaces(node)

@@ -139,8 +139,6 @@ class ColorTwistCpu(SampleOperator[_State]):
 class ColorTwistGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
         check_samples(pixels.dtype, _DTYPES)

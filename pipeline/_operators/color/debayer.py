@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -180,8 +180,7 @@ def _convert(image: Array, code: int, out: Array) -> None:
 class DebayerGpu(PixelOperator):
     """Computes each pixel from the 3 x 3 pixels around it."""
 
-    only_launches = True
-    gathers = True
+    traits = replace(PixelOperator.traits, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)

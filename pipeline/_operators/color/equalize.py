@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,8 +152,7 @@ class ByteMapCpu(SampleOperator[_State]):
 class ByteMapGpu(PixelOperator):
     """One launch per batch, and three more to compute histograms and tables."""
 
-    launches = True
-    only_launches = True
+    traits = replace(PixelOperator.traits, launches=True)
 
     @property
     def needs_gpu(self) -> bool:

@@ -18,6 +18,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_o
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.traits import Traits
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 from pipeline.types import FLOAT
@@ -68,7 +69,7 @@ def _check(dtype: np.dtype[Any]) -> None:
 class LookupTableCpu(SampleOperator[None]):
     """Uses full tables, built once, for integers of 8 and 16 bits; wider integers take one more comparison."""
 
-    elementwise = True
+    traits = Traits(elementwise=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -112,8 +113,6 @@ class LookupTableCpu(SampleOperator[None]):
 @implements(LOOKUP_TABLE, "gpu")
 class LookupTableGpu(GpuOperator):
     """One launch per batch."""
-
-    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

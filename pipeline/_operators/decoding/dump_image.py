@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pipeline._operator_api.gpu_operator import GpuOperator, fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_samples
 from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operator_api.traits import Traits
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.types import UINT8
@@ -58,7 +60,7 @@ def _write(image: Array, sample: int, suffix: str) -> None:
 class DumpImage(SampleOperator[None]):
     """Writes a file for each sample."""
 
-    waits = True
+    traits = Traits(waits=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -81,8 +83,7 @@ class DumpImage(SampleOperator[None]):
 class DumpImageGpu(GpuOperator):
     """Waits for the images, and writes them one after the other."""
 
-    waits = True
-    repeatable = False
+    traits = replace(GpuOperator.traits, waits=True, only_launches=False, repeatable=False)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -134,8 +135,7 @@ class MixedImageDecoder(GpuOperator):
     than 8 bits, it also decodes all files except JPEGs, because the libraries return 8 bits.
     """
 
-    any_thread = True
-    per_sample = True
+    traits = replace(GpuOperator.traits, any_thread=True, only_launches=False, per_sample=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -197,8 +197,7 @@ class Inflate(SampleOperator[_State]):
 class InflateGpu(GpuOperator):
     """Decompresses a block with each warp, and waits to learn whether all blocks are valid."""
 
-    only_launches = True
-    repeatable = False
+    traits = replace(GpuOperator.traits, repeatable=False)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -10,6 +10,7 @@ from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchem
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operator_api.traits import Traits
 from pipeline._operators.decoding.input_parts import VideoSegments
 from pipeline._video.frames import Decoders, read_frames
 from pipeline._video.missing import require_av
@@ -68,7 +69,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
 class VideoInput(BatchOperator):
     """Decodes sequences in order, with one decoder per video."""
 
-    waits = True
+    traits = Traits(waits=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -14,6 +14,7 @@ from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operator_api.traits import Traits
 from pipeline._remote.urls import SCHEME_OF_FILES
 from pipeline.errors import ArgumentTypeError, OperatorError
 
@@ -48,7 +49,7 @@ class FileRead(BatchOperator):
     Reading file by file in a chain would need the GIL several times per file, which many threads share.
     """
 
-    waits = True
+    traits = Traits(waits=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

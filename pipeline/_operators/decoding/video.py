@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -150,6 +150,8 @@ class VideoDecoder(SampleOperator[VideoSelections]):
 @implements(VIDEO, "mixed")
 class MixedVideoDecoder(GpuOperator):
     """Decodes the videos of a batch in parallel, with NVDEC. The frames stay on the GPU."""
+
+    traits = replace(GpuOperator.traits, only_launches=False)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -187,8 +187,6 @@ class EraseCpu(SampleOperator[_Regions]):
 class EraseGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         state = _Regions.from_arguments(batch.arguments(self.node), pixels.layout)
         if not state.is_uniform:

@@ -231,8 +231,6 @@ class FilterCpu(SampleOperator[_FilterSettings]):
 class FilterGpu(GpuOperator):
     """One launch per batch. Waits for fill values on the GPU."""
 
-    only_launches = True
-
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)

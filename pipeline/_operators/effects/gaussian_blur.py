@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,7 @@ class GaussianBlurCpu(SampleOperator[_State]):
 class GaussianBlurGpu(PixelOperator):
     """All axes in one expression; large windows, and channels without a layout, take a launch per axis."""
 
-    gathers = True
-    only_launches = True
+    traits = replace(PixelOperator.traits, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         if not pixels.layout:

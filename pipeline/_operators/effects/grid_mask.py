@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -107,8 +107,7 @@ class GridMaskCpu(SampleOperator[_Grids]):
 class GridMaskGpu(PixelOperator):
     """Decides on each pixel by its position."""
 
-    only_launches = True
-    planewise = True
+    traits = replace(PixelOperator.traits, planewise=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)

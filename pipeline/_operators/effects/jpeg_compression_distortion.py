@@ -89,8 +89,6 @@ def _distort(image: Array, quality: int, out: Array) -> None:
 class JpegDistortionGpu(GpuOperator):
     """Two launches per batch, which compute the same pixels as the CPU."""
 
-    only_launches = True
-
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         layout = choose_layout(data.layout(), data.ndim, _LAYOUTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,8 +151,7 @@ class LaplacianCpu(SampleOperator[_State]):
 class LaplacianGpu(PixelOperator):
     """The derivatives of images are one expression; for volumes, the results along all axes but the last are stored."""
 
-    gathers = True
-    only_launches = True
+    traits = replace(PixelOperator.traits, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         if not pixels.layout:

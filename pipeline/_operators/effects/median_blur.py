@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -100,9 +100,7 @@ def _median(image: Array, width: int, height: int) -> Array:
 class MedianBlurGpu(PixelOperator):
     """Finds the median of each pixel's rectangle by bisection."""
 
-    only_launches = True
-    planewise = True
-    gathers = True
+    traits = replace(PixelOperator.traits, planewise=True, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)

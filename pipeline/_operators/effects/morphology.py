@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -150,9 +150,7 @@ class MorphologyCpu(SampleOperator[_Rectangles]):
 class MorphologyGpu(PixelOperator):
     """Compares the pixels of rectangles. Iterations are one step with a larger rectangle."""
 
-    only_launches = True
-    planewise = True
-    gathers = True
+    traits = replace(PixelOperator.traits, planewise=True, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, IMAGE_LAYOUTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -218,8 +218,7 @@ _KINDS = {
 class NoiseGpu(PixelOperator):
     """One launch per batch."""
 
-    elementwise = True
-    only_launches = True
+    traits = replace(PixelOperator.traits, elementwise=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         if self.node.argument_inputs or not pixels.recurs:

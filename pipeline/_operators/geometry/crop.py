@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,8 @@ class CropCpu(SampleOperator[_State]):
 @implements(CROP, "gpu")
 class CropGpu(PixelOperator):
     """One launch per batch."""
+
+    traits = replace(PixelOperator.traits, only_launches=False)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         arguments = batch.arguments(self.node)

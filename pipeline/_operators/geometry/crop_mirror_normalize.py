@@ -26,6 +26,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operator_api.traits import Traits
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, POSITION_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.normalization_arguments import (
     NORMALIZATION_ARGUMENTS,
@@ -194,7 +195,7 @@ class Normalization(NamedTuple):
 class CropMirrorNormalizeCpu(SampleOperator[_State]):
     """Writes each pixel once, straight to the memory of the batch."""
 
-    any_strides = True
+    traits = Traits(any_strides=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -309,8 +310,6 @@ class CropNormalization:
 @implements(CROP_MIRROR_NORMALIZE, "gpu")
 class CropMirrorNormalizeGpu(PixelOperator):
     """One launch per batch."""
-
-    only_launches = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -205,10 +205,7 @@ class JitterCpu(_Displacement):
 class _DisplacementGpu(PixelOperator):
     """Computes the positions in the kernel that reads the pixels."""
 
-    per_sample = False  # `jitter` draws for the batch
-    only_launches = True
-    planewise = True
-    gathers = True
+    traits = replace(PixelOperator.traits, planewise=True, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, ("HWC",))
@@ -249,6 +246,8 @@ class SphereGpu(_DisplacementGpu):
 @implements(JITTER, "gpu")
 class JitterGpu(_DisplacementGpu):
     """Draws the positions of each pixel from the sample's seed; they differ from those on the CPU."""
+
+    traits = replace(_DisplacementGpu.traits, per_sample=False)  # it draws for the batch
 
     def points(self, batch: Batch, moved: Array, extents: Array) -> PointMap:
         seeds = _draw_keys(self.node, batch)[:, 0]

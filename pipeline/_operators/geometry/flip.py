@@ -116,8 +116,6 @@ def _all_flips(pixels: PixelExpression, layout: str) -> PixelChoices:
 class FlipGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, FLIP_LAYOUTS)
         flips = _flips(batch.arguments(self.node), batch.size, layout)

@@ -298,8 +298,6 @@ def _window(image: Array, start: _Pair, shape: _Pair) -> Array:
 class MultiPasteGpu(GpuOperator):
     """One launch per batch: each pixel of a canvas finds the last region that contains it."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check_arguments(node)

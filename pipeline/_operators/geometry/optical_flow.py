@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -117,8 +118,7 @@ class OpticalFlowCpu(SampleOperator[None]):
 class OpticalFlowGpu(GpuOperator):
     """Copies the frames to the CPU, and the vectors to the GPU."""
 
-    waits = True
-    repeatable = False
+    traits = replace(GpuOperator.traits, waits=True, only_launches=False, repeatable=False)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -160,8 +160,6 @@ class PadCpu(BatchOperator):
 class PadGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         shapes = pixels.shapes
         padding = _Padding.from_arguments(batch.arguments(self.node), shapes, pixels.layout)

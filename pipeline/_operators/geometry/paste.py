@@ -128,8 +128,6 @@ class PasteCpu(SampleOperator[_Canvases]):
 class PasteGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         canvases = _Canvases.from_arguments(batch.arguments(self.node), pixels.layout, pixels.ndim)
         pixels = pixels.named(canvases.layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -144,9 +145,7 @@ class RemapCpu(SampleOperator[bool]):
 class RemapGpu(PixelOperator):
     """Reads the maps in the kernel that reads the pixels."""
 
-    only_launches = True
-    planewise = True
-    gathers = True
+    traits = replace(PixelOperator.traits, planewise=True, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, ("HWC", "FHWC"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -280,9 +280,7 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
 class ResizeGpu(PixelOperator):
     """Reads the pixels under the filter; volumes and large filters take one launch per axis."""
 
-    only_launches = True
-
-    gathers = True
+    traits = replace(PixelOperator.traits, gathers=True)
 
     #: Class that computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -137,6 +137,8 @@ class SliceCpu(SampleOperator[_State]):
 @implements(SLICE, "gpu")
 class SliceGpu(PixelOperator):
     """One launch per batch."""
+
+    traits = replace(PixelOperator.traits, only_launches=False)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         arguments = batch.arguments(self.node)

@@ -327,8 +327,6 @@ class TensorResizeCpu(SampleOperator[Any]):
 class TensorResizeGpu(GpuOperator):
     """Launches a resize for each group of axes that the samples have at most, and a copy of unchanged samples."""
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         _check_exclusive(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cv2
@@ -285,9 +285,7 @@ class WarpPerspectiveCpu(SampleOperator[_CpuState]):
 class WarpPerspectiveGpu(PixelOperator):
     """One launch per batch. Waits for matrices on the GPU."""
 
-    only_launches = True
-    planewise = True
-    gathers = True
+    traits = replace(PixelOperator.traits, planewise=True, gathers=True)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         given = [batch.values[edge] for edge in self.node.inputs[1:]]

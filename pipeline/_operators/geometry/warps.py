@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,9 +187,7 @@ class WarpCpu(SampleOperator[Warps]):
 class WarpGpu(PixelOperator):
     """One launch per batch."""
 
-    only_launches = True
-
-    gathers = True
+    traits = replace(PixelOperator.traits, gathers=True)
 
     @abstractmethod
     def warps(self, batch: Batch, layout: str) -> Warps:

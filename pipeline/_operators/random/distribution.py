@@ -168,8 +168,6 @@ class TransformedGpu(TransformedCpu, GpuOperator):
     dimensions.
     """
 
-    only_launches = True
-
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._planned = ArgumentCache(node, lambda batch: self._plan(batch, ()))

@@ -16,6 +16,7 @@ from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.request import TensorList
+from pipeline._operator_api.traits import Traits
 from pipeline.errors import BuildError, PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -52,8 +53,7 @@ error the pipeline is built again, because DALI's pipelines can't continue.""",
 class NvidiaPipeline(BatchOperator):
     """Runs one batch at a time. The pipeline has its own threads, and its outputs may be on the CPU or the GPU."""
 
-    in_order = True
-    waits = True
+    traits = Traits(in_order=True, waits=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -12,6 +12,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.request import TensorList
+from pipeline._operator_api.traits import Traits
 from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.seeding import Caller, GlobalGenerators, SeededCaller, Seeds
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -97,8 +98,7 @@ TORCH_PYTHON_FUNCTION = _declare(
 class _PythonFunction(BatchOperator):
     """Calls the function for each sample, or once per batch, in this process or in worker processes."""
 
-    in_order = True
-    waits = True
+    traits = Traits(in_order=True, waits=True)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -13,7 +13,6 @@ from dali_proxy._shadowing import guard_name, import_ours
 if TYPE_CHECKING:
     from dali_proxy._cluster.ray_cluster import RayCluster
     from dali_proxy._common.policies import LastBatchPolicy
-    from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy._loader.loader import DataLoader
     from dali_proxy._loader.mixing import CutMix, MixUp
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         WorkerDiedError,
     )
     from pipeline._sheet import show
+    from pipeline.tensors.interop import feed_ndarray, to_torch_tensor, to_torch_type
 
 __all__ = [
     "BatchError",
@@ -96,12 +96,12 @@ _MODULES = {
     "ServerStats": "_server.telemetry",
     "StaleReferenceError": "errors",
     "WorkerDiedError": "errors",
-    "feed_ndarray": "_consumer.interop",
+    "feed_ndarray": "pipeline.tensors.interop",
     "install_as_nvidia_dali": "_nvidia.install",
     "serve": "_server.server",
     "show": "pipeline._sheet",
-    "to_torch_tensor": "_consumer.interop",
-    "to_torch_type": "_consumer.interop",
+    "to_torch_tensor": "pipeline.tensors.interop",
+    "to_torch_type": "pipeline.tensors.interop",
 }
 
 

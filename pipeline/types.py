@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -333,20 +332,6 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "__array__") and not isinstance(value, np.generic | np.ndarray)
 
 
-class _NodeFactory:
-    """The function that creates the data node of a constant. `pipeline._catalog`, above this module, sets it."""
-
-    @staticmethod
-    def create(*arguments: Any) -> Any:
-        importlib.import_module(f"{__package__}._catalog")  # replaces this function
-        return _NodeFactory.create(*arguments)
-
-
-def set_constant_nodes(create: Callable[..., Any]) -> None:
-    """Set the function that creates the data nodes of `Constant`; it takes the same arguments."""
-    _NodeFactory.create = staticmethod(create)  # type: ignore[method-assign]
-
-
 def Constant(
     value: Any,
     dtype: DALIDataType | None = None,
@@ -379,4 +364,6 @@ def Constant(
     is_array = isinstance(value, list | tuple) or getattr(value, "ndim", None) or _is_tensor(value)
     if only_number and not is_array:
         return ScalarConstant(value, NO_TYPE if dtype is None else dtype)
-    return _NodeFactory.create(value, dtype, shape, layout, device, name)
+    from pipeline._catalog import constant_node  # adds an operator to a graph; the rest of this module needs neither
+
+    return constant_node(value, dtype, shape, layout, device, name)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dali_proxy", "pipeline")
+
+#: Functions that import the module whose name is their first argument.
+IMPORTERS = {"__import__", "import_module", "import_ours"}
+
+#: Imports of higher modules in functions for users: `types.Constant` adds an operator to a graph.
+FACES = {("pipeline.types", "pipeline._catalog")}
 
 REFUSE_TORCH = """
 import sys
@@ -60,13 +67,35 @@ def imports(module: str, statements: Iterator[ast.AST]) -> Iterator[tuple[str, i
                 yield inner if inner in modules() else source, statement.lineno
 
 
+def imports_by_name(module: str) -> Iterator[tuple[str, int]]:
+    """Yield the modules of this repository that calls such as ``import_module("pipeline.fn")`` name, with the lines."""
+    package = module if is_package(module) else module.rpartition(".")[0]
+    known: dict[str, object] = {"__name__": module, "__package__": package}
+    for call in ast.walk(tree(module)):
+        if isinstance(call, ast.Call) and call.args and ast.unparse(call.func).rpartition(".")[2] in IMPORTERS:
+            with suppress(ValueError, NameError):  # the name isn't constant
+                name = eval(ast.unparse(call.args[0]), {"__builtins__": {}}, known)
+                if str(name).partition(".")[0] in PACKAGES:
+                    yield str(name), call.lineno
+
+
+def all_imports(module: str) -> Iterator[tuple[str, int]]:
+    """Yield the modules that a module imports anywhere, also for type checkers and by their names."""
+    for name, line in (*imports(module, ast.walk(tree(module))), *imports_by_name(module)):
+        if (module, name) not in FACES:
+            yield name, line
+
+
+def is_package(module: str) -> bool:
+    return modules()[module].name == "__init__.py"
+
+
 def absolute(module: str, statement: ast.ImportFrom) -> str:
     """Return the full name of the module in a `from ... import` statement."""
     if not statement.level:
         return statement.module or ""
-    is_package = modules()[module].name == "__init__.py"
     parts = module.split(".")
-    base = parts[: len(parts) - statement.level + is_package]
+    base = parts[: len(parts) - statement.level + is_package(module)]
     return ".".join([*base, statement.module] if statement.module else base)
 
 
@@ -109,10 +138,14 @@ def test_pipeline_never_imports_dali_proxy() -> None:
         where(module, line)
         for module in modules()
         if module.partition(".")[0] == "pipeline"
-        for name, line in imports(module, ast.walk(tree(module)))
+        for name, line in all_imports(module)
         if name.partition(".")[0] == "dali_proxy"
     ]
     assert not wrong, f"imports go from dali_proxy to pipeline, never back: {wrong}"
+
+
+def test_imports_by_name_are_seen() -> None:
+    assert "pipeline._catalog" in dict(imports_by_name("pipeline"))
 
 
 def test_imports_have_no_circles() -> None:
@@ -220,8 +253,7 @@ FLOORS = (
 
 def part_of(module: str) -> str:
     """Return the package or single module of `FLOORS` that a module belongs to."""
-    is_package = modules()[module].name == "__init__.py"
-    return module if is_package or module.count(".") == 1 else module.rpartition(".")[0]
+    return module if is_package(module) or module.count(".") == 1 else module.rpartition(".")[0]
 
 
 def test_packages_import_only_from_lower_floors() -> None:
@@ -233,7 +265,7 @@ def test_packages_import_only_from_lower_floors() -> None:
     wrong = set()
     for module in modules():
         part = part_of(module)
-        for name, line in imports(module, ast.walk(tree(module))):
+        for name, line in all_imports(module):
             other = part_of(name) if name in modules() else part
             if other != part and floor[other] >= floor[part]:
                 wrong.add(f"{where(module, line)} imports {name}")

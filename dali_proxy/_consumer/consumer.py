@@ -43,7 +43,6 @@ from dali_proxy._transport.protocol import (
     StatsRequest,
 )
 from dali_proxy._transport.release_queue import ReleaseQueue
-from dali_proxy._transport.torch_memory import refuse_capture
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.locks import Level, new_rlock
@@ -53,6 +52,7 @@ from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCErr
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.signals import deferred_signals
 from pipeline._operator_api.trace import Trace
+from pipeline.tensors.torch_memory import refuse_capture
 
 __all__ = ["ConsumerClient"]
 

@@ -17,7 +17,6 @@ from dali_proxy._transport.labels import unpack_labels
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
-from dali_proxy._transport.torch_memory import TorchMemory, owned_tensors
 from pipeline._compiler.device_planner import simple_derivations
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
@@ -28,6 +27,7 @@ from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
+from pipeline.tensors.torch_memory import TorchMemory, owned_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -184,7 +184,7 @@ class _Shaped:
     def __init__(self, output: PreparedOutput, stream: Stream) -> None:
         import torch
 
-        from dali_proxy._transport.torch_memory import arranged
+        from pipeline.tensors.torch_memory import arranged
 
         dtype, table = unpacked(output)
         rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)

@@ -34,7 +34,7 @@ class ThreadHost:
     """
 
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
-        from dali_proxy._transport.torch_memory import TorchMemory  # a server in its own process doesn't import torch
+        from pipeline.tensors.torch_memory import TorchMemory  # a server in its own process doesn't import torch
 
         self.pid = os.getpid()
         self.local = LocalExchange(TorchMemory())

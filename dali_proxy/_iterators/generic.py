@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from dali_proxy._common.policies import LastBatchPolicy
-from dali_proxy._consumer.interop import to_torch_tensor
 from dali_proxy._iterators.base import BaseIterator
 from dali_proxy._iterators.pipelines import Outputs
 from pipeline.errors import FrameworkArgumentError, InputError
+from pipeline.tensors.interop import to_torch_tensor
 
 __all__ = ["DALIClassificationIterator", "DALIGenericIterator"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
-from dali_proxy._transport.torch_memory import TorchMemory
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, FrameworkArgumentError, MissingInputError, PipelineError
+from pipeline.tensors.torch_memory import TorchMemory
 
 __all__ = ["Outputs", "Pipelines"]
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 
 from dali_proxy._common.policies import LastBatchPolicy
-from dali_proxy._consumer.interop import sample_tensors
 from dali_proxy._iterators.generic import DALIGenericIterator
 from dali_proxy._iterators.pipelines import Outputs
 from pipeline.errors import FrameworkArgumentError
+from pipeline.tensors.interop import sample_tensors
 
 __all__ = ["DALIRaggedIterator"]
 

@@ -67,7 +67,7 @@ def _unchanged(function: Any) -> Any:
 _POLICIES = _from("pipeline", "OperatorConcurrency", "StreamPolicy")
 _PIPELINE = {**_from("pipeline", "DataNode", "Pipeline", "pipeline_def"), **_POLICIES}
 _TENSORS = _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU")
-_INTEROP = _from("dali_proxy._consumer.interop", "feed_ndarray", "to_torch_type")
+_INTEROP = _from("pipeline.tensors.interop", "feed_ndarray", "to_torch_type")
 _POLICY = _from("dali_proxy._common.policies", "LastBatchPolicy")
 _ITERATORS = _from("dali_proxy._iterators", "DALIClassificationIterator", "DALIGenericIterator", "DALIRaggedIterator")
 _PLACEHOLDERS = {
@@ -189,7 +189,7 @@ _TABLE = {
     "plugin.pytorch.loader_evaluator": Stand(names=_from("dali_proxy._loader.evaluator", "LoaderEvaluator")),
     "plugin.pytorch.ops": Stand("pipeline.ops", names=_from("dali_proxy.fn", "TorchPythonFunction")),
     "plugin.pytorch.torch_utils": Stand(
-        names={**_INTEROP, **_TENSORS, **_from("dali_proxy._consumer.interop", "to_torch_tensor")}
+        names={**_INTEROP, **_TENSORS, **_from("pipeline.tensors.interop", "to_torch_tensor")}
     ),
     "plugin_manager": Stand("dali_proxy._nvidia.plugin_manager"),
     "sysconfig": Stand("dali_proxy._nvidia.sysconfig"),

@@ -152,7 +152,7 @@ class _Output:
     def _copied(self, buffer: ImportedBuffer) -> torch.Tensor | list[torch.Tensor]:
         import torch
 
-        from dali_proxy._transport.torch_memory import arranged, refuse_capture
+        from pipeline.tensors.torch_memory import arranged, refuse_capture
 
         refuse_capture()
         device, itemsize = torch.device("cuda", buffer.device_id), self._dtype.itemsize

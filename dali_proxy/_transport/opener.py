@@ -169,7 +169,7 @@ class ResultOpener:
         if output.device == "cuda" and self._cuda is not None:
             return self._cuda.receive(output)
         if output.device == "local" and self._local is not None:
-            from dali_proxy._transport.torch_memory import owned_tensors
+            from pipeline.tensors.torch_memory import owned_tensors
 
             return partial(owned_tensors, self._local.take(output.slot))
         raise ProtocolError(f"a result on {output.device!r} can't be opened here")

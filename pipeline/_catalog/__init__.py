@@ -120,9 +120,7 @@ from pipeline._readers import video as video_reader
 from pipeline._readers import video_experimental as experimental_video_reader
 from pipeline._readers import video_resize as video_resize_reader
 from pipeline._readers import webdataset as webdataset_reader
-from pipeline.types import set_constant_nodes
 
 register_aliases()
-set_constant_nodes(constant_node)
 
-__all__ = ["all_schemas", "fill_namespace", "make_class", "make_function"]
+__all__ = ["all_schemas", "constant_node", "fill_namespace", "make_class", "make_function"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import weakref
 from collections.abc import Iterator, Sequence
@@ -465,8 +464,9 @@ def is_array(value: Any) -> bool:
 
 
 def _to_torch(data: Any, copy: bool) -> Any:
-    # The torch side is a separate package, which nothing else here needs.
-    return importlib.import_module("dali_proxy._consumer.interop").to_torch_tensor(data, copy=copy)
+    from pipeline.tensors.interop import to_torch_tensor  # needs torch, which other methods don't
+
+    return to_torch_tensor(data, copy=copy)
 
 
 def _text(array: Tensor | Batch) -> str:

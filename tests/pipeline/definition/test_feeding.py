@@ -215,7 +215,7 @@ class TestGpu:
         import cupy
         import torch
 
-        from dali_proxy._consumer.interop import to_torch_tensor
+        from pipeline.tensors.interop import to_torch_tensor
 
         pipe = Pipeline(batch_size=len(DATA), num_threads=1, device_id=0)
         pipe.set_outputs(fn.external_source(name="x", device="gpu"))

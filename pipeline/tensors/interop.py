@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import torch
 import torch.utils.dlpack
 
-from dali_proxy._transport.torch_memory import lent_tensors, owned_tensors
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError, FrameworkArgumentError
 from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 from pipeline.tensors.cpu import Array
+from pipeline.tensors.torch_memory import lent_tensors, owned_tensors
 from pipeline.types import DALIDataType
 
 __all__ = ["feed_ndarray", "sample_tensors", "to_torch_tensor", "to_torch_type"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from dali_proxy import feed_ndarray, to_torch_tensor, to_torch_type
 from pipeline import Pipeline, errors, fn
 from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
+from pipeline.tensors.interop import feed_ndarray, to_torch_tensor, to_torch_type
 from pipeline.types import DALIDataType, to_numpy_type
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)

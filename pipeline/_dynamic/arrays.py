@@ -11,11 +11,12 @@ import numpy as np
 
 from pipeline._dynamic.devices import Device, as_device
 from pipeline._dynamic.dtypes import DType
-from pipeline._dynamic.values import Value, copied, evaluate, trace_error, tracing
+from pipeline._dynamic.operations import operations
+from pipeline._dynamic.values import Value, copied, evaluate, evaluation_error, trace_error, tracing
 from pipeline._graph.expression import Expression
 from pipeline._operator_api.branch_batches import take_samples
 from pipeline._operator_api.request import TensorList
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, RaggedError
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 
@@ -123,17 +124,14 @@ class Array(Expression):
         return type(self).from_value(value)
 
     def _call(self, operator: str, **arguments: Any) -> Self:
-        from pipeline._dynamic.calling import call
-
-        result: Self = call(operator, (self,), arguments)
+        result: Self = operations.call(operator, (self,), arguments)
         return result
 
     def _combine(self, operation: str, *operands: Any) -> Any:
-        from pipeline._dynamic.calling import combine
+        return self if operation == "pos" else operations.combine(operation, operands)
 
-        if operation == "pos":
-            return self
-        return combine(operation, operands)
+    def _index(self, key: Any) -> Any:
+        return operations.subscript(self, key)
 
     def _converted(self, dtype: Any, device: Any, layout: str | None) -> Self:
         """Return the data in a type, on a device and with a layout, without a copy if possible."""
@@ -194,9 +192,7 @@ class Tensor(Array):
     def __init__(
         self, data: Any = None, dtype: Any = None, device: Any = None, layout: str | None = None, copy: bool = False
     ) -> None:
-        from pipeline._dynamic.creation import make_tensor
-
-        made = make_tensor(data, dtype, device, layout, copy)
+        made = operations.make_tensor(data, dtype, device, layout, copy)
         self._value = made._value
         self._value.holder = weakref.ref(self)
 
@@ -247,12 +243,6 @@ class Tensor(Array):
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy array, over the same memory if the tensor is on the CPU."""
         return self._sample.as_cpu().as_array()
-
-    def _index(self, key: Any) -> Tensor:
-        from pipeline._dynamic.calling import subscript
-
-        result: Tensor = subscript(self, key)
-        return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self._value.device == "gpu":
@@ -322,9 +312,7 @@ class Batch(Array):
     def __init__(
         self, tensors: Any = None, dtype: Any = None, device: Any = None, layout: str | None = None, copy: bool = False
     ) -> None:
-        from pipeline._dynamic.creation import make_batch
-
-        made = make_batch(tensors, dtype, device, layout, copy)
+        made = operations.make_batch(tensors, dtype, device, layout, copy)
         self._value = made._value
         self._value.holder = weakref.ref(self)
 
@@ -338,9 +326,7 @@ class Batch(Array):
             device: device; by default that of the sample.
             dtype: type of the elements; by default that of the sample.
         """
-        from pipeline._dynamic.creation import as_tensor
-
-        single = as_tensor(sample, dtype, device)
+        single: Tensor = operations.make_tensor(sample, dtype, device)
         storage = single._sample
         repeated = (TensorListGPU if isinstance(storage, TensorGPU) else TensorListCPU).broadcast(storage, batch_size)  # type: ignore[arg-type]
         value = Value(single._value.device, repeated)
@@ -397,14 +383,21 @@ class Batch(Array):
             RaggedError: the shapes differ, and `pad` isn't set.
             ArgumentValueError: `copy` is False, but the samples aren't contiguous.
         """
-        from pipeline._dynamic.creation import check_uniform
-
         batch = self._call("pad") if pad else self
-        check_uniform(batch)
+        batch._check_uniform()
         data = batch._lend()
         if copy is False and data.dense is None:
             raise ArgumentValueError("the samples of this batch aren't contiguous, so a copy is necessary")
         return _to_torch(data, bool(copy))
+
+    def _check_uniform(self) -> None:
+        if not self._value.data.is_dense_tensor():
+            raise evaluation_error(
+                RaggedError(
+                    "The batch has a non-uniform shape. To convert it to a tensor, `pad` argument must be ``True``: "
+                    f"{self.shape[:8]}"
+                )
+            )
 
     def _at(self, index: int) -> Tensor:
         data, source = self._lend(), self._value
@@ -435,9 +428,7 @@ class _Slicer:
         self._batch = batch
 
     def __getitem__(self, key: Any) -> Batch:
-        from pipeline._dynamic.calling import subscript
-
-        result: Batch = subscript(self._batch, key)
+        result: Batch = operations.subscript(self._batch, key)
         return result
 
 

@@ -12,12 +12,13 @@ from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import Kind, OperatorSchema
 from pipeline._dynamic.arrays import Batch, Tensor, is_array
 from pipeline._dynamic.context import EvalMode
-from pipeline._dynamic.creation import as_tensor
+from pipeline._dynamic.creation import as_tensor, make_batch, make_tensor
 from pipeline._dynamic.devices import as_device, current_choice
 from pipeline._dynamic.dtypes import DType, type_id
+from pipeline._dynamic.operations import operations
 from pipeline._dynamic.randomness import RNG, SampleRNG, get_default_rng
 from pipeline._dynamic.repeated_calls import repeat
-from pipeline._dynamic.values import Value, finish, trace_error, tracing
+from pipeline._dynamic.values import Value, evaluate_pending, finish, trace_error, tracing
 from pipeline._graph.constants import is_constant
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.input_sets import results_of_sets, split_inputs
@@ -270,3 +271,8 @@ def subscript(array: Any, key: Any) -> Any:
 
 def _is_index(value: Any) -> bool:
     return is_array(value) or isinstance(value, int | np.integer)
+
+
+operations.call, operations.combine, operations.subscript = call, combine, subscript
+operations.make_tensor, operations.make_batch = make_tensor, make_batch
+operations.evaluate_pending = evaluate_pending

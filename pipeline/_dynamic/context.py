@@ -15,6 +15,7 @@ from pipeline._concurrency.thread_pool import ThreadPool as Threads
 from pipeline._definition.cpu_only import cpu_is_requested
 from pipeline._dynamic.checkpoints import Checkpoint
 from pipeline._dynamic.devices import current_gpu, use_gpu
+from pipeline._dynamic.operations import operations
 from pipeline._dynamic.streams import Stream, set_thread_stream, stream, stream_of
 from pipeline._executor.executor import Executor
 from pipeline._executor.shared import SharedResources
@@ -241,9 +242,7 @@ class EvalContext:
 
     def evaluate_all(self) -> None:
         """Evaluate all results that are pending in this thread."""
-        from pipeline._dynamic.values import evaluate_pending
-
-        evaluate_pending()
+        operations.evaluate_pending()
 
     def run(
         self,

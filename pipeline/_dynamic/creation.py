@@ -11,18 +11,18 @@ from pipeline._definition.cpu_only import VARIABLE, cpu_is_requested
 from pipeline._dynamic.arrays import Array, Batch, Tensor, is_array, listed
 from pipeline._dynamic.devices import as_device
 from pipeline._dynamic.dtypes import DType, dtype, of_enum
-from pipeline._dynamic.values import Value, evaluation_error, tracing
+from pipeline._dynamic.values import Value, tracing
 from pipeline._external_source.data import to_sample
 from pipeline._graph.constants import narrow
 from pipeline._operator_api.request import TensorList
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError, RaggedError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
 
 _Array = TypeVar("_Array", bound=Array)
 
-__all__ = ["as_batch", "as_tensor", "batch", "check_uniform", "make_batch", "make_tensor", "tensor"]
+__all__ = ["as_batch", "as_tensor", "batch", "make_batch", "make_tensor", "tensor"]
 
 
 def tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None, pad: bool = False) -> Tensor:
@@ -68,7 +68,14 @@ def as_batch(tensors: Any, dtype: Any = None, device: Any = None, layout: str | 
     return make_batch(tensors, dtype, device, layout, False)
 
 
-def make_tensor(data: Any, wanted: Any, device: Any, layout: str | None, copy: bool, pad: bool = False) -> Tensor:
+def make_tensor(
+    data: Any,
+    wanted: Any = None,
+    device: Any = None,
+    layout: str | None = None,
+    copy: bool = False,
+    pad: bool = False,
+) -> Tensor:
     wanted = None if wanted is None else dtype(wanted)
     target = as_device(device)
     if isinstance(data, Batch):
@@ -219,16 +226,6 @@ def _address(array: Array) -> int:
     return int(array._value.data.table().pointers[0])
 
 
-def check_uniform(batch: Batch) -> None:
-    if not batch._value.data.is_dense_tensor():
-        raise evaluation_error(
-            RaggedError(
-                "The batch has a non-uniform shape. To convert it to a tensor, `pad` argument must be ``True``: "
-                f"{batch.shape[:8]}"
-            )
-        )
-
-
 def _copied(array: _Array) -> _Array:
     """Return a copy of data that exists now, and of a pending result when it is computed."""
     if array._value.known and not tracing.active():
@@ -240,7 +237,7 @@ def _copied(array: _Array) -> _Array:
 
 def _stack(batch: Batch) -> Tensor:
     """Return a batch as one tensor."""
-    check_uniform(batch)
+    batch._check_uniform()
     data = batch._lend()
     array = data.as_array()
     layout = "N" + data.layout() if data.layout() else ""

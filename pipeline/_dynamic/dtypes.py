@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._dynamic.operations import operations
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type
 
@@ -86,9 +87,7 @@ class DType:
         return found
 
     def __call__(self, data: Any, **arguments: Any) -> Any:
-        from pipeline._dynamic.creation import tensor
-
-        return tensor(data, dtype=self, **arguments)
+        return operations.make_tensor(data, self, copy=True, **arguments)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DALIDataType):

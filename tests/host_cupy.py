@@ -78,15 +78,21 @@ class Array:
     @property
     def data(self) -> Any:
         address = self._host.__array_interface__["data"][0]
-        return types.SimpleNamespace(ptr=address, mem=types.SimpleNamespace(ptr=address, size=self._host.nbytes))
+        owner = getattr(getattr(self._pointer, "mem", None), "_owner", None)
+        memory = types.SimpleNamespace(ptr=address, size=self._host.nbytes, _owner=owner)
+        return types.SimpleNamespace(ptr=address, mem=memory)
 
     @property
     def device(self) -> Any:
+        pointer = self._pointer
+        return Device(self._device_id if pointer is None else pointer.device_id)
+
+    @property
+    def _pointer(self) -> Any:
         base = self._host
         while isinstance(base.base, np.ndarray):
             base = base.base
-        memory = getattr(base.base, "memory", None)
-        return Device(self._device_id if memory is None else memory.device_id)
+        return getattr(base.base, "memory", None)
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -135,6 +141,7 @@ def _check_device(device_id: int, stream: Any) -> None:
 
 class Stream:
     null: Any = None
+    done = True
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.ptr = id(self)
@@ -200,7 +207,7 @@ class Unowned:
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = 0) -> None:
         assert size >= 0
-        self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
+        self.ptr, self.size, self._owner, self.device_id = ptr, size, owner, device_id
 
 
 class RawModule:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
-from dali_proxy._transport.slots import Slot, SlotPool
+from dali_proxy._transport.slots import Slot, SlotOwner, SlotPool
 from pipeline._cuda.errors import load_cupy
 from pipeline._cuda.ipc import ExportedBuffer
 from pipeline._ipc.arena import ALIGNMENT
@@ -18,9 +19,9 @@ __all__ = ["CudaPublisher"]
 
 
 class CudaPublisher:
-    """Puts outputs into CUDA slots.
+    """Puts outputs into CUDA slots, and lets an executor write them there.
 
-    The caller waits for the copies before it lends the slots (see `StagedResult`).
+    The caller waits for the GPU before it lends the slots (see `StagedResult`).
 
     Args:
         device_id: the GPU.
@@ -31,18 +32,45 @@ class CudaPublisher:
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True, is_read=ExportedBuffer.is_read)
+        self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True, is_used=ExportedBuffer.is_used)
+
+    def on(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which CuPy allocates from its own pools."""
+        return nullcontext()
+
+    def output_memory(self, nbytes: int) -> Any:
+        """Return a slot as memory for an output that the current stream computes, which `stage` then needn't copy.
+
+        Returns:
+            A `cupy.cuda.MemoryPointer`; None on another GPU.
+
+        Raises:
+            CudaError: there is no memory.
+            IPCError: the pool is closed.
+        """
+        cuda = load_cupy().cuda
+        if cuda.runtime.getDevice() != self._device_id:
+            return None
+        slot = self.pool.allocate(max(nbytes, 1))
+        slot.memory.writer = cuda.get_current_stream()  # of a batch that fails, too
+        memory = cuda.UnownedMemory(slot.memory.pointer, slot.memory.nbytes, SlotOwner(slot), self._device_id)
+        return cuda.MemoryPointer(memory, 0)
 
     def stage(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[ExportedBuffer], Any]:
-        """Copy an output into a slot, on the current stream. The third result is an event after the copy.
+        """Copy an output into a slot, on the current stream, unless it is in a slot.
 
-        The caller keeps the output until then.
+        The caller keeps the output until the third result, an event, has completed.
 
         Raises:
             CudaError: there is no memory, or the GPU failed.
         """
         cupy = load_cupy()
         dense = output.is_dense_tensor()
+        slot = _slot_of(output)
+        if slot is not None:
+            slot.memory.writer = output.ready
+            offset = int(output.dense.data.ptr) - slot.memory.pointer
+            return self._describe(output, slot, output.dense.dtype.name, [offset], True), slot, output.ready
         sources = output.samples if output.dense is None else [output.dense]
         step = 1 if dense else ALIGNMENT
         offsets = np.cumsum([0, *(-(-source.nbytes // step) * step for source in sources)]).tolist()
@@ -59,7 +87,7 @@ class CudaPublisher:
         self, output: TensorListGPU, slot: Slot[ExportedBuffer], dtype: str, offsets: list[int], dense: bool
     ) -> OutputBatch:
         if dense:
-            rows = [(0, len(output), *output.shape()[0])]
+            rows = [(offsets[0], len(output), *output.shape()[0])]
         else:
             rows = [(offset, *shape) for offset, shape in zip(offsets, output.shape(), strict=False)]
         table = np.array(rows, np.int64)
@@ -103,6 +131,15 @@ class CudaPublisher:
                 memory = cupy.cuda.UnownedMemory(address, source.nbytes, slot, self._device_id)
                 pointer = cupy.cuda.MemoryPointer(memory, 0)
                 cupy.copyto(cupy.ndarray(source.shape, source.dtype, pointer), source)
-        copied = slot.memory.written
+        copied = slot.memory.writer = slot.memory.written
         copied.record(stream)
         return copied
+
+
+def _slot_of(output: TensorListGPU) -> Slot[ExportedBuffer] | None:
+    """Take the slot that a dense output lies in; return None if it lies in none."""
+    array: Any = output.dense
+    if array is None or output.ready is None or not array.flags.c_contiguous:
+        return None
+    owner = getattr(array.data.mem, "_owner", None)
+    return owner.take() if isinstance(owner, SlotOwner) else None

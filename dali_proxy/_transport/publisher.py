@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
-from dali_proxy._transport.slots import Borrower, Slot, SlotPool
+from dali_proxy._transport.slots import Borrower, Slot, SlotOwner, SlotPool
 from pipeline._bulk.gather import gather
 from pipeline._cuda.errors import CudaError, cuda_call
 from pipeline._cuda.views import lent_array
@@ -22,6 +22,7 @@ from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.expression import source_offsets
+from pipeline._operator_api.request import DeviceMemory
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -78,29 +79,13 @@ class OutputBuffer:
         array: ``uint8[nbytes]``.
     """
 
-    __slots__ = ("_hold", "array")
+    __slots__ = ("array", "take")
 
     def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
-        self._hold = _Hold(slot)
-        self.array = lent_array(slot.memory.array[:nbytes], self._hold)
-
-    def take(self) -> Slot[SharedBlock] | None:
-        """Return the slot, which no longer returns to its pool automatically; None the second time."""
-        slot, self._hold.slot = self._hold.slot, None
-        return slot
-
-
-class _Hold:
-    """The base of an `OutputBuffer`'s arrays, which keep it alive."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: Slot[SharedBlock]) -> None:
-        self.slot: Slot[SharedBlock] | None = slot
-
-    def __del__(self) -> None:
-        if self.slot is not None:
-            self.slot.pool.abandon(self.slot)
+        owner = SlotOwner(slot)
+        #: See `SlotOwner.take`.
+        self.take = owner.take
+        self.array = lent_array(slot.memory.array[:nbytes], owner)
 
 
 class StagedResult:
@@ -111,7 +96,7 @@ class StagedResult:
     Args:
         outputs: for each output its message, its slot, and the object itself if it has no slot.
         prepared: planned GPU work that turns these into the pipeline's outputs, or None.
-        copies: for each slot that the GPU fills an event after the copy, and the source of the copy.
+        copies: for each slot that the GPU fills an event after which it is filled, and the output.
 
     Attributes:
         prepared: see above.
@@ -173,13 +158,13 @@ class ResultPublisher:
     def __init__(self, device_id: int | None = None, local: LocalExchange | None = None) -> None:
         self.pool: SlotPool[SharedBlock] = SlotPool(SharedBlock.create)
         self._local = local
-        #: Where the executor allocates memory of the GPU; None for its own pools.
-        self.device_memory = None if local is None else local.memory
         self._cuda: CudaPublisher | None = None
         if device_id is not None and local is None:
             from dali_proxy._transport.cuda_slots import CudaPublisher
 
             self._cuda = CudaPublisher(device_id)
+        #: Where the executor allocates memory of the GPU; None for its own pools.
+        self.device_memory: DeviceMemory | None = self._cuda if local is None else local.memory
 
     def allocate(self, output: int, nbytes: int) -> OutputBuffer:
         """Return slot memory for an output on the CPU, which `stage` then needn't copy."""
@@ -355,8 +340,8 @@ class ResultPublisher:
             )
         if self._cuda is None:
             raise ProtocolError("an output is on a GPU, but the server was made without a GPU")
-        described, slot, copied = self._cuda.stage(output)
-        copies.append((copied, output))
+        described, slot, written = self._cuda.stage(output)
+        copies.append((written, output))
         return described, slot, None
 
 

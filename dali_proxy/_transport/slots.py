@@ -24,7 +24,7 @@ from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.memory import SharedBlock
 
-__all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotPool", "SlotStats"]
+__all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotOwner", "SlotPool", "SlotStats"]
 
 CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one consumer at a time
 RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
@@ -36,7 +36,7 @@ _FITS = 2  # a slot may be so many times as large as what it is used for
 # If GPUs may still read so many bytes, and so many slots, of about the requested size, their consumers are behind, and
 # an allocation waits for them. It ends after a second, because the waiting thread may be the one that notices the death
 # of a consumer.
-_READ_BYTES, _READ_SLOTS = 64 << 20, 4
+_READ_BYTES, _READ_SLOTS = 64 << 20, 2
 _PATIENCE = 1.0
 _GLANCE = 0.0005  # seconds between checks
 _PAGE = 4096
@@ -78,6 +78,27 @@ class Slot(Generic[M]):
         self.pool.give_back(self)
 
 
+class SlotOwner(Generic[M]):
+    """The owner of arrays over an allocated slot, which keep it alive.
+
+    The slot returns to its pool when this dies, unless it was taken.
+    """
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: Slot[M]) -> None:
+        self._slot: Slot[M] | None = slot
+
+    def take(self) -> Slot[M] | None:
+        """Return the slot, which no longer returns to its pool automatically; None the second time."""
+        slot, self._slot = self._slot, None
+        return slot
+
+    def __del__(self) -> None:
+        if self._slot is not None:
+            self._slot.pool.abandon(self._slot)
+
+
 @dataclass(frozen=True)
 class SlotStats:
     """Number of all, of lent and of idle slots of a pool, and their bytes."""
@@ -94,7 +115,7 @@ class SlotPool(Generic[M]):
     Args:
         make: allocates memory of at least the given number of bytes.
         needs_consent: whether consumers must unmap memory before the pool may free it (as CUDA requires).
-        is_read: returns whether a GPU may still read memory that its consumer has returned. It isn't reused until then.
+        is_used: returns whether a GPU may still read or write idle memory. It isn't reused until then.
     """
 
     def __init__(
@@ -102,11 +123,11 @@ class SlotPool(Generic[M]):
         make: Callable[[int], M],
         *,
         needs_consent: bool = False,
-        is_read: Callable[[M], bool] = lambda memory: False,
+        is_used: Callable[[M], bool] = lambda memory: False,
     ) -> None:
         self._make = make
         self._needs_consent = needs_consent
-        self._is_read = is_read
+        self._is_used = is_used
         self._lock = new_lock(Level.LEAF, "slot pool")
         self._slots: dict[int, Slot[M]] = {}  # all, by number
         self._free_numbers: list[int] = []  # a heap of the numbers below _next_number that are not in _slots
@@ -250,7 +271,7 @@ class SlotPool(Generic[M]):
             for number in np.flatnonzero(borrower.generations).tolist():
                 self._give_up(self._slots[number])
             for slot in [each for each in self._idle if borrower.attached.get(each.number) is each]:
-                if self._is_read(slot.memory):  # if the consumer died, it would be so forever
+                if self._is_used(slot.memory):  # if the consumer died, it would be so forever
                     self._idle.remove(slot)
                     self._give_up(slot)
             borrower.attached.clear()
@@ -299,7 +320,7 @@ class SlotPool(Generic[M]):
         for slot in reversed(self._idle):
             size = slot.memory.nbytes
             if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
-                if self._is_read(slot.memory):
+                if self._is_used(slot.memory):
                     read += min(size, least)
                 else:
                     best = slot

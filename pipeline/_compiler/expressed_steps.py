@@ -61,23 +61,27 @@ class _Launches:
     def run(
         self,
         kernels: KernelContext,
-        stream: Any,
+        batch: Batch,
         expressions: Sequence[PixelExpression],
         addresses: Sequence[int],
-        first: int = 0,
+        results: Sequence[Edge],
     ) -> list[TensorListGPU]:
-        """Compute expressions that `fit`, and return those from the first result on.
+        """Compute expressions that `fit`, and return the results.
 
         Args:
             kernels: context of the launches.
-            stream: the stream.
+            batch: the batch.
             expressions: the expressions.
             addresses: addresses of the batches that they read.
-            first: index of the first result; only other expressions read those before it.
+            results: edges of the last expressions; only other expressions read those before.
         """
-        memory = [self._allocate(size) for _, size, _ in self._targets]
+        first = len(expressions) - len(results)
+        memory = [self._allocate(size) for _, size, _ in self._targets[:first]]
+        for edge, (_, size, shape) in zip(results, self._targets[first:], strict=True):
+            given = None if shape is None else batch.output_memory(edge, size)
+            memory.append(given or self._allocate(size))
         rows = [Rows(*where, pixels.rows) for where, pixels in zip(self._rows, expressions, strict=True)]
-        kernels.repeat(self._packed, (*[each.ptr for each in memory], *addresses), stream, rows)
+        kernels.repeat(self._packed, (*[each.ptr for each in memory], *addresses), batch.stream, rows)
         outputs = list(zip(self._expressions, self._targets, memory, strict=True))[first:]
         return [self._output(pixels, target, shape, block) for pixels, (target, _, shape), block in outputs]
 
@@ -274,7 +278,7 @@ class ExpressedStep:
             if launches is None or not launches.fit(pixels, expressions.sources):
                 launches = kind.launches = _Launches(pixels, expressions.sources)
             addresses = [place.address for place in found]
-            outputs = launches.run(self._kernels, batch.stream, pixels, addresses, len(expressions.stored))
+            outputs = launches.run(self._kernels, batch, pixels, addresses, self._results)
         for edge, output in zip(self._results, outputs, strict=True):
             batch.keep(edge, output)
         return True

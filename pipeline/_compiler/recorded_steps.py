@@ -17,7 +17,7 @@ from pipeline._cuda.launch_queue import LaunchQueue
 from pipeline._cuda.packed_launches import PackedLaunches, packed_tables
 from pipeline._cuda.reclaiming import is_full, reclaiming
 from pipeline._graph.graph import Edge
-from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch import Batch, no_output_memory
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["RecordedStep", "recorded_steps"]
@@ -97,6 +97,8 @@ class _Program:
         self._allocate = reclaiming(cupy.cuda.alloc)
         self._sizes = [size for _, size in recording.allocated]
         self._outputs = recording.outputs
+        #: By block: the number of the output that begins there.
+        self._begins = {each.block: number for number, each in enumerate(recording.outputs) if not each.offset}
         tables = packed_tables(recording.launches)
         words = tables.view(np.uint64)
         positions, blocks, words[positions] = _addresses(words, recording.blocks())
@@ -116,13 +118,22 @@ class _Program:
         return same and packed_tables(mine).tobytes() == packed_tables(other.launches).tobytes()
 
     def run(
-        self, kernels: KernelContext, stream: Any, inputs: Sequence[BatchPlace], drawn: Sequence[_Scalars]
+        self,
+        kernels: KernelContext,
+        batch: Batch,
+        inputs: Sequence[BatchPlace],
+        drawn: Sequence[_Scalars],
+        results: Sequence[Edge],
     ) -> list[TensorListGPU]:
-        """Launch, and return the outputs."""
-        memory = [self._allocate(size) for size in self._sizes]
+        """Launch, and return the outputs, which are the results of the step."""
+        memory: list[Any] = []
+        for block, size in enumerate(self._sizes):
+            number = self._begins.get(block)
+            given = None if number is None else batch.output_memory(results[number], size)
+            memory.append(given or self._allocate(size))
         if self._packed.launches:
             addresses = (*[each.ptr for each in memory], *[each.address for each in inputs])
-            kernels.repeat(self._packed, addresses, stream, scalars=self._scalars(drawn))
+            kernels.repeat(self._packed, addresses, batch.stream, scalars=self._scalars(drawn))
         outputs = []
         for block, offset, shape, dtype, layout in self._outputs:
             if block < len(memory):
@@ -241,7 +252,7 @@ class RecordedStep:
         known = self._known.get(key)
         self._recurs = self._recurs or known is not None
         if isinstance(known, _Program):
-            outputs = known.run(self._kernels, batch.stream, inputs, self._drawn(batch))
+            outputs = known.run(self._kernels, batch, inputs, self._drawn(batch), self._results)
             for edge, output in zip(self._results, outputs, strict=True):
                 batch.keep(edge, output)
             return True
@@ -277,8 +288,12 @@ class RecordedStep:
             queue.release()
         flushes, *used = (0, 0, 0) if queue is None else queue.state
         spare = None if queue is None or any(used) else _occupy(queue, occupied)
-        run_operators()
-        batch.outputs.compute(self._results)
+        output_memory, batch.output_memory = batch.output_memory, no_output_memory  # which the queue doesn't keep
+        try:
+            run_operators()
+            batch.outputs.compute(self._results)
+        finally:
+            batch.output_memory = output_memory
         if queue is None or spare is None or queue.state[0] > flushes:
             return None
         if not all(isinstance(each, TensorListGPU) for each in batch.keep_alive[held:]):

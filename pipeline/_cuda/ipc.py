@@ -105,6 +105,7 @@ class ExportedBuffer(_Shared):
         pointer: device address; 0 after `close`.
         handle: handles for `ImportedBuffer`.
         written: event for the owner's use, to be recorded after its writes. Creating one for each write takes longer.
+        writer: event or stream after whose work the owner has written; None if it has.
 
     Raises:
         CudaError: CUDA failed to create or share the memory or the event; the message names the call.
@@ -118,6 +119,7 @@ class ExportedBuffer(_Shared):
 
     def __init__(self, device_id: int, nbytes: int) -> None:
         super().__init__(device_id, nbytes)
+        self.writer: Any = None
         runtime = self._runtime
         flags = runtime.eventInterprocess | runtime.eventDisableTiming
         try:
@@ -139,8 +141,15 @@ class ExportedBuffer(_Shared):
             raise
         self.handle = BufferHandle(device, nbytes, memory, free)
 
-    def is_read(self) -> bool:
-        """Return whether the GPU still has to finish the reader's last recorded use. If the reader died: forever."""
+    def is_used(self) -> bool:
+        """Return whether the GPU still has to finish the owner's writes or the reader's last recorded use.
+
+        If the reader died, this is so forever.
+        """
+        if self.writer is not None:
+            if not self.writer.done:
+                return True
+            self.writer = None
         return bool(self._runtime.eventQuery(self._free))
 
     def _give_back_memory(self, pointer: int) -> None:

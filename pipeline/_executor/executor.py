@@ -154,6 +154,8 @@ class Executor:
             if node.branch
             for output in range(node.output_count)
         }
+        #: Outputs that nothing else reads.
+        self._final = {edge for edge in graph.outputs if self._plan.readers[edge] == 1}
         self._output_numbers: dict[Edge, int] = {}
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
@@ -221,7 +223,7 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.nested = in_user_function()
-        batch.trace, batch.memory = self.trace, self.memory
+        batch.trace, batch.memory, batch.output_memory = self.trace, self.memory, self._output_memory
         self._constants.add_to(batch, on_gpu=False)
         run = RunningBatch(batch, on_done)
         run.on_caller = on_caller
@@ -519,6 +521,10 @@ class Executor:
                 memory: Array = owner.array
                 return memory[:nbytes].view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
+
+    def _output_memory(self, edge: Edge, nbytes: int) -> Any:
+        memory = self.device_memory
+        return memory.output_memory(nbytes) if memory is not None and edge in self._final else None
 
     def _finish(self, run: RunningBatch, error: PipelineError | None = None) -> None:
         if run.taken and self._merger is not None:

@@ -23,7 +23,7 @@ from pipeline._executor.fast_paths import FastPaths
 from pipeline._executor.results import check_batches
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
-from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch import Batch, no_output_memory
 from pipeline._operator_api.branch_batches import branch_batch, take_samples
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import SampleOperator
@@ -275,12 +275,13 @@ class Steps:
     ) -> None:
         """Add the outputs of operators as one expression, which is computed when one of them is read."""
         node, branch = members[0]
+        edges = [Edge(member.index) for member, _ in members]
+        memory_of = batch.output_memory if len(edges) == 1 else no_output_memory
 
         def compute(pixels: PixelExpression) -> TensorListGPU:
             with error_context(node, branch):
-                return evaluate(pixels, operator.kernels, batch.stream)
+                return evaluate(pixels, operator.kernels, batch.stream, partial(memory_of, edges[0]))
 
-        edges = [Edge(member.index) for member, _ in members]
         batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
         if pixels.reads > 1 and any(self._readers[edge] > 1 for edge in edges):
             batch.outputs.compute(edges)  # once for all readers

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from pipeline._operator_api.reader import BatchReads
     from pipeline._operator_api.trace import Trace
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "no_output_memory"]
+
+
+def no_output_memory(edge: Edge, nbytes: int) -> None:
+    """Return None, for outputs in the memory of CuPy's allocator."""
 
 
 class Batch:
@@ -68,6 +72,8 @@ class Batch:
         self.chosen: dict[Edge, dict[int, Array]] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
+        #: Returns memory of the GPU for a dense output of the graph, (edge, bytes); None for that of CuPy's allocator.
+        self.output_memory: Callable[[Edge, int], Any] = no_output_memory
         #: Number of the batch in its executor, and the record of its spans (or None).
         self.number = 0
         self.trace: Trace | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,18 +78,25 @@ def shape_table(data: TensorListGPU) -> npt.NDArray[np.int64]:
     return shapes
 
 
-def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = "") -> tuple[TensorListGPU, Samples]:
+def allocate(
+    shapes: npt.NDArray[np.int64],
+    dtype: np.dtype[Any],
+    layout: str = "",
+    memory_of: Callable[[int], Any] = lambda nbytes: None,
+) -> tuple[TensorListGPU, Samples]:
     """Return memory for a batch on the current stream: one array if all shapes are the same, else views of one buffer.
 
     Args:
         shapes: shapes of the samples, of shape (N, ndim).
         dtype: dtype of all samples.
         layout: layout of the samples.
+        memory_of: returns memory for one array, (bytes) -> `cupy.cuda.MemoryPointer`; None for CuPy's allocator.
     """
     import cupy
 
     if (shapes == shapes[0]).all():
-        array = cupy.empty((len(shapes), *shapes[0].tolist()), dtype)
+        shape = (len(shapes), *shapes[0].tolist())
+        array = cupy.ndarray(shape, dtype, memory_of(math.prod(shape) * dtype.itemsize))
         table = Samples.dense(array)
         return TensorListGPU.from_dense(array, layout, table), table
     samples, size = Samples.packed(0, shapes, dtype)

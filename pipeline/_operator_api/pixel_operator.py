@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -120,8 +120,10 @@ def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int =
     return Samples(samples.pointers + numbers * samples.strides[:, axis], shapes, samples.strides, samples.dtype)
 
 
-def evaluate(pixels: PixelExpression, kernels: KernelContext, stream: Any) -> TensorListGPU:
-    """Compute the pixels of a batch: allocate memory on the current stream, and launch one kernel."""
-    output, target = allocate(pixels.shapes, pixels.dtype, pixels.layout)
+def evaluate(
+    pixels: PixelExpression, kernels: KernelContext, stream: Any, memory_of: Callable[[int], Any] = lambda nbytes: None
+) -> TensorListGPU:
+    """Compute the pixels of a batch: allocate memory on the current stream (see `allocate`), and launch one kernel."""
+    output, target = allocate(pixels.shapes, pixels.dtype, pixels.layout, memory_of)
     kernels.run(pixels.launch(target), stream)
     return output

@@ -42,6 +42,16 @@ class DeviceMemory(Protocol):
             stream: the `cupy.cuda.Stream` that uses the memory first. Its GPU is the current device.
         """
 
+    def output_memory(self, nbytes: int) -> Any:
+        """Return memory for a dense output that nothing else reads; None for that of `on`.
+
+        Args:
+            nbytes: least size of the memory.
+
+        Returns:
+            A `cupy.cuda.MemoryPointer`, to be written on the current stream.
+        """
+
 
 @dataclass(frozen=True)
 class ExecutorConfig:

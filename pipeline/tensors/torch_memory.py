@@ -65,6 +65,9 @@ class TorchMemory:
         with torch.inference_mode(False), torch.cuda.stream(torch_stream), cuda.using_allocator(allocate):
             yield
 
+    def output_memory(self, nbytes: int) -> None:
+        """Return None: outputs are in the memory of `on`."""
+
 
 def refuse_capture() -> None:
     """Raise if the current stream is being captured into a CUDA graph.

@@ -253,7 +253,7 @@ class ReadByGpu:
 
     def __init__(self):
         self.reads = True
-        self.pool = SlotPool(SharedBlock.create, needs_consent=True, is_read=lambda memory: self.reads)
+        self.pool = SlotPool(SharedBlock.create, needs_consent=True, is_used=lambda memory: self.reads)
         self.consumer = Consumer(self.pool)
 
     def get(self):

@@ -81,7 +81,7 @@ def test_processes_take_turns() -> None:
                 reader.stdin.write(b"go\n")
                 reader.stdin.flush()
                 assert reader.stdout.readline() == b"issued\n"
-                wait_until(lambda: not buffer.is_read())
+                wait_until(lambda: not buffer.is_used())
                 with stream:
                     values.fill(-1)  # only after the reader's work
                 stream.synchronize()

@@ -306,7 +306,7 @@ class Executor:
     @property
     def calls_user(self) -> bool:
         """Whether operators call the user's functions."""
-        return any(getattr(operator, "in_order", False) for operator in self._operators.values())
+        return any(operator.traits.in_order for operator in self._operators.values())
 
     def is_gpu_busy(self) -> bool:
         """Return whether the GPU has work of batches left."""

@@ -202,8 +202,8 @@ GRAPHS: dict[str, Define] = {
     define.__name__: define
     for define in (
         resized, resized_shorter, imagenet, simclr, dino, masked, pasted, trivially_augmented, randomly_augmented,
-        auto_augmented, augmented_apart, numbers, detected, mixed, repeated, repeated_behind_drawn, prepared, branches, per_frame,
-        constants, preserved,
+        auto_augmented, augmented_apart, numbers, detected, mixed, repeated, repeated_behind_drawn, prepared, branches,
+        per_frame, constants, preserved,
     )
 }  # fmt: skip
 

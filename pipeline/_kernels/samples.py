@@ -154,12 +154,15 @@ class Samples:
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """Return the samples of several batches of one dtype and number of dimensions, one batch after the other."""
-        return cls(
+        samples = cls(
             np.concatenate([part.pointers for part in parts]),
             np.concatenate([part.shapes for part in parts]),
             np.concatenate([part.strides for part in parts]),
             parts[0].dtype,
         )
+        if all(part.__dict__.get("_contiguous") for part in parts):
+            samples.__dict__["_contiguous"] = True
+        return samples
 
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of windows: `array[start : start + shape]` along every dimension.

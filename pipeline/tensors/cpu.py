@@ -218,6 +218,17 @@ class TensorListCPU(TensorListBase):
         found = [array for array in arrays if array is not None and array.nbytes <= _SMALL]
         if len(found) == len(arrays) and len({(array.dtype, array.shape[1:]) for array in found}) == 1:
             return cls.from_dense(np.concatenate(found), layout)
+        if all(batch._blocks for batch in batches) and len({(batch._dtype, batch._ndim) for batch in batches}) == 1:
+            starts = np.cumsum([0, *[len(batch._blocks) for batch in batches]]).tolist()
+            homes = [
+                np.full(len(batch), start) if batch._homes is None else batch._homes + start
+                for batch, start in zip(batches, starts, strict=False)
+            ]
+            blocks = [block for batch in batches for block in batch._blocks]
+            tables = [batch.table() for batch in batches]
+            result = cls.from_table(Samples.concatenate(tables), blocks, np.concatenate(homes), layout)
+            result.pinned = all(batch.pinned for batch in batches)
+            return result
         result = cls([sample for batch in batches for sample in batch.samples], layout)
         result.pinned = all(batch.pinned for batch in batches)
         return result

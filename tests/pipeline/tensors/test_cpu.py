@@ -250,3 +250,16 @@ def test_batch_of_a_table_keeps_its_memory():
     assert (sample == 7).all()
     del sample
     assert gone() is None
+
+
+def test_batches_in_blocks_are_concatenated_without_work_per_sample() -> None:
+    def batch(begin: int, counts: list[int]) -> TensorListCPU:
+        block = np.arange(begin, begin + sum(counts), dtype=np.uint8)
+        shapes = np.array(counts, np.int64)[:, None]
+        table, _ = Samples.packed(block.ctypes.data, shapes, np.uint8, alignment=1)
+        return TensorListCPU.from_table(table, [block])
+
+    joined = TensorListCPU.concatenate([batch(0, [2, 3]), batch(5, [1]), batch(6, [4, 1])])
+    assert joined._samples is None
+    assert joined.table().is_contiguous()
+    assert [sample.tolist() for sample in joined.samples] == [[0, 1], [2, 3, 4], [5], [6, 7, 8, 9], [10]]

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
     from dali_proxy._loader.mixing import CutMix, MixUp
     from dali_proxy._nvidia.install import install_as_nvidia_dali
+    from dali_proxy._server.counters import OperatorTimes
     from dali_proxy._server.server import DALIServer, serve
-    from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+    from dali_proxy._server.telemetry import ServerStats
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
@@ -83,7 +84,7 @@ _MODULES = {
     "DataLoader": "_loader.loader",
     "LastBatchPolicy": "_common.policies",
     "MixUp": "_loader.mixing",
-    "OperatorTimes": "_server.telemetry",
+    "OperatorTimes": "_server.counters",
     "PlaceholderError": "errors",
     "Proxy": "_worker.proxy",
     "ProxyCallError": "errors",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from dali_proxy._transport.protocol import ReadBatch
 from dali_proxy._transport.publisher import Account
 from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
@@ -12,10 +14,7 @@ from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.completion import CompletionWriter
 from pipeline._ipc.errors import IPCError, ProtocolError
 
-if TYPE_CHECKING:
-    from dali_proxy._host.dispatcher import ReadTask
-
-__all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "Worker", "check_count"]
+__all__ = ["Consumer", "DatasetWorker", "Monitor", "Pool", "ReadTask", "Worker", "check_count"]
 
 _MOST = 1 << 16  # limit for each kind of object that the host stores for a client
 
@@ -129,6 +128,27 @@ class Consumer(Monitor):
         self.pid = channel.peer_pid
         self.account = account
         self.sessions: dict[int, int] = {}
+
+
+@dataclass(eq=False)
+class ReadTask:
+    """A batch that a consumer wants to be read.
+
+    Attributes:
+        consumer: the consumer; None if it doesn't need the batch any more.
+        message: the consumer's message.
+        fd: its descriptor.
+        deaths: number of workers that died while they read it.
+    """
+
+    consumer: Consumer | None
+    message: ReadBatch
+    fd: int
+    deaths: int = 0
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
 
 
 class DatasetWorker(Monitor):

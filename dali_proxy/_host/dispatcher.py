@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from dali_proxy._host.clients import Consumer, DatasetWorker, check_count
+from dali_proxy._host.clients import Consumer, DatasetWorker, ReadTask, check_count
 from dali_proxy._transport.protocol import BatchRead, ReadBatch
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import close_all
 
-__all__ = ["Dispatcher", "ReadTask"]
+__all__ = ["Dispatcher"]
 
 _AT_ONCE = 2  # tasks of a worker: one that it reads, and the next one, so that it needn't wait
 _DEATHS = 2  # workers that may die while they read a batch
-
-
-@dataclass(eq=False)
-class ReadTask:
-    """A batch that a consumer wants to be read.
-
-    Attributes:
-        consumer: the consumer; None if it doesn't need the batch any more.
-        message: the consumer's message.
-        fd: its descriptor.
-        deaths: number of workers that died while they read it.
-    """
-
-    consumer: Consumer | None
-    message: ReadBatch
-    fd: int
-    deaths: int = 0
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self.fd)
 
 
 class Dispatcher:

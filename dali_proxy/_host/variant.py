@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._host.planning import Planning
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
@@ -17,14 +17,22 @@ from pipeline._graph.graph import Edge, GraphNode
 from pipeline._ipc.errors import ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
+from pipeline.tensors.cpu import TensorListCPU
 
 if TYPE_CHECKING:
-    from dali_proxy._host.requests import Request
+    from dali_proxy._host.clients import Worker
     from dali_proxy._transport.protocol import Submit
 
 __all__ = ["Variant"]
 
 _TIMES = "0,000.00 s · 100 % · gpu"  # the longest text in a box of the page
+
+
+class Received(Protocol):
+    """What a variant needs of a `Request`."""
+
+    worker: Worker
+    paths: TensorListCPU | None
 
 
 class Variant:
@@ -71,7 +79,7 @@ class Variant:
         self._order = BatchOrder() if host_stage_only and self._planning is None else None
         self._submitted = itertools.count()
 
-    def read_inputs(self, message: Submit, request: Request) -> dict[str, TensorList]:
+    def read_inputs(self, message: Submit, request: Received) -> dict[str, TensorList]:
         """Return the inputs of a request, in the worker's shared memory.
 
         Raises:

@@ -20,11 +20,11 @@ from dali_proxy._loader.batch_transform import BatchTransform
 from dali_proxy._loader.batches import CollatedBatch, FailedBatch, NumberedIndices
 from dali_proxy._loader.distributed_sampler import DistributedBatchSampler
 from dali_proxy._loader.generators import Generators
-from dali_proxy._loader.inner_loader import inner_loader
 from dali_proxy._loader.inner_loop import InnerLoop
 from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
+from dali_proxy._loader.wrapping import inner_loader
 from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
@@ -33,7 +33,7 @@ from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._cluster.cluster_consumer import ClusterConsumer
-    from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._loader.loader_options import LoaderOptions
 
 __all__ = ["LoaderIterator"]
 
@@ -55,7 +55,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     progress: Progress
 
-    def __init__(self, loader: DataLoader, start: LoaderState, resumes: bool = False) -> None:
+    def __init__(self, loader: LoaderOptions, start: LoaderState, resumes: bool = False) -> None:
         self.dead = ""
         self._owner: Owner = {}
         self._server = loader.dali_server

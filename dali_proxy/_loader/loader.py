@@ -20,6 +20,7 @@ from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batch_transform import check_batch_transform
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.iterator import LoaderIterator
+from dali_proxy._loader.loader_options import LoaderOptions
 from dali_proxy._loader.rescue import OnError, check_on_error
 from dali_proxy._loader.resolving_collate import ResolvingCollate, function_of
 from dali_proxy._loader.resume import (
@@ -42,7 +43,7 @@ __all__ = ["DataLoader"]
 _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 
 
-class DataLoader(torch.utils.data.DataLoader[Any]):
+class DataLoader(LoaderOptions):
     """A torch `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
 
     The features of torch's loader work as usual: samplers, any number of workers and start method, persistent workers,

@@ -27,7 +27,7 @@ from pipeline._rng import global_batch
 from pipeline.errors import ArgumentMismatchError
 
 if TYPE_CHECKING:
-    from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._loader.loader_options import LoaderOptions
 
 __all__ = ["ResolvingCollate", "function_of"]
 
@@ -61,7 +61,7 @@ class ResolvingCollate:
         ArgumentMismatchError: (by calls) the loader has an option that other loaders can't apply.
     """
 
-    def __init__(self, loader: DataLoader, function: Callable[[Any], Any]) -> None:
+    def __init__(self, loader: LoaderOptions, function: Callable[[Any], Any]) -> None:
         self.__wrapped__ = function
         self._key = secrets.token_hex(8)
         self._maker = os.getpid()
@@ -193,7 +193,7 @@ def function_of(collate_fn: Any) -> Any:
     return collate_fn.__wrapped__ if isinstance(collate_fn, ResolvingCollate) else collate_fn
 
 
-def _refused_option(loader: DataLoader) -> str:
+def _refused_option(loader: LoaderOptions) -> str:
     """Return which option of a loader can't be applied in another loader, and what to do; empty if there is none."""
     if loader.on_error != "raise":
         return f"It can't apply on_error={loader.on_error!r}, because it can't repeat a batch. Remove it, or {_KEEP}"

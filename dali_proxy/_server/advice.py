@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+    from dali_proxy._server.counters import Counters, OperatorTimes
 
 __all__ = ["advise", "others_load"]
 
@@ -23,7 +23,7 @@ _FUNCTION = {
 }
 
 
-def advise(stats: ServerStats) -> str:
+def advise(stats: Counters) -> str:
     """Return a few sentences for users: what limits the speed, and the remedy."""
     limits = {"training": _training, "workers": _workers, "pipeline": _pipeline}
     limit = stats.limited_by
@@ -32,7 +32,7 @@ def advise(stats: ServerStats) -> str:
     return limits[limit](stats)
 
 
-def others_load(stats: ServerStats) -> str:
+def others_load(stats: Counters) -> str:
     """Return advice for cores that other programs use while no core is idle; empty if that isn't the case."""
     if not _is_full(stats) or stats.cores_other < _OTHERS * stats.cores * stats.observed:
         return ""
@@ -42,16 +42,16 @@ def others_load(stats: ServerStats) -> str:
     )
 
 
-def _is_full(stats: ServerStats) -> bool:
+def _is_full(stats: Counters) -> bool:
     """Return whether no core was idle, as far as that was measured."""
     return stats.observed > _OBSERVED and stats.cores_idle < _IDLE * stats.cores * stats.observed
 
 
-def _has_idle_cores(stats: ServerStats) -> bool:
+def _has_idle_cores(stats: Counters) -> bool:
     return stats.observed > _OBSERVED and not _is_full(stats)
 
 
-def _knows_waits(stats: ServerStats, runnable: float) -> bool:
+def _knows_waits(stats: Counters, runnable: float) -> bool:
     """Return whether processes that don't run wait for something else than a core.
 
     Args:
@@ -61,20 +61,20 @@ def _knows_waits(stats: ServerStats, runnable: float) -> bool:
     return runnable > 0 or not _is_full(stats)
 
 
-def _waiting(stats: ServerStats) -> float:
+def _waiting(stats: Counters) -> float:
     """Return the share of the loops' time that they wait."""
     waited = stats.worker_wait + stats.result_wait
     return waited / max(waited + stats.training, 1e-9)
 
 
-def _training(stats: ServerStats) -> str:
+def _training(stats: Counters) -> str:
     return (
         f"The training itself limits the speed: it waits for data only {_waiting(stats):.0%} of the time. "
         f"A faster loader wouldn't help."
     )
 
 
-def _workers(stats: ServerStats) -> str:
+def _workers(stats: Counters) -> str:
     if stats.starts_limit:
         return (
             f"The start of workers limits the speed: loops waited {stats.start_wait:.1f} s for the first batches of "
@@ -112,7 +112,7 @@ def _workers(stats: ServerStats) -> str:
     return f"{text}There are as many workers as cores ({stats.cores}): {move}."
 
 
-def _pipeline(stats: ServerStats) -> str:
+def _pipeline(stats: Counters) -> str:
     text = f"The pipeline limits the speed: it is busy {stats.busy_share:.0%} of the time"
     others = others_load(stats)
     if not stats.operators:
@@ -138,7 +138,7 @@ def _pipeline(stats: ServerStats) -> str:
     return text + _more_threads(stats)
 
 
-def _mostly_waits(times: OperatorTimes, stats: ServerStats) -> bool:
+def _mostly_waits(times: OperatorTimes, stats: Counters) -> bool:
     """Return whether an operator waits most of the time, and most of the time of all operators."""
     wall = sum(each.wall for each in stats.operators.values())
     least = max(_WAITS * times.seconds, wall / 2)
@@ -146,7 +146,7 @@ def _mostly_waits(times: OperatorTimes, stats: ServerStats) -> bool:
     return times.device == "cpu" and waits and _knows_waits(stats, stats.server_runnable)
 
 
-def _more_threads(stats: ServerStats) -> str:
+def _more_threads(stats: Counters) -> str:
     if not _is_full(stats) and (not stats.cores or stats.threads < stats.cores):
         return f"Raise num_threads of the pipeline ({stats.threads} now, {_counted(stats.cores, 'core')})."
     if _has_idle_cores(stats):

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dali_proxy._server.telemetry import ServerStats
+    from dali_proxy._server.counters import Counters
 
 __all__ = ["as_html"]
 
@@ -15,7 +15,7 @@ _COLORS = {"training": "#2a9d8f", "waiting for workers": "#e9a03b", "waiting for
 _OPERATORS = 12  # rows of the table
 
 
-def as_html(stats: ServerStats) -> str:
+def as_html(stats: Counters, advice: str, report: str) -> str:
     """Return the limit of the speed, advice, a bar of the loops' time, the most expensive operators, and the report."""
     parts = dict(zip(_COLORS, (stats.training, stats.worker_wait, stats.result_wait), strict=True))
     total = sum(parts.values()) or 1.0
@@ -41,9 +41,9 @@ def as_html(stats: ServerStats) -> str:
     limit = stats.limited_by or "nothing yet"
     return (
         f"<p><b>limited by: {limit}</b>, {stats.samples:,} samples, {rate:,.0f} samples/s</p>"
-        f"<p>{escape(stats.advice)}</p>"
+        f"<p>{escape(advice)}</p>"
         f'<div style="width:30em;white-space:nowrap">{bar}</div><p>{legend}</p>{table}'
-        f"<details><summary>report</summary><pre>{escape(str(stats))}</pre></details>"
+        f"<details><summary>report</summary><pre>{escape(report)}</pre></details>"
     )
 
 

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import check_ragged
 from dali_proxy.errors import ServerDiedError
 
 if TYPE_CHECKING:
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+    from dali_proxy._consumer.consumer import ConsumerClient
     from dali_proxy._consumer.earlier_shapes import EarlierShapes
     from dali_proxy._consumer.ragged import Ragged
-    from dali_proxy._server.server import DALIServer
 
 __all__ = ["resolved"]
 
 
-def resolved(server: DALIServer, batch: Any, ragged: Ragged | None, earlier: EarlierShapes | None) -> Any:
+class Server(Protocol):
+    """What a resolution needs of a `DALIServer`."""
+
+    restart: Any
+
+    @property
+    def stops(self) -> int:
+        """How often the server has stopped."""
+
+    @property
+    def consumer(self) -> ConsumerClient | ClusterConsumer:
+        """The connection that fetches results."""
+
+    def revive(self, stops: int) -> Any:
+        """Start the server again, if it hasn't been since."""
+
+
+def resolved(server: Server, batch: Any, ragged: Ragged | None, earlier: EarlierShapes | None) -> Any:
     """Return a batch with tensors in place of placeholders; see `DALIServer.produce_data`.
 
     Args:

@@ -554,7 +554,7 @@ class DALIServer:
             ...     for images, labels in itertools.islice(loader, 50):
             ...         train(images, labels)
         """
-        return traced(self, path)
+        return traced(self.consumer, self.loop_times, path)
 
     def attach(self, folder: str) -> None:
         """Use the server of another process instead of starting one: `distributed.shared_server` calls this.

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import textwrap
 import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dali_proxy._common.in_flight import InFlight
 from dali_proxy._server.advice import advise
+from dali_proxy._server.counters import Counters, OperatorTimes
+from dali_proxy._server.notebook import as_html
 from dali_proxy._transport.protocol import LoopReport
 from pipeline._operator_api.trace import Trace, profiler_trace
 
-__all__ = ["OF_LOOPS", "LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
+__all__ = ["OF_LOOPS", "LoopTimes", "Losses", "ServerStats"]
 
-_WAITING = 0.1  # share of the time for which training may wait and still be the limit
-_BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
 _SHOWN = 20e-6  # seconds; briefer waits are left out of a trace
 _WIDTH = 120  # columns of a report
-_STARTS = 0.5  # share of the time for which loops wait for their first batches, from which the start is the limit
 _FEW = 3  # cheap operators that have separate rows
 _CHEAP = 0.005  # share of the operators' time below which an operator is cheap
 # Counters of the loops of one process, which monitors add.
@@ -155,42 +153,7 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class OperatorTimes:
-    """Times of an operator of the pipeline, summed over all threads that ran it.
-
-    Operators of a chain run together. They are measured separately in the second, third, fifth, ... batch, then in
-    every 64th; the times of the other batches are divided in the same proportions.
-
-    Attributes:
-        batches: number of batches.
-        seconds: processor time, also that of worker processes that run Python functions. It doesn't include waiting for
-            a thread, a disk, a lock or a GPU. For an operator on a GPU, it is the time that the host spent on issuing
-            the work, not the GPU's time. Threads and processes that libraries start aren't measured.
-        wall: elapsed time of these threads while they ran the operator. It includes waiting for a disk, a lock, the GIL
-            or a core, but not waiting for a free thread. It is summed over threads, like `seconds`.
-        device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
-        function: for an operator that calls a Python function, whether it calls it in a "thread" of the server or in
-            worker "processes"; else empty.
-    """
-
-    batches: int
-    seconds: float
-    wall: float = 0.0
-    device: str = "cpu"
-    function: str = ""
-
-    def __sub__(self, earlier: OperatorTimes) -> OperatorTimes:
-        """Return the times between two measurements."""
-        return replace(
-            self,
-            batches=self.batches - earlier.batches,
-            seconds=self.seconds - earlier.seconds,
-            wall=self.wall - earlier.wall,
-        )
-
-
-@dataclass(frozen=True)
-class ServerStats:
+class ServerStats(Counters):
     """Counters of a server since its last start. All times are in seconds.
 
     Subtract an earlier object from a later one to get the counters for the time between them.
@@ -249,98 +212,6 @@ class ServerStats:
         server_runnable: the same for the threads of the server and its own worker processes.
     """
 
-    seconds: float = 0.0
-    batches: int = 0
-    samples: int = 0
-    errors: int = 0
-    dropped: int = 0
-    skipped: int = 0
-    replaced: int = 0
-    restarts: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    workers: int = 0
-    num_workers: int = 0
-    queued: int = 0
-    running: int = 0
-    waiting_results: int = 0
-    depth: int = 0
-    depth_reason: str = ""
-    in_flight: Mapping[str, InFlight] = field(default_factory=dict)
-    busy: float = 0.0
-    occupancy: float = 0.0
-    host: float = 0.0
-    arena_wait: float = 0.0
-    result_wait: float = 0.0
-    worker_wait: float = 0.0
-    start_wait: float = 0.0
-    training: float = 0.0
-    loop_batches: int = 0
-    loop_samples: int = 0
-    worker_starts: int = 0
-    operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
-    placement: str = "server"
-    placement_reason: str = ""
-    last_error: str = ""
-    pid: int = 0
-    consumers: int = 0
-    memory: int = 0
-    threads: int = 0
-    cores: int = 0
-    load: float = 0.0
-    observed: float = 0.0
-    cores_idle: float = 0.0
-    cores_other: float = 0.0
-    worker_elapsed: float = 0.0
-    worker_processor: float = 0.0
-    worker_runnable: float = 0.0
-    server_runnable: float = 0.0
-
-    @property
-    def ring_wait(self) -> float:
-        """Deprecated name of `arena_wait`."""
-        warnings.warn("ring_wait is deprecated: use arena_wait", DeprecationWarning, stacklevel=2)
-        return self.arena_wait
-
-    @property
-    def limited_by(self) -> str:
-        """Component that limits the speed: "training", "pipeline" or "workers"; empty before the first batch.
-
-        The first batches of epochs aren't counted, unless workers start for each epoch and the loops wait for that most
-        of the time: then the limit is the workers. Training is the limit if it hardly waits. Otherwise the limit is the
-        pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
-        """
-        if self._loops <= 0 or not (self.batches or self.loop_batches):
-            return ""
-        if self.starts_limit:
-            return "workers"
-        if self.result_wait + self.worker_wait < _WAITING * self._loops:
-            return "training"
-        return "pipeline" if self.busy_share >= _BUSY else "workers"
-
-    @property
-    def starts_limit(self) -> bool:
-        """Whether loops wait most of the time for workers that start again for each epoch."""
-        return self.worker_starts > 0 and self.start_wait > _STARTS * (self.start_wait + self._loops)
-
-    @property
-    def busy_share(self) -> float:
-        """Share of the loops' time for which the executor was busy: a server may be idle before and after a loop.
-
-        Without a loop, it is a share of the server's time.
-        """
-        return min(1.0, self.busy / self._loop_seconds)
-
-    @property
-    def _loops(self) -> float:
-        """Time of all loops, which may run at once."""
-        return self.training + self.worker_wait + self.result_wait
-
-    @property
-    def _loop_seconds(self) -> float:
-        """Duration of the loops; without a loop, that of the server. Never 0."""
-        return max(min(self._loops or self.seconds, self.seconds), 1e-9)
-
     @property
     def advice(self) -> str:
         """A sentence or two that name the component that limits the speed, and what to change."""
@@ -380,9 +251,7 @@ class ServerStats:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from dali_proxy._server.notebook import as_html
-
-        return as_html(self)
+        return as_html(self, self.advice, str(self))
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """Return the counters between two reports; current numbers are those of the later report."""

@@ -9,21 +9,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dali_proxy._server.telemetry import LoopTimes
 from dali_proxy.errors import ProxyError
 from pipeline._operator_api.trace import Span, Trace, profiler, profiler_trace
 from pipeline._operator_api.trace_file import ProcessSpans, save_spans
 
 if TYPE_CHECKING:
-    from dali_proxy._server.server import DALIServer
+    from dali_proxy._cluster.cluster_consumer import ClusterConsumer
+    from dali_proxy._consumer.consumer import ConsumerClient
 
 __all__ = ["traced"]
 
 
 @contextmanager
-def traced(server: DALIServer, path: str | Path) -> Iterator[None]:
+def traced(consumer: ConsumerClient | ClusterConsumer, loops: LoopTimes, path: str | Path) -> Iterator[None]:
     """Record a trace inside the block, and write it to a file at the end; see `DALIServer.trace`."""
     file = Path(path)
-    consumer, loops = server.consumer, server.loop_times
     file.touch()  # raises now if it can't be written
     consumer.statistics("trace")
     loops.trace = training = Trace(profiler=profiler())

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._worker.tickets import Ticket
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
-    from dali_proxy._worker.worker import WorkerClient
+    from dali_proxy._transport.endpoint import Endpoint
     from pipeline._ipc.arena import Block
 
 __all__ = ["Sample"]
+
+
+class Submitter(Protocol):
+    """What a sample needs of a `WorkerClient`."""
+
+    endpoint: Endpoint
+
+    def submit(self, samples: Sequence[Sample]) -> Ticket:
+        """Submit samples as a batch."""
+
+    def goodbye(self) -> str:
+        """Return the server's reason for the end of the connection."""
 
 
 class Sample:
@@ -34,7 +47,7 @@ class Sample:
 
     def __init__(
         self,
-        client: WorkerClient,
+        client: Submitter,
         number: int,
         blocks: tuple[Block, ...],
         dtypes: tuple[str, ...],

@@ -23,7 +23,7 @@ from dali_proxy._transport.labels import pack_labels
 from dali_proxy._transport.protocol import AttachSegment, DetachSegment, Goodbye, InputBatch, Submit
 from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.batch_context import BatchContext, current_context
-from dali_proxy._worker.samples import Sample
+from dali_proxy._worker.samples import Sample, Submitter
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.locks import Level, new_rlock
@@ -272,7 +272,7 @@ class WorkerClient:
         self._channel.post(DetachSegment(segment_id))
 
 
-def _before(client: WorkerClient) -> str:
+def _before(client: Submitter) -> str:
     """Return when samples of another or a closed connection were made."""
     goodbye = client.goodbye()
     return (

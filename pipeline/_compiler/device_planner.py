@@ -19,10 +19,10 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
 from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import Array, TensorListCPU

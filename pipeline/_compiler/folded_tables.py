@@ -11,8 +11,8 @@ import numpy as np
 from pipeline._compiler.make_operator import make_operator
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.operator import Setup
-from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU

@@ -20,9 +20,9 @@ from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.rows import as_bytes, taken
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest
 from pipeline.tensors.cpu import TensorListCPU
 

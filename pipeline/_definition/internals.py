@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
@@ -25,10 +25,20 @@ from pipeline._operators.decoding.input_parts import split_video
 from pipeline.errors import ArgumentTypeError, GraphError, PipelineError
 from pipeline.tensors.moved import as_on_gpu
 
-if TYPE_CHECKING:
-    from pipeline._definition.pipeline import Pipeline
-
 __all__ = ["PipelineInternals"]
+
+
+class Owner(Protocol):
+    """The methods of a `Pipeline` that its internals call."""
+
+    def build(self) -> None:
+        """Build the pipeline."""
+
+    def define_graph(self) -> Any:
+        """Describe the graph."""
+
+    def iter_setup(self) -> None:
+        """Feed the inputs of the next batch."""
 
 
 class PipelineInternals:
@@ -38,6 +48,7 @@ class PipelineInternals:
         pipeline: the pipeline.
         arguments: its arguments.
         checkpoint: position at which it resumes; None for the start.
+        create: returns a pipeline that runs a graph, from the graph and arguments of `Pipeline`.
 
     Attributes:
         arguments: arguments with which the pipeline runs.
@@ -48,10 +59,18 @@ class PipelineInternals:
         checks_api: whether mixing two ways to run batches raises an error.
     """
 
-    def __init__(self, pipeline: Pipeline, arguments: PipelineArguments, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Owner,
+        arguments: PipelineArguments,
+        checkpoint: Checkpoint | None = None,
+        *,
+        create: Callable[[Graph, Mapping[str, Any]], Any],
+    ) -> None:
         self.on_cpu = cpu_is_requested()
         self.declare(arguments)
         self.checkpoint = checkpoint
+        self._create = create
         self.builder = GraphBuilder(owner=weakref.ref(pipeline))
         self.checks_api = True
         self._moved: MovedGraph | None = None
@@ -72,6 +91,19 @@ class PipelineInternals:
         """Make the pipeline, which isn't built yet, run on the CPU."""
         self.on_cpu = True
         self.declare(self.declared_arguments)
+
+    def with_graph(self, graph: Graph, **arguments: Any) -> Any:
+        """Return a pipeline that runs another graph with the arguments and the seed of this one, not built yet.
+
+        Args:
+            graph: the graph to run, such as a stage of the pipeline's graph.
+            **arguments: arguments of `Pipeline`, in place of those of this one.
+        """
+        return self._create(graph, {**self.fixed_arguments(), **arguments})
+
+    def fixed_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `Pipeline`, with the seed that was drawn."""
+        return {**self.arguments.by_name, "seed": self.arguments.drawn_seed}
 
     @property
     def graph(self) -> Graph:
@@ -268,7 +300,7 @@ class PipelineInternals:
             self._finalizer.cancel()
         self._finalizer = Finalizer(self, close)
 
-    def _owner(self) -> Pipeline:
+    def _owner(self) -> Owner:
         pipeline = self._pipeline()
         assert pipeline is not None  # it owns this object
         return pipeline

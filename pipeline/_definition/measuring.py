@@ -6,13 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline._definition.file_inputs import FileInputs
+from pipeline._definition.pipeline import Pipeline
+from pipeline._definition.serializing import with_graph
 from pipeline._executor.statistics import node_labels
-
-if TYPE_CHECKING:
-    from pipeline._definition.pipeline import Pipeline
 
 __all__ = ["measure_operators"]
 
@@ -32,8 +31,6 @@ def measure_operators(
         inputs: data for other inputs, as for `Pipeline.preview`.
         batches: numbers of the batches to run, from 0.
     """
-    from pipeline._definition.serializing import with_graph  # imports this package's `Pipeline`
-
     graph = pipeline._internals.graph
     threads = pipeline._internals.arguments.num_threads
     copy = with_graph(

@@ -126,7 +126,7 @@ class Pipeline(PipelineViews):
         resumed = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
         if resumed is not None:
             arguments["seed"] = resumed.seed
-        self._internals = PipelineInternals(self, PipelineArguments(**arguments), resumed)
+        self._internals = PipelineInternals(self, PipelineArguments(**arguments), resumed, create=pipeline_from_graph)
 
     def __repr__(self) -> str:
         internals = self._internals

@@ -18,7 +18,7 @@ from pipeline.errors import ArgumentValueError, OperatorError, PipelineError
 if TYPE_CHECKING:
     from PIL import Image
 
-    from pipeline._definition.pipeline import Pipeline
+    from pipeline._definition.internals import PipelineInternals
 
 __all__ = ["draw_preview"]
 
@@ -32,7 +32,7 @@ _PASSED = frozenset({"cast", "copy", "transpose"})  # operators between a normal
 
 
 def draw_preview(
-    pipeline: Pipeline,
+    internals: PipelineInternals,
     folder: str | Path | Iterable[str | Path] | None,
     *,
     images: int,
@@ -44,9 +44,7 @@ def draw_preview(
     inputs: Mapping[str, Any],
 ) -> Image.Image:
     """Draw what a pipeline makes of image files; see `Pipeline.preview`."""
-    from pipeline._definition.serializing import with_graph  # imports this package's `Pipeline`
-
-    graph = pipeline._internals.graph
+    graph = internals.graph
     if draws is None:
         varies = not graph.fed_inputs or any(node.schema.random for node in graph.nodes)
         draws = _DRAWS if varies else 1
@@ -54,9 +52,8 @@ def draw_preview(
         raise ArgumentValueError("preview: images, draws and size must be 1 or more")
     if graph.fed_inputs and folder is None:
         raise ArgumentValueError("preview: the pipeline has inputs, so it needs a folder of images")
-    threads = pipeline._internals.arguments.num_threads
-    copy = with_graph(
-        pipeline,
+    threads = internals.arguments.num_threads
+    copy = internals.with_graph(
         graph,
         batch_size=draws,
         num_threads=threads if threads > 0 else os.cpu_count() or 1,

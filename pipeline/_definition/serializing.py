@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline._declaration.registry import modules_of
 from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
-from pipeline._definition.pipeline import pipeline_from_graph
+from pipeline._definition.pipeline import Pipeline, pipeline_from_graph
 from pipeline._ipc import pickling
 
 if TYPE_CHECKING:
-    from pipeline._definition.pipeline import Pipeline
     from pipeline._graph import Graph
 
 __all__ = ["deserialize_for_host", "on_cpu", "serialize_for_host", "with_graph"]
@@ -20,7 +19,7 @@ __all__ = ["deserialize_for_host", "on_cpu", "serialize_for_host", "with_graph"]
 def serialize_for_host(pipeline: Pipeline) -> bytes:
     """Return a pipeline as bytes for another process of the same user. They contain code: don't read foreign bytes."""
     internals = pipeline._internals
-    serialized = encode_pipeline(internals.graph, _fixed_arguments(pipeline))
+    serialized = encode_pipeline(internals.graph, pipeline._internals.fixed_arguments())
     labels = {repr(name): value for name, value in serialized.objects.items()}
     modules = modules_of({node.operator for node in internals.graph.nodes})
     return pickling.dumps((modules, serialized.data, serialized.objects), labels)
@@ -42,7 +41,8 @@ def with_graph(pipeline: Pipeline, graph: Graph, **arguments: Any) -> Pipeline:
         graph: the graph to run, such as a stage of the pipeline's graph.
         **arguments: arguments of `Pipeline`, in place of those of `pipeline`.
     """
-    return pipeline_from_graph(graph, {**_fixed_arguments(pipeline), **arguments})
+    copy: Pipeline = pipeline._internals.with_graph(graph, **arguments)
+    return copy
 
 
 def on_cpu(pipeline: Pipeline) -> Pipeline:
@@ -53,12 +53,7 @@ def on_cpu(pipeline: Pipeline) -> Pipeline:
     internals = pipeline._internals
     if internals.on_cpu:
         return pipeline
-    moved = pipeline_from_graph(internals.declared_graph, _fixed_arguments(pipeline))
+    moved = pipeline_from_graph(internals.declared_graph, pipeline._internals.fixed_arguments())
     moved._internals.builder = internals.builder  # knows the user's names
     moved._internals.run_on_cpu()
     return moved
-
-
-def _fixed_arguments(pipeline: Pipeline) -> dict[str, Any]:
-    arguments = pipeline._internals.arguments
-    return {**arguments.by_name, "seed": arguments.drawn_seed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pipeline._compiler.explain import explain
 from pipeline._definition.properties import PipelineProperties
@@ -13,8 +13,6 @@ from pipeline._graph.drawing import Drawing, draw
 
 if TYPE_CHECKING:
     from PIL import Image
-
-    from pipeline._definition.pipeline import Pipeline
 
 __all__ = ["PipelineViews"]
 
@@ -110,7 +108,7 @@ class PipelineViews(PipelineProperties):
         from pipeline._definition.preview import draw_preview  # needs PIL, which other methods don't
 
         return draw_preview(
-            cast("Pipeline", self),
+            self._internals,
             folder,
             images=images,
             draws=draws,

@@ -9,8 +9,9 @@ from typing import Any
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._declaration.registry import lookup
 from pipeline._graph.graph import Edge, Graph
+from pipeline._operator_api.batch_reads import BatchReads, SamplesInFlight
 from pipeline._operator_api.error_context import describe_failure
-from pipeline._operator_api.reader import BatchReads, Reader, ReaderMeta, ReaderPosition, SamplesInFlight
+from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
 from pipeline.errors import OperatorError, PipelineError, SerializationError
 
 __all__ = ["ReaderGroup"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipeline._graph.nodes import DataNode
+from typing import Any, TypeAlias
 
 __all__ = ["Branch", "branch", "current_branch", "within"]
 
+#: A `DataNode`, whose module imports this one.
+_Node: TypeAlias = Any
+
 #: The conditions of a branch, outermost first: a selector with a number for each sample, and the number it must have.
-Branch = tuple[tuple["DataNode", int], ...]
+Branch: TypeAlias = tuple[tuple[_Node, int], ...]
 
 
 class _Stack(threading.local):
@@ -30,7 +30,7 @@ def current_branch() -> Branch:
 
 
 @contextmanager
-def branch(selector: DataNode, value: int) -> Iterator[None]:
+def branch(selector: _Node, value: int) -> Iterator[None]:
     """Describe the operators for the samples whose selector has a given value.
 
     Operators without inputs run for all samples anyway.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline._graph.constants import is_constant
 from pipeline._graph.current import pop_builder, push_builder
-from pipeline._graph.graph import Graph, check_pipelines
+from pipeline._graph.graph import Graph
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall, as_node
 from pipeline._graph.numbering import Numbering
@@ -130,7 +130,7 @@ class GraphBuilder:
                 raise self._fault
             assert self._outputs is not None
             numbering = Numbering(self._outputs, self._preserved)
-            check_pipelines(numbering.calls, self)
+            _check_pipelines(numbering.calls, self)
             self.graph = Graph.from_numbering(numbering, self._outputs)
             self._names = {order: self.graph.nodes[number].name for order, number in numbering.numbers.items()}
         return self.graph
@@ -205,3 +205,24 @@ def _display(function: Callable[..., Any]) -> str:
     code = getattr(getattr(written, "__func__", written), "__code__", None)
     at = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     return f"the graph function {getattr(function, '__qualname__', type(function).__qualname__)}{at}"
+
+
+def _check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> None:
+    """Check that the operators of a graph were not called within different pipelines.
+
+    Args:
+        calls: calls of the graph.
+        builder: builder of the graph.
+
+    Raises:
+        GraphError: they were; the message names the first operator that was called within another pipeline.
+    """
+    within = [call for call in calls if call.builder is not None]
+    if all(call.builder == within[0].builder for call in within):
+        return
+    foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
+    raise GraphError(
+        f"The pipeline is invalid because it contains operators with non-unique names: {foreign.display} was called "
+        f"within a different pipeline than other operators of the graph\n"
+        f"  at {foreign.location}"
+    )

@@ -5,30 +5,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pipeline.errors import GraphError
 
-if TYPE_CHECKING:
-    from pipeline._graph.builder import GraphBuilder
+__all__ = ["Builder", "current_builder", "no_builder", "pop_builder", "push_builder"]
 
-__all__ = ["current_builder", "no_builder", "pop_builder", "push_builder"]
+
+class Builder(Protocol):
+    """What a description of operators needs of the current `GraphBuilder`."""
+
+    owner: Any
+
+    def convert(self, value: Any, label: str) -> Any:
+        """Return the node of a value that is neither a node nor a constant; None if there is none."""
+
+    def declare_input(self, call: Any) -> None:
+        """Note a call that declares an input."""
+
+    def preserve(self, call: Any) -> None:
+        """Keep a call in the graph, even if no output needs it."""
+
+    def finish_call(self, call: Any, nodes: Any) -> Any:
+        """Return the outputs of a call."""
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.builders: list[GraphBuilder | None] = []
+        self.builders: list[Builder | None] = []
 
 
 _STACK = _Stack()
 
 
-def current_builder() -> GraphBuilder | None:
+def current_builder() -> Builder | None:
     """Return this thread's innermost current builder, or None."""
     return _STACK.builders[-1] if _STACK.builders else None
 
 
-def push_builder(builder: GraphBuilder) -> None:
+def push_builder(builder: Builder) -> None:
     """Make a builder current."""
     _STACK.builders.append(builder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import lookup
@@ -14,9 +14,6 @@ from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline._graph.numbering import Numbering
 from pipeline.errors import GraphError
 
-if TYPE_CHECKING:
-    from pipeline._graph.builder import GraphBuilder
-
 __all__ = [
     "BranchPath",
     "Edge",
@@ -24,7 +21,6 @@ __all__ = [
     "GraphNode",
     "check_branches",
     "check_names",
-    "check_pipelines",
 ]
 
 
@@ -262,27 +258,6 @@ def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
 
 def _within(inner: BranchPath, outer: BranchPath) -> bool:
     return inner[: len(outer)] == outer
-
-
-def check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> None:
-    """Check that the operators of a graph were not called within different pipelines.
-
-    Args:
-        calls: calls of the graph.
-        builder: builder of the graph.
-
-    Raises:
-        GraphError: they were; the message names the first operator that was called within another pipeline.
-    """
-    within = [call for call in calls if call.builder is not None]
-    if all(call.builder == within[0].builder for call in within):
-        return
-    foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
-    raise GraphError(
-        f"The pipeline is invalid because it contains operators with non-unique names: {foreign.display} was called "
-        f"within a different pipeline than other operators of the graph\n"
-        f"  at {foreign.location}"
-    )
 
 
 def check_names(nodes: Iterable[GraphNode]) -> None:

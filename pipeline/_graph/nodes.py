@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._declaration.suggestions import did_you_mean
 from pipeline._graph.branches import Branch, current_branch, within
 from pipeline._graph.constants import constant_array, is_constant
-from pipeline._graph.current import current_builder
+from pipeline._graph.current import Builder, current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation, warn_caller
@@ -30,9 +30,6 @@ from pipeline.errors import (
     UnknownArgumentError,
 )
 from pipeline.types import DALIDataType, ScalarConstant
-
-if TYPE_CHECKING:
-    from pipeline._graph.builder import GraphBuilder
 
 __all__ = [
     "DataNode",
@@ -80,7 +77,7 @@ class OperatorCall:
     branch: Branch = ()
     split: bool = False
     twin: OperatorCall | None = None
-    builder: weakref.ref[GraphBuilder] | None = None
+    builder: weakref.ref[Builder] | None = None
     random_state: RandomState | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
@@ -179,7 +176,7 @@ def as_node(value: Any, label: str) -> DataNode:
             f"{label} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
         )
     builder = current_builder()
-    node = None if builder is None else builder.convert(value, label)
+    node: DataNode | None = None if builder is None else builder.convert(value, label)
     if node is not None:
         return node
     if is_constant(value):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
     from pipeline._graph.graph import BranchPath, Edge, GraphNode
     from pipeline._kernels.expression import PixelExpression
+    from pipeline._operator_api.batch_reads import BatchReads
     from pipeline._operator_api.memory_statistics import MemoryStatistics
-    from pipeline._operator_api.reader import BatchReads
     from pipeline._operator_api.trace import Trace
 
 __all__ = ["Batch", "no_output_memory"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
-from pipeline._graph.graph import Edge
+from pipeline._operator_api.batch_reads import SamplesInFlight
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits
 
-__all__ = ["BatchReads", "Reader", "ReaderMeta", "ReaderPosition", "SamplesInFlight"]
+__all__ = ["Reader", "ReaderMeta", "ReaderPosition"]
 
 
 @dataclass(frozen=True)
@@ -60,37 +58,6 @@ class ReaderPosition:
     offset: int = 0
     entries: int = 0
     num_shards: int = 0
-
-
-class SamplesInFlight(Protocol):
-    """A batch that a reader has started to read."""
-
-    @property
-    def sources(self) -> Sequence[str]:
-        """The origin of each sample in the data set, such as a file name."""
-
-
-@dataclass(frozen=True)
-class BatchReads:
-    """The reads that readers have started for one batch.
-
-    Attributes:
-        by_reader: reads by the index of the reader's node.
-        origins: index of the reader that the samples of an edge come from.
-    """
-
-    by_reader: Mapping[int, SamplesInFlight]
-    origins: Mapping[Edge, int]
-
-    def source_info(self, edge: Edge, sample: int) -> str:
-        """Return the origin of a sample in its data set; an empty string if it doesn't come from a reader."""
-        reader = self.origins.get(edge)
-        return "" if reader is None else self.by_reader[reader].sources[sample]
-
-    def sources(self, edge: Edge) -> Sequence[str]:
-        """Return the origins of all samples; an empty sequence if they don't come from a reader."""
-        reader = self.origins.get(edge)
-        return () if reader is None else self.by_reader[reader].sources
 
 
 class Reader(BatchOperator):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -70,11 +70,10 @@ class TensorCPU(TensorBase):
 
     def as_gpu(self, device_id: int = 0) -> Any:
         """Return a copy of the sample on a GPU, a `TensorGPU`."""
-        from pipeline.tensors.gpu import TensorGPU
-
-        return TensorGPU.from_host(self._array, self._layout, device_id, source_info=self._source_info)
+        return self._on_gpu.from_host(self._array, self._layout, device_id, source_info=self._source_info)
 
     _as_gpu = as_gpu  # DALI's name
+    _on_gpu: ClassVar[Any]  # its class on the GPU, which that class's module sets
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
         """Copy the data in C order to memory at an address.
@@ -415,11 +414,10 @@ class TensorListCPU(TensorListBase):
 
     def as_gpu(self, device_id: int = 0) -> Any:
         """Return a copy of the batch on a GPU, a `TensorListGPU`."""
-        from pipeline.tensors.gpu import TensorListGPU
-
-        return TensorListGPU.from_host(self, device_id)
+        return self._on_gpu.from_host(self, device_id)
 
     _as_gpu = as_gpu  # DALI's name
+    _on_gpu: ClassVar[Any]  # its class on the GPU, which that class's module sets
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
         """Copy the samples in C order, one after another, to memory at an address.

@@ -482,3 +482,6 @@ def _copy_to(ptr: Any, arrays: Sequence[Any], ready: Any, cuda_stream: Any, non_
         address += array.nbytes
     if not non_blocking:
         runtime.streamSynchronize(stream)
+
+
+TensorCPU._on_gpu, TensorListCPU._on_gpu = TensorGPU, TensorListGPU

@@ -15,7 +15,8 @@ from dali_proxy._monitor.client import MonitorClient
 from dali_proxy._monitor.discovery import find_sockets
 from dali_proxy._monitor.observation import Observation
 from dali_proxy._monitor.terminal import render
-from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+from dali_proxy._server.counters import OperatorTimes
+from dali_proxy._server.telemetry import ServerStats
 from dali_proxy._transport.protocol import Fetch, StatsRequest
 from dali_proxy.errors import ProxyError
 from pipeline._ipc.errors import ChannelClosedError

@@ -17,9 +17,9 @@ from pipeline._compiler.partition import Stages, stages_by_device
 from pipeline._kernels.expression import PixelExpression, source_offsets
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest
 from pipeline._rng import BatchKey
 from pipeline.errors import OperatorError

@@ -10,22 +10,18 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
-from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import shape_table
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
+from pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
     canonical_policy,
     check_fill_values,
     cut,
-    cut_batch,
-    cut_pixels,
     fill_argument,
     policy_argument,
 )
@@ -89,47 +85,19 @@ class CropCpu(SampleOperator[_State]):
 
 
 @implements(CROP, "gpu")
-class CropGpu(PixelOperator):
-    """One launch per batch."""
+class CropGpu(WindowGpu):
+    """Cuts the same windows out of a batch."""
 
-    traits = replace(PixelOperator.traits, only_launches=False)
+    traits = replace(WindowGpu.traits, only_launches=False)
 
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+    def windows(
+        self, batch: Batch, layout: str, shapes: Array, dtype: np.dtype[Any], bounds: Sequence[Any]
+    ) -> GpuWindows:
         arguments = batch.arguments(self.node)
-        layout = choose_layout(pixels.layout, pixels.ndim, CROP_LAYOUTS)
-        pixels = pixels.named(layout)
-        check_fill_values(arguments.constant("fill_values"), pixels.channels)
-        starts, extents = CropWindows(arguments, batch.size, layout).locate_all(pixels.shapes)
-        return cut_pixels(
-            pixels,
-            starts,
-            extents,
-            policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
-            fill=arguments.constant("fill_values"),
-            dtype=output_dtype(self.node),
-        )
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        arguments = batch.arguments(self.node)
-        layout = choose_layout(data.layout(), data.ndim, CROP_LAYOUTS)
-        windows = CropWindows(arguments, batch.size, layout)
-        shapes = shape_table(data)
+        layout, fill = choose_layout(layout, shapes.shape[1], CROP_LAYOUTS), arguments.constant("fill_values")
         channel_axis = layout.index("C")
         for channels in set(shapes[:, channel_axis].tolist()):
-            check_fill_values(arguments.constant("fill_values"), channels)
-        starts, extents = windows.locate_all(shapes)
-        return [
-            cut_batch(
-                self.kernels,
-                batch.stream,
-                data,
-                starts,
-                extents,
-                policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
-                fill=arguments.constant("fill_values"),
-                channel_axis=channel_axis,
-                dtype=output_dtype(self.node),
-                layout=layout,
-            )
-        ]
+            check_fill_values(fill, channels)
+        starts, extents = CropWindows(arguments, batch.size, layout).locate_all(shapes)
+        policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
+        return GpuWindows(starts, extents, policy, fill, layout, channel_axis, output_dtype(self.node))

@@ -28,6 +28,7 @@ from pipeline._operator_api.output_specs import Extents, describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.traits import Traits
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, POSITION_ARGUMENTS, CropWindows
+from pipeline._operators.geometry.gpu_windows import placed
 from pipeline._operators.geometry.normalization_arguments import (
     NORMALIZATION_ARGUMENTS,
     for_channels,
@@ -41,7 +42,6 @@ from pipeline._operators.geometry.windows import (
     fill_argument,
     inside,
     out_of_bounds_error,
-    placed,
     policy_argument,
     trim,
 )

@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._kernels import strided_copy
-from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import allocate, samples_of, shape_table
 from pipeline._operator_api.operator import BatchOperator
-from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
 from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -157,23 +154,12 @@ class PadCpu(BatchOperator):
 
 
 @implements(PAD, "gpu")
-class PadGpu(PixelOperator):
-    """One launch per batch."""
+class PadGpu(WindowGpu):
+    """Cuts windows out of the samples that begin with them, and exceed them."""
 
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        shapes = pixels.shapes
-        padding = _Padding.from_arguments(batch.arguments(self.node), shapes, pixels.layout)
-        axis = pixels.order.find("C")
-        if axis >= 0 and (padding.shapes[:, axis] != shapes[:, axis]).any():
-            return None
-        first, extents = np.zeros((len(pixels), 3), np.int64), pixels.along_extents(padding.shapes, 1)
-        return pixels.window(first, 1, extents, fill_in_units(padding.fill, pixels.dtype)[:, None])
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        padding = _Padding.from_arguments(batch.arguments(self.node), shape_table(data), data.layout())
-        source = samples_of(data)
-        output, target = allocate(padding.shapes, source.dtype, data.layout())
-        fill = fill_in_units(padding.fill, source.dtype)[:, None]
-        strided_copy(self.kernels, batch.stream, source, target, fill=fill)
-        return [output]
+    def windows(
+        self, batch: Batch, layout: str, shapes: Array, dtype: np.dtype[Any], bounds: Sequence[Any]
+    ) -> GpuWindows:
+        padding = _Padding.from_arguments(batch.arguments(self.node), shapes, layout)
+        fill = fill_in_units(padding.fill, dtype)[:, None]
+        return GpuWindows(np.zeros_like(shapes), padding.shapes, "pad", fill, layout)

@@ -10,15 +10,13 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
-from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import shape_table
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator
-from pipeline._operators.geometry.windows import cut, cut_batch, cut_pixels
+from pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
+from pipeline._operators.geometry.windows import cut
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array
 
@@ -125,30 +123,12 @@ class PasteCpu(SampleOperator[_Canvases]):
 
 
 @implements(PASTE, "gpu")
-class PasteGpu(PixelOperator):
-    """One launch per batch."""
+class PasteGpu(WindowGpu):
+    """Cuts the canvases out of the images."""
 
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        canvases = _Canvases.from_arguments(batch.arguments(self.node), pixels.layout, pixels.ndim)
-        pixels = pixels.named(canvases.layout)
-        starts, extents = canvases.locate(pixels.shapes)
-        return cut_pixels(pixels, starts, extents, policy="pad", fill=canvases.colour(pixels.channels))
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        canvases = _Canvases.from_arguments(batch.arguments(self.node), data.layout(), data.ndim)
-        shapes = shape_table(data)
-        starts, extents = canvases.locate(shapes)
-        return [
-            cut_batch(
-                self.kernels,
-                batch.stream,
-                data,
-                starts,
-                extents,
-                policy="pad",
-                fill=canvases.colour(int(shapes[:, 2].max())),
-                channel_axis=2,
-                layout=canvases.layout,
-            )
-        ]
+    def windows(
+        self, batch: Batch, layout: str, shapes: Array, dtype: np.dtype[Any], bounds: Sequence[Any]
+    ) -> GpuWindows:
+        canvases = _Canvases.from_arguments(batch.arguments(self.node), layout, shapes.shape[1])
+        fill = canvases.colour(int(shapes[:, 2].max()))
+        return GpuWindows(*canvases.locate(shapes), "pad", fill, canvases.layout, channel_axis=2)

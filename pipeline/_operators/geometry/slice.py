@@ -11,21 +11,18 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
-from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import fail, shape_table
+from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
-from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.geometry.gpu_windows import GpuWindows, WindowGpu
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS, Positional, SliceWindows, positional
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
     canonical_policy,
     check_fill_values,
     cut,
-    cut_batch,
-    cut_pixels,
     fill_argument,
     policy_argument,
 )
@@ -135,52 +132,24 @@ class SliceCpu(SampleOperator[_State]):
 
 
 @implements(SLICE, "gpu")
-class SliceGpu(PixelOperator):
-    """One launch per batch."""
+class SliceGpu(WindowGpu):
+    """Cuts the same windows out of a batch; anchors and shapes must be on the CPU."""
 
-    traits = replace(PixelOperator.traits, only_launches=False)
+    traits = replace(WindowGpu.traits, only_launches=False)
 
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+    def windows(
+        self, batch: Batch, layout: str, shapes: Array, dtype: np.dtype[Any], bounds: Sequence[Any]
+    ) -> GpuWindows:
         arguments = batch.arguments(self.node)
-        bounds = [batch.values[edge] for edge in self.node.inputs[1:]]
-        windows = SliceWindows(arguments, batch.size, pixels.layout, pixels.ndim, _check_inputs(1 + len(bounds)))
-        starts, extents = self._locate(windows, pixels.shapes, bounds)
-        fill = arguments.constant("fill_values")
-        if len(fill) > 1:
-            return None
-        return cut_pixels(
-            pixels,
-            starts,
-            extents,
-            policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
-            fill=fill,
-            dtype=output_dtype(self.node),
-        )
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        data, *bounds = inputs
-        arguments = batch.arguments(self.node)
-        windows = SliceWindows(arguments, batch.size, data.layout(), data.ndim, _check_inputs(len(inputs)))
-        starts, extents = self._locate(windows, shape_table(data), bounds)
+        windows = SliceWindows(arguments, batch.size, layout, shapes.shape[1], _check_inputs(1 + len(bounds)))
+        starts, extents = self._locate(windows, shapes, bounds)
         fill = arguments.constant("fill_values")
         channel_axis = _channel_axis(windows.layout, fill)
         if len(fill) > 1:
             for channels in set(extents[:, channel_axis].tolist()):
                 check_fill_values(fill, channels)
-        return [
-            cut_batch(
-                self.kernels,
-                batch.stream,
-                data,
-                starts,
-                extents,
-                policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
-                fill=fill,
-                channel_axis=channel_axis,
-                dtype=output_dtype(self.node),
-                layout=data.layout(),
-            )
-        ]
+        policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
+        return GpuWindows(starts, extents, policy, fill, layout, channel_axis, output_dtype(self.node))
 
     def _locate(self, windows: SliceWindows, shapes: Array, inputs: Sequence[Any]) -> tuple[Array, Array]:
         for bound in inputs:

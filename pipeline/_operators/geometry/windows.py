@@ -1,4 +1,4 @@
-"""Cuts windows out of arrays on CPU and GPU: out-of-bounds policies, fill values and conversion."""
+"""Cuts windows out of arrays: out-of-bounds policies, fill values and conversion."""
 
 from __future__ import annotations
 
@@ -6,31 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pipeline._cuda.context import KernelContext
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import convert, extract
-from pipeline._imaging.native import compiled
-from pipeline._kernels import Samples, strided_copy
-from pipeline._kernels.expression import PixelExpression
-from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array
-from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = [
+    "BORDERS",
     "BORDER_POLICIES",
     "POLICIES",
     "canonical_policy",
     "check_fill_values",
     "cut",
-    "cut_batch",
-    "cut_pixels",
     "fill_argument",
     "inside",
     "out_of_bounds_error",
-    "placed",
     "policy_argument",
     "round_half_away",
     "saturate",
@@ -178,9 +169,9 @@ def cut(
     if not inside(start, extent, array.shape):
         if policy == "error":
             raise out_of_bounds_error(start, extent, array.shape)
-        if policy in _BORDERS:
+        if policy in BORDERS:
             indices = [
-                _BORDERS[policy](np.arange(first, first + count), limit)
+                BORDERS[policy](np.arange(first, first + count), limit)
                 for first, count, limit in zip(start, extent, array.shape, strict=True)
             ]
             array, start = array[np.ix_(*indices)], [0] * array.ndim
@@ -218,167 +209,9 @@ def _reflect_101(index: Array, extent: int) -> Array:
 
 
 #: Functions from positions outside to the elements that they repeat, for an axis of a given extent.
-_BORDERS: dict[str, Callable[[Array, int], Array]] = {
+BORDERS: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda index, extent: np.clip(index, 0, extent - 1),
     "reflect_1001": _reflect_1001,
     "reflect_101": _reflect_101,
     "wrap": lambda index, extent: index % extent,
 }
-
-
-def cut_batch(
-    kernels: KernelContext,
-    stream: Any,
-    data: TensorListGPU,
-    starts: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
-    *,
-    policy: str,
-    fill: Sequence[float] = (0.0,),
-    channel_axis: int | None = None,
-    dtype: np.dtype[Any] | None = None,
-    layout: str = "",
-) -> TensorListGPU:
-    """Cut windows out of a batch on the GPU, in one launch (three if floats become integers).
-
-    Args:
-        kernels: kernels of the batch's device.
-        stream: stream to enqueue on.
-        data: the batch.
-        starts: first elements of the windows, (N, ndim).
-        extents: extents of the windows, (N, ndim).
-        policy: as in `cut`.
-        fill: as in `cut`.
-        channel_axis: as in `cut`.
-        dtype: as in `cut`.
-        layout: layout of the result.
-
-    Raises:
-        OperatorError: Samples failed; the error lists them.
-    """
-    source = samples_of(data)
-    shapes = source.shapes
-    starts, extents = placed(starts, extents, shapes, policy)
-    if policy in _BORDERS:
-        outside: npt.NDArray[np.bool_] = np.asarray(((starts < 0) | (starts + extents > shapes)).any(axis=1))
-        if outside.any():
-            data = _repeated(stream, data, starts, extents, outside, _BORDERS[policy])  # alive until the launch
-            source = samples_of(data)
-            starts = np.where(outside[:, None], 0, starts)
-    target = source.dtype if dtype is None else dtype
-    padding = np.asarray(fill if len(fill) > 1 else fill[0], np.float64) if policy == "pad" else None
-    axis = channel_axis if len(fill) > 1 else None
-    if target != source.dtype and (target == np.float16 or (source.dtype.kind == "f" and target.kind in "iu")):
-        # The kernel rounds to nearest and lets float16 overflow: cut floats first and limit them before the conversion.
-        between = np.dtype(np.float32) if target == np.float16 else source.dtype
-        buffer, windows = _allocate_scratch(extents, between)
-        strided_copy(kernels, stream, source, windows, start=starts, channel_axis=axis, fill=padding)
-        _limit(buffer, target)
-        source, starts, padding = windows, np.zeros_like(starts), None
-    output, result = allocate(extents, target, layout)
-    strided_copy(kernels, stream, source, result, start=starts, channel_axis=axis, fill=padding)
-    return output
-
-
-_LARGEST = np.iinfo(np.int32).max
-
-
-def cut_pixels(
-    pixels: PixelExpression,
-    starts: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
-    *,
-    policy: str,
-    fill: Sequence[float] = (0.0,),
-    dtype: np.dtype[Any] | None = None,
-) -> PixelExpression | None:
-    """Cut windows out of a batch as an expression; arguments as in `cut_batch`.
-
-    Returns:
-        The windows; None if expressions don't support the arguments.
-
-    Raises:
-        OperatorError: Samples failed; the error lists them.
-    """
-    channels = pixels.order.find("C")
-    all_channels = channels < 0 or not (starts[:, channels].any() or (extents[:, channels] != pixels.channels).any())
-    if policy in _BORDERS or not all_channels or dtype not in (None, pixels.dtype):
-        return None
-    if policy == "pad" and ((starts < -_LARGEST) | (starts > _LARGEST - extents)).any():
-        return None  # expressions have coordinates of 32 bits
-    starts, extents = placed(starts, extents, pixels.shapes, policy)
-    values = None if policy != "pad" else fill if len(fill) > 1 else fill[0]
-    return pixels.window(pixels.along_extents(starts, 0), 1, pixels.along_extents(extents, 1), values)
-
-
-def placed(
-    starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], policy: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return windows after applying the policy "error" or "trim_to_shape"; other policies don't change them.
-
-    Raises:
-        OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
-    """
-    if policy == "error":
-        if not _lie_inside(starts, extents, shapes):
-            outside = (starts < 0) | (starts + extents > shapes)
-            fail(
-                [
-                    (each, out_of_bounds_error(starts[each].tolist(), extents[each].tolist(), shapes[each].tolist()))
-                    for each in np.flatnonzero(outside.any(axis=1)).tolist()
-                ]
-            )
-    elif policy == "trim_to_shape":
-        ends = np.clip(starts + extents, 0, shapes)
-        starts = np.clip(starts, 0, shapes)
-        extents = np.maximum(ends - starts, 0)
-    return starts, extents
-
-
-def _lie_inside(starts: npt.NDArray[np.int64], extents: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]) -> bool:
-    """Return whether no window exceeds its sample."""
-    if compiled is None:
-        return not ((starts < 0) | (starts + extents > shapes)).any()
-    inside: bool = compiled.lie_inside(*[np.ascontiguousarray(each) for each in (starts, extents, shapes)])
-    return inside
-
-
-def _repeated(
-    stream: Any,
-    data: TensorListGPU,
-    starts: npt.NDArray[np.int64],
-    extents: npt.NDArray[np.int64],
-    outside: npt.NDArray[np.bool_],
-    border: Callable[[Array, int], Array],
-) -> TensorListGPU:
-    """Return the batch with the windows in place of the samples that they exceed, filled by repetition."""
-    import cupy
-
-    samples = list(data.samples)
-    with stream:
-        for index in np.flatnonzero(outside).tolist():
-            window = samples[index]
-            for axis, (first, count) in enumerate(zip(starts[index], extents[index], strict=True)):
-                positions = border(np.arange(first, first + count), window.shape[axis])
-                window = cupy.take(window, cupy.asarray(positions), axis=axis)
-            samples[index] = window
-    return TensorListGPU(samples, data.layout())
-
-
-def _allocate_scratch(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:
-    """Return a scratch buffer for a batch, and the samples in it."""
-    import cupy
-
-    _, size = Samples.packed(0, shapes, dtype)
-    buffer = cupy.empty(max(1, size // dtype.itemsize), dtype)
-    return buffer, Samples.packed(int(buffer.data.ptr), shapes, dtype)[0]
-
-
-def _limit(buffer: Any, target: np.dtype[Any]) -> None:
-    """Truncate or clip values in place, as `saturate` does before it converts them."""
-    import cupy
-
-    if target == np.float16:
-        cupy.clip(buffer, -65504, 65504, out=buffer)
-    else:
-        cupy.trunc(buffer, out=buffer)

@@ -164,6 +164,26 @@ class Samples:
             samples.__dict__["_contiguous"] = True
         return samples
 
+    def moved(self, offsets: npt.NDArray[np.int64]) -> Samples:
+        """Return samples at other addresses, given the differences in bytes, (N,)."""
+        return Samples(self.pointers + offsets, self.shapes, self.strides, self.dtype)
+
+    def parts(self, axes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Split each sample along axes into one part for each position.
+
+        Returns:
+            The index of the sample that each part belongs to, and the distance of the part from its begin in bytes.
+        """
+        counts = np.prod(self.shapes[:, axes], axis=1, dtype=np.int64)
+        owners = np.repeat(np.arange(len(self)), counts)
+        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        offsets = np.zeros(len(owners), np.int64)
+        for axis in reversed(axes):
+            extents = self.shapes[owners, axis]
+            offsets += numbers % extents * self.strides[owners, axis]
+            numbers = numbers // extents
+        return owners, offsets
+
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of windows: `array[start : start + shape]` along every dimension.
 

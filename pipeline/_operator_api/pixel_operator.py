@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
+from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._kernels import Samples
 from pipeline._kernels.dimensions import UNNAMED
 from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.layouts import choose_layout
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -35,6 +36,9 @@ class PixelOperator(GpuOperator):
     supported_traits: ClassVar[tuple[str, ...]] = (
         *GpuOperator.supported_traits, "elementwise", "gathers", "launches", "planewise",
     )  # fmt: skip
+
+    #: The layouts that it accepts, in the order of `choose_layout`; if it is empty, `express` checks the layout.
+    layouts: ClassVar[tuple[str, ...]] = ()
 
     @property
     def needs_gpu(self) -> bool:
@@ -56,68 +60,93 @@ class PixelOperator(GpuOperator):
             PipelineError: the arguments or the input are invalid.
         """
 
+    def check_channels(self, channels: int) -> None:
+        """Raise an error if the operator can't process images with this number of channels.
+
+        Raises:
+            ArgumentValueError: it can't.
+        """
+        if not 1 <= channels <= LARGEST_CHANNELS:
+            raise ArgumentValueError(f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, not {channels}")
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         """Compute the output alone. An operator that supports more inputs than expressions do overrides this."""
-        data = inputs[0]
-        outer = max(0, data.ndim - _LARGEST_NDIM)  # of sequences of volumes, whose outer dimensions become one
-        layout = data.layout()
-        if outer:
-            data, layout = self.contiguous(data, batch.stream), layout or "FDHWC"
-        source = samples_of(data)
-        pixels = PixelExpression.from_samples(_merged(source, outer), layout[outer:], data)
-        if pixels is None and self.traits.planewise:
-            planes = self._run_planes(batch, data)
-            if planes is not None:
-                return [planes]
+        data: TensorListGPU = inputs[0]
+        layout = choose_layout(data.layout(), data.ndim, self.layouts) if self.layouts else data.layout()
+        if self.traits.elementwise:
+            return [self._elements(layout, batch, data)]
+        layout = layout or ("FDHWC" if data.ndim > _LARGEST_NDIM else "")
+        source, outer = samples_of(data), max(0, data.ndim - _LARGEST_NDIM)
+        axes, inner = list(range(outer)), layout[outer:]
+        pixels = PixelExpression.from_samples(_part(source, outer), inner, data)
+        channel = (inner or UNNAMED.get(data.ndim - outer, "")).find("C")
+        if pixels is None and self.traits.planewise and channel >= 0:
+            axes.append(outer + channel)
+            pixels = PixelExpression.from_samples(_part(source, outer, channel), inner, data)
         result = None if pixels is None else self.express(batch, pixels)
         if result is None:
-            raise ArgumentValueError(
-                f"on the GPU, images must have 1 to {LARGEST_CHANNELS} channels, the same number in all samples"
-            )
-        if not outer:
-            return [evaluate(result, self.kernels, batch.stream)]
-        shapes = np.concatenate([source.shapes[:, : outer + 1], result.shapes[:, 1:]], axis=1)
-        output, target = allocate(shapes, result.dtype, layout[:outer] + result.layout)
-        self.kernels.run(result.launch(_merged(target, outer)), batch.stream)
-        return [output]
+            counts = source.shapes[:, outer + channel].tolist() if channel >= 0 else []
+            fail([(sample, error) for sample, count in enumerate(counts) if (error := self._error_of(count))])
+            raise ArgumentValueError("on the GPU, all images of a batch must have the same number of channels")
+        return [self._all_parts(batch, result, source, axes, layout[:outer])]
 
-    def _run_planes(self, batch: Batch, data: TensorListGPU) -> TensorListGPU | None:
-        """Express the first channel of each sample, and compute all channels in this way, each as an image."""
-        source = samples_of(data)
-        layout = data.layout() or UNNAMED.get(source.ndim, "")
-        axis = layout.find("C")
-        counts = source.shapes[:, axis].copy()
-        if axis < 0 or not counts.any():
-            return None
-        pixels = PixelExpression.from_samples(_channel(source, axis), data.layout(), data)
-        first = None if pixels is None else self.express(batch, pixels)
-        if first is None:
-            return None
-        shapes = first.shapes
-        shapes[:, axis] = counts
-        output, target = allocate(shapes, first.dtype, first.layout)
-        owners = np.repeat(np.arange(len(source)), counts)
-        numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        targets = _channel(target.take(owners), axis, numbers)
-        planes = first.take(owners).moved(numbers * source.strides[owners, axis])
-        self.kernels.run(planes.launch(targets), batch.stream)
+    def _error_of(self, channels: int) -> ArgumentValueError | None:
+        try:
+            self.check_channels(channels)
+        except ArgumentValueError as error:
+            return error
+        return None
+
+    def _elements(self, layout: str, batch: Batch, data: TensorListGPU) -> TensorListGPU:
+        """Compute the output from elements of any dimensions."""
+        source, owner = samples_of(data), data
+        pixels = PixelExpression.from_samples(source, layout, data) or PixelExpression.from_elements(
+            source, layout, data
+        )
+        if pixels is None:
+            owner = self.contiguous(data, batch.stream)
+            source = samples_of(owner)
+            pixels = PixelExpression.from_elements(_flat(source), "", owner)
+        result = None if pixels is None else self.express(batch, pixels)
+        assert result is not None  # elements of all shapes are alike
+        if result is pixels and result.in_memory:
+            return data  # without a copy
+        output, target = allocate(source.shapes, result.dtype, layout)
+        self.kernels.run(result.launch(_flat(target) if result.ndim < source.ndim else target), batch.stream)
+        return output
+
+    def _all_parts(
+        self, batch: Batch, first: PixelExpression, source: Samples, axes: list[int], outer: str
+    ) -> TensorListGPU:
+        """Compute the output, given the part of each sample with index 0 along `axes`, and the layout of outer axes."""
+        if not axes:
+            return evaluate(first, self.kernels, batch.stream)
+        count = len(outer)
+        shapes = np.hstack([source.shapes[:, :count], first.shapes])
+        shapes[:, axes] = source.shapes[:, axes]
+        output, target = allocate(shapes, first.dtype, outer + first.layout)
+        owners, offsets = source.parts(axes)
+        parts = first.take(owners).moved(offsets)
+        channel = axes[-1] - count if len(axes) > count else None
+        targets = _part(target, count, channel).take(owners).moved(target.parts(axes)[1])
+        for begin in range(0, len(owners), MAX_SAMPLES):
+            some = slice(begin, begin + MAX_SAMPLES)
+            self.kernels.run(parts.take(some).launch(targets.take(some)), batch.stream)
         return output
 
 
-def _merged(samples: Samples, outer: int) -> Samples:
-    """Return contiguous samples with the first `outer` dimensions merged into the next one."""
-    if not outer:
-        return samples
+def _part(samples: Samples, outer: int, channel: int | None = None) -> Samples:
+    """Return the part of each sample with index 0 along outer dimensions, and only one channel if it is given."""
     shapes = samples.shapes[:, outer:].copy()
-    shapes[:, 0] = np.prod(samples.shapes[:, : outer + 1], axis=1)
-    return Samples.contiguous(samples.pointers, shapes, samples.dtype)
+    if channel is not None:
+        shapes[:, channel] = 1
+    return Samples(samples.pointers, shapes, samples.strides[:, outer:], samples.dtype)
 
 
-def _channel(samples: Samples, axis: int, numbers: npt.NDArray[np.int64] | int = 0) -> Samples:
-    """Return one channel of each sample."""
-    shapes = samples.shapes.copy()
-    shapes[:, axis] = 1
-    return Samples(samples.pointers + numbers * samples.strides[:, axis], shapes, samples.strides, samples.dtype)
+def _flat(samples: Samples) -> Samples:
+    """Return contiguous samples with one dimension."""
+    counts = samples.shapes.prod(axis=1, dtype=np.int64)
+    return Samples.contiguous(samples.pointers, counts[:, None], samples.dtype)
 
 
 def evaluate(

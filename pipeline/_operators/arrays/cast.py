@@ -11,10 +11,8 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
-from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -85,15 +83,4 @@ class CastGpu(PixelOperator):
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         like = self.node.inputs[1:]
-        dtype = to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype"))
-        return pixels.cast(dtype)
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        data = inputs[0]
-        source = samples_of(data)
-        dtype = to_numpy_type(inputs[1].dtype if len(inputs) > 1 else self.node.argument("dtype"))
-        if dtype == source.dtype:
-            return [data]
-        output, target = allocate(source.shapes, dtype, data.layout())
-        strided_copy(self.kernels, batch.stream, source, target)
-        return [output]
+        return pixels.cast(to_numpy_type(batch.values[like[0]].dtype if like else self.node.argument("dtype")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,11 +12,9 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import scale_shift
-from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
@@ -169,27 +167,16 @@ class BrightnessContrastCpu(SampleOperator[_State]):
 @implements(CONTRAST, "gpu")
 @implements(BRIGHTNESS_CONTRAST, "gpu")
 class BrightnessContrastGpu(PixelOperator):
-    """One launch per batch."""
+    """Multiplies and adds, in the kernel of the operators around it."""
+
+    traits = replace(PixelOperator.traits, planewise=True)
+    layouts = COLOR_LAYOUTS
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
-        gains, offsets, dtype = self._coefficients(batch, pixels.dtype)
-        return pixels.named(layout).normalize(gains, offsets, dtype)
-
-    def _coefficients(self, batch: Batch, source: np.dtype[Any]) -> tuple[Array, Array, np.dtype[Any]]:
-        """Return gains and offsets, (batch, 1), and the dtype of the output."""
-        check_samples(source, _DTYPES)
+        check_samples(pixels.dtype, _DTYPES)
         requested = self.node.argument("dtype")
-        dtype = source if requested is None else check_dtype(requested, _DTYPES)
+        dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
         coefficients = _Coefficients.from_arguments(batch.arguments(self.node), batch.size)
-        gains, offsets = coefficients.gains_and_offsets(source, dtype)
-        return gains[:, None], offsets[:, None], dtype
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        layout = choose_layout(data.layout(), data.ndim, COLOR_LAYOUTS)
-        source = samples_of(data)
-        gains, offsets, dtype = self._coefficients(batch, source.dtype)
-        output, target = allocate(source.shapes, dtype, layout)
-        strided_copy(self.kernels, batch.stream, source, target, scale=gains, bias=offsets)
-        return [output]
+        gains, offsets = coefficients.gains_and_offsets(pixels.dtype, dtype)
+        return pixels.named(layout).normalize(gains[:, None], offsets[:, None], dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from pipeline._imaging import color_matrix, convert_color
 from pipeline._imaging.convert import COLOR_CHANNELS
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import fail, samples_of
 from pipeline._operator_api.layouts import choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import check_samples
@@ -84,29 +82,20 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
 
 @implements(COLOR_SPACE_CONVERSION, "gpu")
 class ColorSpaceConversionGpu(PixelOperator):
-    """One launch per batch."""
+    """Multiplies pixels by a matrix, in the kernel of the operators around it."""
+
+    layouts = _LAYOUTS
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._source, self._target = _spaces(node)
 
+    def check_channels(self, channels: int) -> None:
+        _check_channels(channels, self._source)
+
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, _LAYOUTS)
         check_samples(pixels.dtype, (UINT8,))
         if pixels.channels != COLOR_CHANNELS[self._source]:
-            return None  # `run` reports the error
+            return None
         return pixels.named(layout).matrix(*color_matrix(self._source, self._target), pixels.dtype)
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        choose_layout(data.layout(), data.ndim, _LAYOUTS)  # raises the error that says most
-        source = samples_of(data)
-        check_samples(source.dtype, (UINT8,))
-        failures: list[tuple[int, ArgumentValueError]] = []
-        for sample, channels in enumerate(source.shapes[:, -1].tolist()):
-            try:
-                _check_channels(channels, self._source)
-            except ArgumentValueError as error:
-                failures.append((sample, error))
-        fail(failures)
-        return super().run(batch, inputs)

@@ -14,7 +14,6 @@ from pipeline._imaging import transform_channels
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import fail, samples_of
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_dtype import check_dtype, check_samples
@@ -137,28 +136,19 @@ class ColorTwistCpu(SampleOperator[_State]):
 @implements(HSV, "gpu")
 @implements(COLOR_TWIST, "gpu")
 class ColorTwistGpu(PixelOperator):
-    """One launch per batch."""
+    """Multiplies pixels by a matrix, in the kernel of the operators around it."""
+
+    layouts = COLOR_LAYOUTS
+
+    def check_channels(self, channels: int) -> None:
+        _check_channels(channels)
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
         check_samples(pixels.dtype, _DTYPES)
         if pixels.channels != 3:
-            return None  # `run` reports the error
+            return None
         requested = self.node.argument("dtype")
         dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
         matrices, shifts = _maps(batch.arguments(self.node), batch.size)
         return pixels.named(layout).matrix(matrices, shifts[:, None] * _center(pixels.dtype), dtype)
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        choose_layout(data.layout(), data.ndim, COLOR_LAYOUTS)  # raises the error that says most
-        source = samples_of(data)
-        check_samples(source.dtype, _DTYPES)
-        failures: list[tuple[int, ArgumentValueError]] = []
-        for sample, channels in enumerate(source.shapes[:, -1].tolist()):
-            try:
-                _check_channels(channels)
-            except ArgumentValueError as error:
-                failures.append((sample, error))
-        fail(failures)
-        return super().run(batch, inputs)

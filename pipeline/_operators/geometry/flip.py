@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,12 +12,10 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.layouts import FLIP_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe, known_extents
@@ -114,7 +112,10 @@ def _all_flips(pixels: PixelExpression, layout: str) -> PixelChoices:
 
 @implements(FLIP, "gpu")
 class FlipGpu(PixelOperator):
-    """One launch per batch."""
+    """Reads the pixels in the opposite order."""
+
+    traits = replace(PixelOperator.traits, planewise=True)
+    layouts = FLIP_LAYOUTS
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, FLIP_LAYOUTS)
@@ -123,13 +124,3 @@ class FlipGpu(PixelOperator):
             return _flipped(pixels, flips, layout)
         choices = pixels.kept(self, lambda: _all_flips(pixels, layout))
         return choices.choose(np.dot(flips, _bits(layout)))
-
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        layout = choose_layout(data.layout(), data.ndim, FLIP_LAYOUTS)
-        flips = _flips(batch.arguments(self.node), batch.size, layout)
-        source = samples_of(data)
-        output, target = allocate(source.shapes, source.dtype, layout)
-        start, step = np.where(flips, source.shapes - 1, 0), np.where(flips, -1, 1)
-        strided_copy(self.kernels, batch.stream, source, target, start=start, step=step)
-        return [output]

@@ -45,19 +45,12 @@ def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int6
     """
     if leading == 0 and samples.ndim == 3:
         return samples, np.arange(len(samples))
-    counts = np.prod(samples.shapes[:, :leading], axis=1, dtype=np.int64)
-    owners = np.repeat(np.arange(len(samples)), counts)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    pointers = samples.pointers[owners].copy()
-    for axis in reversed(range(leading)):
-        extents = samples.shapes[owners, axis]
-        pointers += numbers % extents * samples.strides[owners, axis]
-        numbers = numbers // extents
+    owners, offsets = samples.parts(range(leading))
     shapes, strides = samples.shapes[owners, leading:], samples.strides[owners, leading:]
     if shapes.shape[1] == 2:  # `np.pad` would take several times as long
         ones = np.ones((len(shapes), 1), np.int64)
         shapes, strides = np.hstack([shapes, ones]), np.hstack([strides, ones * samples.dtype.itemsize])
-    return Samples(pointers, shapes, strides, samples.dtype), owners
+    return Samples(samples.pointers[owners] + offsets, shapes, strides, samples.dtype), owners
 
 
 def resample_images(

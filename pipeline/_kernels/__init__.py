@@ -9,7 +9,7 @@ from pipeline._kernels.erase import erase
 from pipeline._kernels.join import join_samples
 from pipeline._kernels.jpeg import distort_as_jpeg
 from pipeline._kernels.lookup import look_up
-from pipeline._kernels.noise import Noise, add_noise
+from pipeline._kernels.noise import Noise
 from pipeline._kernels.nv12 import nv12_to_pixels
 from pipeline._kernels.one_hot import one_hot
 from pipeline._kernels.reduce import reduce_axes
@@ -22,7 +22,6 @@ __all__ = [
     "Noise",
     "Samples",
     "Spread",
-    "add_noise",
     "distort_as_jpeg",
     "erase",
     "join_samples",

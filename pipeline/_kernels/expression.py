@@ -274,26 +274,26 @@ class PixelExpression:
         seeds: npt.NDArray[np.uint64],
         parameters: tuple[npt.ArrayLike, npt.ArrayLike],
         replacements: tuple[npt.ArrayLike, npt.ArrayLike],
-        *,
-        shared: bool,
+        axis: int | None = None,
     ) -> PixelExpression:
-        """Return the pixels with noise, as the launch of `noise.add_noise` computes it.
+        """Return the pixels with noise, which depends only on the seeds and the positions of the elements.
 
         Args:
             kind: value of a `noise.Noise`.
             seeds: seeds of the samples, (N,).
-            parameters: `first` and `second` of `add_noise`.
-            replacements: `salt` and `pepper` of `add_noise`.
-            shared: whether the channels of a pixel share a draw.
+            parameters: mean and standard deviation, probability of salt and of either, or factor of shot noise and 0.
+            replacements: values of salt and pepper, in the dtype of the pixels.
+            axis: dimension whose elements share a draw, if there is one.
         """
-        shapes, channels = self.shapes, self.order.find("C")
-        if shared:
+        columns, shapes = columns_of(self.order), self.shapes
+        if axis is not None:
             shapes = shapes.copy()
-            shapes[:, channels] = 1
+            shapes[:, axis] = 1
+        distances = contiguous_strides(shapes, 1)
+        if axis is not None:
+            distances[:, axis] = 0
         steps = np.zeros((len(self), 4), np.int64)
-        steps[:, columns_of(self.order)] = contiguous_strides(shapes, 1)
-        if shared:
-            steps[:, STRIDES["C"]] = 0
+        steps[:, columns] = distances
         kinds: dict[str, Any] = {"steps": ("i8", (4,)), "seed": ("u8", ()), "first": ("f8", ()), "second": ("f8", ())}
         kinds |= {"salt": (self.dtype, ()), "pepper": (self.dtype, ())}
         fields = dict(zip(kinds, (steps, seeds, *parameters, *replacements), strict=True))

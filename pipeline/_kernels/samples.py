@@ -168,6 +168,18 @@ class Samples:
         """Return samples at other addresses, given the differences in bytes, (N,)."""
         return Samples(self.pointers + offsets, self.shapes, self.strides, self.dtype)
 
+    def folded(self) -> Samples:
+        """Return contiguous samples with at most three dimensions: all outer ones as one, and the last two as one."""
+        if self.ndim < 3:
+            return self
+        outer, row, width = self.shapes[:, :-3].prod(axis=1), self.shapes[:, -3], self.shapes[:, -2:].prod(axis=1)
+        return Samples.contiguous(self.pointers, np.stack([outer, row, width], axis=1), self.dtype)
+
+    def around(self, axis: int) -> Samples:
+        """Return contiguous samples with three dimensions: all before an axis, this axis, and all behind it."""
+        parts = self.shapes[:, :axis], self.shapes[:, axis : axis + 1], self.shapes[:, axis + 1 :]
+        return Samples.contiguous(self.pointers, np.stack([part.prod(axis=1) for part in parts], axis=1), self.dtype)
+
     def parts(self, axes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Split each sample along axes into one part for each position.
 

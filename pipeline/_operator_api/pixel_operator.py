@@ -106,13 +106,13 @@ class PixelOperator(GpuOperator):
         if pixels is None:
             owner = self.contiguous(data, batch.stream)
             source = samples_of(owner)
-            pixels = PixelExpression.from_elements(_flat(source), "", owner)
+            pixels = PixelExpression.from_elements(source.folded(), "", owner)
         result = None if pixels is None else self.express(batch, pixels)
         assert result is not None  # elements of all shapes are alike
         if result is pixels and result.in_memory:
             return data  # without a copy
         output, target = allocate(source.shapes, result.dtype, layout)
-        self.kernels.run(result.launch(_flat(target) if result.ndim < source.ndim else target), batch.stream)
+        self.kernels.run(result.launch(target.folded() if result.ndim < source.ndim else target), batch.stream)
         return output
 
     def _all_parts(
@@ -141,12 +141,6 @@ def _part(samples: Samples, outer: int, channel: int | None = None) -> Samples:
     if channel is not None:
         shapes[:, channel] = 1
     return Samples(samples.pointers, shapes, samples.strides[:, outer:], samples.dtype)
-
-
-def _flat(samples: Samples) -> Samples:
-    """Return contiguous samples with one dimension."""
-    counts = samples.shapes.prod(axis=1, dtype=np.int64)
-    return Samples.contiguous(samples.pointers, counts[:, None], samples.dtype)
 
 
 def evaluate(

@@ -13,7 +13,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, gaussian_noise, salt_and_pepper, shot_noise
-from pipeline._kernels import Noise, add_noise
+from pipeline._kernels import Noise, Samples
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -220,39 +220,40 @@ class NoiseGpu(PixelOperator):
 
     traits = replace(PixelOperator.traits, elementwise=True)
 
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
         if self.node.argument_inputs or not pixels.recurs:
             return self._noisy(batch, pixels)
         noisy = pixels.kept(self, lambda: self._noisy(batch, pixels))
-        return None if noisy is None else noisy.updated(seed=batch.sample_seeds(self.node))
+        return noisy.updated(seed=batch.sample_seeds(self.node))
 
-    def _noisy(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
-        check_samples(pixels.dtype, _DTYPES)
+    def _noisy(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
         state = _State.from_batch(self.node, batch, pixels.layout)
-        axis = state.axis(pixels.ndim)
-        if axis is not None and pixels.order[axis] != "C":
-            return None
+        return self._add(pixels, state, state.axis(pixels.ndim))
+
+    def _add(self, pixels: PixelExpression, state: _State, axis: int | None) -> PixelExpression:
+        check_samples(pixels.dtype, _DTYPES)
         replacements = state.salt_of(pixels.dtype), state.pepper_of(pixels.dtype)
         kind = _KINDS[self.node.operator].value
-        return pixels.noise(kind, state.seeds, (state.first, state.second), replacements, shared=axis is not None)
+        return pixels.noise(kind, state.seeds, (state.first, state.second), replacements, axis)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for samples of any dimensions, described by three: only those that share a draw matter."""
         data = self.contiguous(inputs[0], batch.stream)
-        source = samples_of(data)
-        check_samples(source.dtype, _DTYPES)
-        state = _State.from_batch(self.node, batch, data.layout())
+        source, state = samples_of(data), _State.from_batch(self.node, batch, data.layout())
+        axis = state.axis(data.ndim)
         output, target = allocate(source.shapes, source.dtype, data.layout())
-        add_noise(
-            self.kernels,
-            batch.stream,
-            source,
-            target,
-            _KINDS[self.node.operator],
-            seeds=state.seeds,
-            first=state.first,
-            second=state.second,
-            salt=state.salt_of(source.dtype),
-            pepper=state.pepper_of(source.dtype),
-            channel_axis=state.axis(data.ndim),
-        )
+        elements = PixelExpression.from_elements(_elements(source, axis), "", data)
+        assert elements is not None  # it has at most three dimensions
+        self.launch(self._add(elements, state, None if axis is None else 1).launch(_elements(target, axis)), batch)
         return [output]
+
+
+def _elements(samples: Samples, axis: int | None) -> Samples:
+    """Return contiguous samples with at most three dimensions; the second is `axis`, and the third one is long."""
+    if axis is None:
+        return samples.folded()
+    around = samples.around(axis)
+    if (around.shapes[:, 2] > 1).any():
+        return around
+    order = [2, 1, 0]
+    return Samples(around.pointers, around.shapes[:, order], around.strides[:, order], around.dtype)

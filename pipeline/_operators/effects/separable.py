@@ -63,15 +63,14 @@ def convolve_axis(
         dtype: dtype of the result.
         owner: object that keeps the memory alive.
     """
-    parts = [source.shapes[:, :axis], source.shapes[:, axis : axis + 1], source.shapes[:, axis + 1 :]]
-    image = np.stack([part.prod(axis=1) for part in parts], axis=1)
+    images = source.around(axis)
     # Threads along a few channels would be idle: each of them computes all channels of a pixel.
-    pixels = PixelExpression.from_samples(reshaped(source, image), "HWC", owner)
+    pixels = PixelExpression.from_samples(images, "HWC", owner)
     if pixels is not None:
-        return pixels.convolve("W", weights, radii, dtype), image
-    pixels = PixelExpression.from_elements(reshaped(source, image), "", owner)
+        return pixels.convolve("W", weights, radii, dtype), images.shapes
+    pixels = PixelExpression.from_elements(images, "", owner)
     assert pixels is not None  # it has three dimensions
-    return pixels.convolve("H", weights, radii, dtype), image
+    return pixels.convolve("H", weights, radii, dtype), images.shapes
 
 
 def reshaped(samples: Samples, shapes: Array) -> Samples:

@@ -10,7 +10,8 @@ import numpy as np
 from pipeline._declaration.registry import implements
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging import gaussian_noise
-from pipeline._kernels import Noise, add_noise
+from pipeline._kernels import Noise
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import samples_of
@@ -68,6 +69,9 @@ class NormalGpu(TransformedGpu, NormalCpu):
             return super().run(batch, inputs)
         shapes, seeds, mean, stddev = self._noise(batch, inputs)
         output = upload(batch, TensorListCPU([np.zeros(shape, np.float32) for shape in shapes]))
-        samples = samples_of(output)
-        add_noise(self.kernels, batch.stream, samples, samples, Noise.GAUSSIAN, seeds=seeds, first=mean, second=stddev)
+        samples = samples_of(output).folded()
+        zeros = PixelExpression.from_elements(samples, "", output)
+        assert zeros is not None  # it has at most three dimensions
+        noise = zeros.noise(Noise.GAUSSIAN.value, seeds, (mean, stddev), (0, 0))
+        self.launch(noise.launch(samples), batch)
         return [output]

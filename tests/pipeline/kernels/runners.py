@@ -14,7 +14,6 @@ from pipeline._cuda.launch import Launch
 from pipeline._kernels import (
     Samples,
     Spread,
-    add_noise,
     distort_as_jpeg,
     erase,
     join_samples,
@@ -36,7 +35,6 @@ from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.lookup import plan_look_up
-from pipeline._kernels.noise import plan_add_noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels
 from pipeline._kernels.one_hot import plan_one_hot
 from pipeline._kernels.reduce import ReductionPlan
@@ -92,8 +90,10 @@ Express = Callable[[PixelExpression], PixelExpression]
 
 
 def expressed(express: Express, images: Samples) -> PixelExpression:
-    """Return the result of `express` for images of (height, width, channels), or for volumes."""
-    pixels = PixelExpression.from_samples(images, "DHWC"[4 - images.ndim :])
+    """Return the result of `express` for images of (height, width, channels), volumes, or other elements."""
+    pixels = PixelExpression.from_samples(images, "DHWC"[4 - images.ndim :]) or PixelExpression.from_elements(
+        images, ""
+    )
     assert pixels is not None
     return express(pixels)
 
@@ -147,11 +147,6 @@ class HostRunner:
     def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
         own = Samples.from_arrays(windows)
         launch = plan_filter_images(Samples.from_arrays(src), Samples.from_arrays(dst), windows=own, **options)
-        if launch is not None:
-            emulator.run(launch)
-
-    def add_noise(self, src: Arrays, dst: Arrays, *noise: Any, **options: Any) -> None:
-        launch = plan_add_noise(Samples.from_arrays(src), Samples.from_arrays(dst), *noise, **options)
         if launch is not None:
             emulator.run(launch)
 
@@ -249,12 +244,6 @@ class GpuRunner:
     def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
         held = [_to_device(window) for window in windows]
         self._on_device(filter_images, src, dst, {"windows": Samples.from_arrays(held), **options})
-
-    def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
-        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            add_noise(context, stream, source, target, noise, **given)
-
-        self._on_device(launcher, src, dst, options)
 
     def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(look_up, src, dst, options)

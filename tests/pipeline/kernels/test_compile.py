@@ -30,7 +30,7 @@ from pipeline._kernels.inflate import BLOCK, plan_inflate
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
 from pipeline._kernels.lookup import plan_look_up
-from pipeline._kernels.noise import Noise, plan_add_noise
+from pipeline._kernels.noise import Noise
 from pipeline._kernels.nv12 import plan_nv12_to_pixels
 from pipeline._kernels.one_hot import plan_one_hot
 from pipeline._kernels.paste_regions import REGION, plan_paste_regions
@@ -123,14 +123,6 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
     assert half is not None
     check(half, "compute_80")
-
-
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
-def test_noise_compiles(dtype: np.dtype) -> None:
-    for noise in Noise:
-        launch = plan_add_noise(batch(dtype, 3), batch(dtype, 3), noise, seeds=np.zeros(1, np.uint64), first=0.5)
-        assert launch is not None
-        check(launch, "compute_80")
 
 
 @pytest.mark.parametrize("src", DTYPES, ids=str)
@@ -227,7 +219,9 @@ def test_elementwise_expressions_and_blurs_compile(dtype: str) -> None:
     for operation in ("Add", "Subtract", "Multiply", "Divide", "Minimum", "Maximum"):
         combined = combined.combine(operation, pixels, kind)
     for noise in Noise:
-        combined = combined.noise(noise.value, np.zeros(1, np.uint64), (0.1, 0.2), (1, 0), shared=noise.value == 1)
+        combined = combined.noise(
+            noise.value, np.zeros(1, np.uint64), (0.1, 0.2), (1, 0), 2 if noise.value == 1 else None
+        )
     combined = combined.erase(np.zeros((1, 1, 2, 3), np.int64), 7.0)
     window = np.ones((1, 3), np.float32), np.ones(1, np.int64), kind
     blurred = combined.convolve("H", *window).cached().convolve("W", *window)
@@ -266,7 +260,6 @@ def test_sources_are_all_used_above() -> None:
         "join.cu",
         "jpeg.cu",
         "lookup.cu",
-        "noise.cu",
         "nv12.cu",
         "one_hot.cu",
         "paste_regions.cu",

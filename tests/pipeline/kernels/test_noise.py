@@ -8,17 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.noise import Noise, plan_add_noise
-from pipeline._kernels.samples import Samples
-from pipeline.errors import PipelineError
+from pipeline._kernels.noise import Noise
 
 COUNT = 40_000
 SEEDS = np.array([1, 1 << 63], np.uint64)
 
 
-def drawn(runner: Any, feed: list[Any], noise: Noise, **options: Any) -> list[Any]:
+def drawn(
+    runner: Any,
+    feed: list[Any],
+    noise: Noise,
+    *,
+    first: float,
+    second: float = 0.0,
+    replacements: tuple[int, int] = (0, 0),
+    axis: int | None = None,
+) -> list[Any]:
     made = [np.zeros_like(sample) for sample in feed]
-    runner.add_noise(feed, made, noise, **{"seeds": SEEDS[: len(feed)], **options})
+    seeds = SEEDS[: len(feed)]
+    runner.evaluate(feed, made, lambda pixels: pixels.noise(noise.value, seeds, (first, second), replacements, axis))
     return made
 
 
@@ -55,8 +63,7 @@ def test_shot_noise_of_extremes(runner: Any) -> None:
 @pytest.mark.parametrize("axis", [None, 0, 1, 2])
 def test_salt_and_pepper(runner: Any, axis: int | None) -> None:
     feed = [np.full((30, 40, 30), 7, np.uint8)]
-    options = {"first": 0.06, "second": 0.3, "salt": 255, "pepper": 1, "channel_axis": axis}
-    (made,) = drawn(runner, feed, Noise.SALT_AND_PEPPER, **options)
+    (made,) = drawn(runner, feed, Noise.SALT_AND_PEPPER, first=0.06, second=0.3, replacements=(255, 1), axis=axis)
     if axis is not None:
         assert (made == made.take([0], axis=axis)).all()
         made = made.take(0, axis=axis)
@@ -80,12 +87,3 @@ def test_seeds_decide(runner: Any) -> None:
     again = drawn(runner, feed[:1], Noise.GAUSSIAN, first=0.0, second=1.0)
     assert np.array_equal(first[0], again[0])
     assert not np.array_equal(first[0], first[1])
-
-
-def test_samples_must_fit() -> None:
-    here, there = Samples.from_arrays([np.zeros((3, 4))]), Samples.from_arrays([np.zeros((3, 5))])
-    with pytest.raises(PipelineError, match="differ in shape"):
-        plan_add_noise(here, there, Noise.SHOT, seeds=SEEDS[:1], first=1.0)
-    strided = Samples.from_arrays([np.zeros((4, 3)).T])
-    with pytest.raises(PipelineError, match="not contiguous"):
-        plan_add_noise(strided, here, Noise.SHOT, seeds=SEEDS[:1], first=1.0)

@@ -1,4 +1,4 @@
-"""Writes the stubs of `pipeline.fn`, `pipeline.ops` and `pipeline.dynamic`, whose contents exist only at run time.
+"""Writes the stubs of `pipeline.fn`, `ops`, `dynamic` and `torchvision`, whose contents exist only at run time.
 
     python -m docs.stubs            write the stubs
     python -m docs.stubs --check    fail if they aren't current
@@ -24,6 +24,7 @@ from typing import Any
 import pipeline.dynamic
 import pipeline.fn
 import pipeline.ops
+import pipeline.torchvision
 from pipeline._catalog import all_schemas
 from pipeline._declaration.names import class_name
 from pipeline._declaration.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Kind, OperatorSchema
@@ -49,7 +50,10 @@ _TYPES = {
 }
 _IMPORTS = """\
 from builtins import bool as _bool
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from PIL import Image as pil
 
 from pipeline._annotations import Array, Arrays, ConstantLike, Data, Dtype, Float, Floats, Input, Int, Ints, Nodes
 from pipeline._annotations import Str, Strs
@@ -59,6 +63,9 @@ from pipeline._dynamic.randomness import RNG
 from pipeline._dynamic.readers import Reader
 from pipeline._graph.nodes import DataNode
 from pipeline._operator_api.operator_class import OperatorClass
+from pipeline._torchvision.arguments import InterpolationMode
+from pipeline._torchvision.automatic import AutoAugmentPolicy
+from pipeline._torchvision.declaration import Transform
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 """
 
@@ -82,7 +89,61 @@ def stubs() -> dict[Path, str]:
         **_files("fn", _modules(shown, _function, lambda path: path.rpartition(".")[2]), pipeline.fn),
         **_files("ops", _modules(shown, _class, class_name), pipeline.ops),
         **_files("dynamic", dynamic, pipeline.dynamic),
+        **_torchvision_files(),
     }
+
+
+def _torchvision_files() -> dict[Path, str]:
+    """Return the stubs of the transforms and of their functional form."""
+    files = {}
+    for runtime in (pipeline.torchvision, pipeline.torchvision.functional):
+        imported, parts = [], []
+        for name in runtime.__all__:
+            made = getattr(runtime, name)
+            if inspect.ismodule(made):
+                imported.append(f"from {runtime.__name__} import {name} as {name}")
+            elif made.__name__ != name:  # a second name
+                parts.append(f"{name} = {made.__name__}\n")
+            elif made.__module__ != runtime.__name__:
+                imported.append(f"from {made.__module__} import {name} as {name}")
+            else:
+                parts.append((_transform if isinstance(made, type) else _functional)(made))
+        names = _wrapped("__all__ = [", map(repr, runtime.__all__), "]")
+        text = "\n".join([*imported, "", '_T = TypeVar("_T")', "", *names, "", *parts])
+        head = f'{_HEAD}\n"""{inspect.getdoc(runtime)}"""\n\n'
+        file = Path(str(runtime.__file__) + "i").relative_to(ROOT)
+        files[file] = f"{head}{_imports(text)}\n{text}\n"
+    return files
+
+
+def _transform(made: Any) -> str:
+    """Declare a transform."""
+    parameters = _parameters(inspect.signature(made))
+    init = _declared("def __init__(", ["self", *parameters], "None", "")
+    return f"class {made.__name__}(Transform):\n" + textwrap.indent(
+        f"{_docstring(inspect.getdoc(made))}\n{init}", "    "
+    )
+
+
+def _functional(made: Any) -> str:
+    """Declare the functional form of a transform: its result has the type of its input."""
+    signature = inspect.signature(made)
+    result = re.sub(r"(?<![\w.])Image\b", "_T", signature.return_annotation)
+    return _declared(
+        f"def {made.__name__}(", _parameters(signature), result, (inspect.getdoc(made) or "").partition("\n\n")[0]
+    )
+
+
+def _parameters(signature: inspect.Signature) -> list[str]:
+    """Return the declarations of the parameters of a transform."""
+    declared = []
+    for each in signature.parameters.values():
+        kind = "Any" if each.annotation is each.empty else str(each.annotation)
+        text = f"{each.name}: {'_T' if kind == 'Image' else kind.replace('bool', '_bool')}"
+        if each.default is not each.empty:
+            text += f" = {each.default if isinstance(each.default, Enum) else repr(each.default)}"
+        declared.append(text)
+    return declared
 
 
 def _modules(
@@ -155,7 +216,9 @@ def _own_names(module: _Module, runtime: Any, written: str) -> Iterator[str]:
 
 def _imports(text: str) -> str:
     """Return the imports of the names that a stub uses."""
-    words = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    tree = ast.parse(text)
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words -= {each.asname or "" for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
     lines = []
     for statement in ast.parse(_IMPORTS).body:
         assert isinstance(statement, ast.ImportFrom)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -50,6 +53,33 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
     run = run_python("script.py", cwd=tmp_path, env=with_project())
     assert run.returncode == 0, run.stderr
     assert not ABSENT_GPU.sub("", run.stderr)
+
+
+@pytest.mark.timeout(300)  # without a cache, mypy reads torch
+def test_first_pages_and_transforms_have_types(tmp_path: Path) -> None:
+    """Mypy accepts the code of the first pages that users read, and knows the transforms."""
+    tutorial = blocks("docs/tutorial.md")
+    texts = {
+        "photos.py": "".join(code for title, code in tutorial if title == "photos.py"),
+        "tutorial.py": "".join(code for title, code in tutorial if title != "photos.py"),
+        "readme.py": "".join(code for _, code in blocks("README.md")),
+    }
+    texts["transforms.py"] = "from pipeline.torchvision import Compose, Resize\nCompose([Resize(8)])\nResize(siz=8)\n"
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--no-error-summary"]
+    cache = f"--cache-dir={ROOT / '.mypy_cache' / 'documents'}"
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, cache, *texts],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = [line for line in run.stdout.splitlines() if ": note: " not in line]
+    assert [error for error in errors if not error.startswith("transforms.py:3: ")] == []
+    assert 'Unexpected keyword argument "siz" for "Resize"' in run.stdout
 
 
 #: Folders with modules.

@@ -94,8 +94,9 @@ def transform(
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
         initialize.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
         public = name or function.__name__.title().replace("_", "")
+        documented = re.sub(r"\n +(image|inpt): images\.(?=\n)", "", function.__doc__ or "")
         attributes = {
-            "__doc__": re.sub(r"\n +(image|inpt): images\.(?=\n)", "", function.__doc__ or ""),
+            "__doc__": re.sub(r"\n\n +Args:\n *$", "\n", documented),
             "__module__": "pipeline.torchvision",
             "__init__": initialize,
             "_signature": inspect.Signature(parameters),

@@ -13,8 +13,6 @@ from builtins import bool as _bool
 from typing import Any, Literal, overload
 from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Int, Ints
 from pipeline._annotations import Str, Strs
-from pipeline._dynamic.devices import Device
-from pipeline._dynamic.dtypes import DType
 from pipeline._dynamic.randomness import RNG
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 

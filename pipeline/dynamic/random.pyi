@@ -5,7 +5,6 @@
 from typing import Any
 from pipeline._annotations import Array, Arrays, Data, Dtype, Float, Floats, Ints
 from pipeline._dynamic.devices import Device
-from pipeline._dynamic.randomness import RNG
 
 from pipeline._dynamic.randomness import RNG as RNG
 from pipeline._dynamic.randomness import SampleRNG as SampleRNG

@@ -201,6 +201,8 @@ FLOORS = (
     "pipeline._operators.geometry",
     "pipeline._operators.arrays pipeline._operators.color pipeline._operators.decoding pipeline._operators.effects",
     "pipeline._readers pipeline._compiler",
+    "pipeline._compiler.steps",
+    "pipeline._compiler.rules",
     "pipeline._catalog pipeline._executor",
     "pipeline._definition pipeline.fn pipeline.ops pipeline.math",
     "pipeline._dynamic",

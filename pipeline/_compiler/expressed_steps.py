@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._compiler.batch_place import BatchPlace
-from pipeline._compiler.equal_operators import equal_operators
-from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._compiler.plan import BatchStep
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._cuda.packed_launches import PackedLaunches, Rows, packed_tables
@@ -25,12 +24,10 @@ from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["ExpressedStep", "expressed_steps"]
+__all__ = ["ExpressedStep"]
 
 # Largest number of kinds of inputs for which launches are prepared.
 _MOST_KINDS = 16
-# Largest number of equal operators that take less time apart, with prepared launches, than as one.
-_MOST_EQUAL = 2
 
 
 class _Launches:
@@ -326,27 +323,3 @@ class ExpressedStep:
         for edge in self._results:
             expressions.add(found[edge], sources[edge])
         return expressions
-
-
-def expressed_steps(
-    plan: Plan, operators: Mapping[int, Any], kernels: KernelContext | None, enabled: bool
-) -> dict[int, ExpressedStep]:
-    """Return the steps of a plan whose launches may be prepared, by the ``id`` of the step.
-
-    Args:
-        plan: the plan.
-        operators: implementations of the nodes, by index.
-        kernels: context of the launches; None without a GPU.
-        enabled: whether operators may run together.
-    """
-    if kernels is None or not enabled:
-        return {}
-    return {
-        id(step): ExpressedStep(step, step.results, operators, plan.readers, kernels)
-        for phase in plan.phases
-        for step in phase.steps
-        if isinstance(step, BatchStep) and phase.device == "gpu" and ExpressedStep.fits(step, operators)
-        if all(len(group) <= _MOST_EQUAL for group in equal_operators([step], operators).values())
-        # A step without results, such as an operator with `preserve` that nothing reads, has no launches.
-        if step.results
-    }

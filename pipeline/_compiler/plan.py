@@ -15,7 +15,7 @@ from pipeline._operator_api.pixel_operator import PixelOperator
 
 _Reads = dict[int, list[tuple[Edge, int]]]
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "step_name"]
+__all__ = ["BatchStep", "Phase", "Plan", "PlannedStep", "SampleStep", "make_plan", "step_name"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SampleStep:
         return step_name(self.nodes)
 
 
-Step = BatchStep | SampleStep
+PlannedStep = BatchStep | SampleStep
 
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
 #: to the GPU while the operators of the batch before it are issued.
@@ -76,7 +76,7 @@ class Phase:
     """
 
     device: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     results: tuple[Edge, ...] = ()
 
     @cached_property
@@ -168,7 +168,7 @@ def _is_sample_operator(node: GraphNode) -> bool:
     return issubclass(implementation(node.operator, node.device), SampleOperator)
 
 
-def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[Step, ...]:
+def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]:
     own = {node.index: node for node in nodes}
     readers: dict[int, list[int]] = {index: [] for index in own}
     inputs: dict[int, set[int]] = {}  # by operator: the operators before it that aren't in a step, or in its chain
@@ -182,7 +182,7 @@ def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[Step, ...]:
     free = [index for index in own if not inputs[index] and not arguments[index]]
     batch = [index for index in free if index not in on_samples]
     samples = [index for index in free if index in on_samples]
-    steps: list[Step] = []
+    steps: list[PlannedStep] = []
     while batch or samples:
         kind: type[BatchStep | SampleStep] = BatchStep if batch else SampleStep
         chosen, batch = sorted(batch), []
@@ -201,7 +201,7 @@ def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _gpu_steps(nodes: Iterable[GraphNode], reads: _Reads) -> tuple[Step, ...]:
+def _gpu_steps(nodes: Iterable[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]:
     """Return the inputs that are fed, then everything else, and last what can be recorded without the others."""
     fed, others = ([node for node in nodes if node.schema.fed is wanted] for wanted in (True, False))
     last = _recordable(others)

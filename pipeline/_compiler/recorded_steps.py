@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._compiler.batch_place import BatchPlace
-from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._compiler.plan import BatchStep
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
 from pipeline._cuda.launch_queue import LaunchQueue
@@ -20,7 +20,7 @@ from pipeline._graph.graph import Edge
 from pipeline._operator_api.batch import Batch, no_output_memory
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["RecordedStep", "recorded_steps"]
+__all__ = ["RecordedStep"]
 
 _Words = npt.NDArray[np.uint64]
 _Scalars = tuple[np.generic, ...]
@@ -312,24 +312,3 @@ class RecordedStep:
 
     def _drawn(self, batch: Batch) -> list[_Scalars]:
         return [operator.seed_scalars(batch) for operator in self._random]
-
-
-def recorded_steps(
-    plan: Plan, operators: Mapping[int, Any], kernels: KernelContext | None, enabled: bool
-) -> dict[int, RecordedStep]:
-    """Return the steps of a plan that may be recorded, by the ``id`` of the step.
-
-    Args:
-        plan: the plan.
-        operators: implementations of the nodes, by index.
-        kernels: context of the launches; None without a GPU.
-        enabled: whether steps may be recorded.
-    """
-    if kernels is None or not enabled:
-        return {}
-    return {
-        id(step): RecordedStep(step, step.results, operators, kernels)
-        for phase in plan.phases
-        for step in phase.steps
-        if isinstance(step, BatchStep) and phase.device == "gpu" and RecordedStep.fits(step, operators)
-    }

@@ -35,11 +35,11 @@ from pipeline._executor.constants import Constants
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.merging import Merger, make_merger
 from pipeline._executor.phase_costs import PhaseCosts
+from pipeline._executor.program import Program
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.running_batch import OnDone, RunningBatch
 from pipeline._executor.shared import SharedResources
 from pipeline._executor.statistics import Statistics
-from pipeline._executor.steps import Steps
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.error_context import describe_failure
@@ -144,7 +144,7 @@ class Executor:
         #: The readers of data sets.
         self.readers = ReaderGroup(graph, self._operators)
         kernels = getattr(self._device, "kernels", None)
-        self._steps = Steps(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
+        self._program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
         self._merger = make_merger(self._plan, self._operators, graph.outputs) if can_merge else None
@@ -363,7 +363,7 @@ class Executor:
             order.enter(run.batch.number, partial(self._enqueue, run, phase))
             return
         is_last = run.phase + 1 == len(self._plan.phases)
-        if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run.batch, phase):
+        if phase.takes_inputs_only and not is_last and run.batch.trace is None and self._take_inputs(run):
             run.phase += 1
             self._advance(run)
             return
@@ -384,13 +384,14 @@ class Executor:
             return
         work_queue.put(lambda: self._run_phase(run, phase))
 
-    def _take_inputs(self, batch: Batch, phase: Phase) -> bool:
+    def _take_inputs(self, run: RunningBatch) -> bool:
         """Add the inputs of a phase that needs nothing else; return False if it must run."""
-        if not self._steps.only_inputs(phase):
+        if not self._program.takes_inputs(run.phase):
             return False
-        for step in phase.steps:
+        batch = run.batch
+        for step in self._program.phases[run.phase]:
             batch.costs = self.statistics.begin(step.nodes)
-            self._steps.run(batch, step)
+            step.run(batch)
             self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
         return True
 
@@ -480,21 +481,21 @@ class Executor:
                 trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
-        batch, trace = run.batch, run.batch.trace
-        traced = None if trace is None else trace.sequence(phase.steps, batch.number, batch.request.key)
+        batch, trace, steps = run.batch, run.batch.trace, self._program.phases[run.phase]
+        traced = None if trace is None else trace.sequence(steps, batch.number, batch.request.key)
         weight = self._costs.weight(run.phase, batch.number)
         order = self._orders.get(run.phase)
         begun = already = spent() if weight else _UNMEASURED
-        for number, step in enumerate(phase.steps):
+        for number, step in enumerate(steps):
             if order is not None and number == order.first:
                 order.begin(batch.number)
                 already = spent() if weight else _UNMEASURED  # the wait isn't the operator's
             run.step, batch.costs = step, self.statistics.begin(step.nodes)
             if traced is None:
-                self._steps.run(batch, step)
+                step.run(batch)
             else:
                 with traced:
-                    self._steps.run(batch, step)
+                    step.run(batch)
             cost = _UNMEASURED
             if weight:
                 now = spent()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipeline._compiler.plan import Step
+from pipeline._compiler.steps.step import Step
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.request import BatchResult
 

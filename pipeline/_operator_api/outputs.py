@@ -162,6 +162,11 @@ class Outputs(dict["Edge", TensorList]):
             if edge in self._deferred or edge in self._rows:
                 self[edge]
 
+    def compute_rows(self, edges: Iterable[Edge]) -> None:
+        """Compute those of the outputs that are rows of tables and aren't computed yet."""
+        if self._rows:
+            self.compute([edge for edge in edges if edge in self._rows])
+
     def clear(self) -> None:
         super().clear()
         self._deferred.clear()

@@ -17,8 +17,8 @@ from pipeline._kernels.draws import draw_scalars, plan_draws
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
-from pipeline._operator_api.joint_draws import NumberDraw
 from pipeline._operator_api.memoize import ArgumentCache
+from pipeline._operator_api.number_draw import NumberDraw
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline._rng import Distribution

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, math, types
-from pipeline._executor import steps
+from pipeline._compiler.rules.equal_operators import EqualOperators
+from pipeline._compiler.steps import operator_step
+from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline.errors import OperatorError
 
 BATCH = 5
@@ -107,7 +109,7 @@ def run(seed: int, views: int = 1) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed)
-    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
+    monkeypatch.setattr(PixelStep, "_run", OperatorStep._run)
     for index, (one, other) in enumerate(zip(together, run(seed), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -115,7 +117,7 @@ def test_expressions_have_the_bits_of_their_operators(device: str, seed: int, mo
 @pytest.mark.parametrize("seed", range(6))
 def test_views_have_the_bits_of_separate_operators(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run(seed, views=3)
-    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: [])
+    monkeypatch.setattr(EqualOperators, "run_as_one", lambda *_: False)
     for index, (one, other) in enumerate(zip(together, run(seed, views=3), strict=True)):
         np.testing.assert_array_equal(one, other, err_msg=f"sample {index}", strict=True)
 
@@ -242,6 +244,6 @@ def test_error_of_a_deferred_operator_names_it(device: str, monkeypatch: pytest.
     def fail(*arguments: Any) -> Any:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(steps, "evaluate", fail)
+    monkeypatch.setattr(operator_step, "evaluate", fail)
     with pytest.raises(OperatorError, match=r"^fn.flip failed: MemoryError"):
         run_graph(lambda x: fn.reductions.mean(fn.flip(x)), [np.zeros((8, 8, 3), np.uint8)] * 2)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pipeline import Pipeline, fn, types
-from pipeline._executor import steps
+from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline.errors import OperatorError
 from tests.pipeline.codecs.test_nvimgcodec import encode, sample_image
 
@@ -77,7 +77,7 @@ def run(define: Callable[[Any], Any], encoded: list[Bytes]) -> list[Bytes]:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function that lets later pipelines run operator by operator."""
-    return lambda: monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
+    return lambda: monkeypatch.setattr(PixelStep, "_run", OperatorStep._run)
 
 
 @pytest.mark.parametrize("define", [decode_crop, decode_whole, decode_random, decode_window, uploaded])

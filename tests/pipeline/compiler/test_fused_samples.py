@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._compiler.fused_cpu_images import FusedSamples
+from pipeline._compiler.rules.fused_images import FusedImages
 from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import OperatorError
@@ -45,7 +45,7 @@ class Run:
             pipe.set_outputs(fn.crop_mirror_normalize(small, **{**normalize, **drawn}))
         self.fused: list[bool] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FusedSamples, "run", self._watch(FusedSamples.run))
+            patch.setattr(FusedImages, "run_as_one", self._watch(FusedImages.run_as_one))
             pipe.build()
             pipe.feed_input("images", images)
             (made,) = pipe.run()
@@ -53,7 +53,7 @@ class Run:
             self.layout = made.layout()
 
     def _watch(self, run: Any) -> Any:
-        def watched(step: FusedSamples, batch: Any) -> bool:
+        def watched(step: FusedImages, batch: Any) -> bool:
             self.fused.append(run(step, batch))
             return self.fused[-1]
 
@@ -127,14 +127,14 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
         data = fn.external_source(name="images")
         pipe.set_outputs(fn.crop_mirror_normalize(fn.resize(data, size=(24, 40)), **NORMALIZATION))
     as_one: list[int] = []
-    run = FusedSamples.run
+    run = FusedImages.run_as_one
 
-    def watched(step: FusedSamples, batch: Batch) -> bool:
+    def watched(step: FusedImages, batch: Batch) -> bool:
         as_one.append(batch.number)
         return run(step, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FusedSamples, "run", watched)
+        patch.setattr(FusedImages, "run_as_one", watched)
         pipe.build()
         batches = []
         for _ in range(5):

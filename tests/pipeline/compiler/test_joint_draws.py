@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._operator_api import joint_draws
-from pipeline._operator_api.joint_draws import JointDraws
+from pipeline._compiler.rules import joint_draws
+from pipeline._compiler.rules.joint_draws import JointDraws
 from pipeline.errors import OperatorError
 
 SIZE = 37
@@ -42,14 +42,13 @@ def draw(batches: int = 3) -> list[Any]:
 @pytest.mark.skipif(joint_draws.compiled is None, reason="needs the C module")
 def test_joint_draws_have_the_bits_of_separate_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
-    run = JointDraws.run
+    run = JointDraws.run_as_one
 
-    def noted(draws: JointDraws, batch: Any) -> Any:
-        indices = run(draws, batch)
-        done.append(len(indices))
-        return indices
+    def noted(draws: JointDraws, batch: Any) -> bool:
+        done.append(len(draws.nodes))
+        return run(draws, batch)
 
-    monkeypatch.setattr(JointDraws, "run", noted)
+    monkeypatch.setattr(JointDraws, "run_as_one", noted)
     together = draw()
     assert max(done) == 12
     monkeypatch.setattr(joint_draws, "compiled", None)

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._compiler.rules import equal_operators
+from pipeline._compiler.rules.equal_operators import EqualOperators
+from pipeline._compiler.rules.tabulated_operators import TabulatedOperators
+from pipeline._compiler.steps.fast_paths import STRICT
+from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
 from pipeline._cuda.packed_launches import PackedLaunches
-from pipeline._executor import executor, steps
-from pipeline._executor.fast_paths import STRICT
+from pipeline._executor import executor
 from pipeline._graph.selecting import select
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
@@ -109,11 +113,11 @@ def test_branches_have_the_bits_of_separate_operators(
     device: str, describe: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = run(describe)
-    monkeypatch.setattr(steps.Steps, "_express_rows", lambda *_: [])
+    monkeypatch.setattr(TabulatedOperators, "run_as_one", lambda *_: False)
     assert_same(together, run(describe))
-    monkeypatch.setattr(steps.Steps, "_express_all", lambda *_: [])
+    monkeypatch.setattr(EqualOperators, "run_as_one", lambda *_: False)
     assert_same(together, run(describe))
-    monkeypatch.setattr(steps.Steps, "_express", lambda *_: False)
+    monkeypatch.setattr(PixelStep, "_run", OperatorStep._run)
     assert_same(together, run(describe))
 
 
@@ -141,7 +145,7 @@ def test_rows_of_tables_are_expressed_for_all_branches(device: str, monkeypatch:
     together = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
     assert ran == [4, 5] * 2  # by the second and third batch, whose operators are measured one by one
     ran.clear()
-    monkeypatch.setattr(steps.Steps, "_express_rows", lambda *_: [])
+    monkeypatch.setattr(TabulatedOperators, "run_as_one", lambda *_: False)
     apart = run(lambda images: turned_branches(images, indices(0, 1, 3, 0, 2, 2, 0, 0, 1)), batches=3)
     assert ran == [4, 5] * 3
     assert_same(together, apart)
@@ -227,7 +231,7 @@ def failing_group(*_: Any) -> Any:
 
 
 def test_fast_path_that_fails_is_an_error_in_tests(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "StackedBatch", failing_group)
+    monkeypatch.setattr(equal_operators, "StackedBatch", failing_group)
     with pytest.raises(PipelineError, match="equal operators failed, although its operators succeed one by one"):
         run(rotated_branches, batches=3)
 
@@ -236,7 +240,7 @@ def test_fast_path_that_fails_is_logged_once_for_users(
     device: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     together = run(rotated_branches, batches=3)
-    monkeypatch.setattr(steps, "StackedBatch", failing_group)
+    monkeypatch.setattr(equal_operators, "StackedBatch", failing_group)
     monkeypatch.delenv(STRICT)
     assert_same(together, run(rotated_branches, batches=3))
     (record,) = [each for each in caplog.records if "equal operators failed" in each.message]

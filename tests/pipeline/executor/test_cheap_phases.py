@@ -12,10 +12,11 @@ import pytest
 
 from pipeline import Pipeline, errors, fn
 from pipeline._compiler.plan import SampleStep
+from pipeline._compiler.rules.joint_draws import JointDraws
+from pipeline._compiler.steps import chain
 from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig, chain
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._graph import Graph
-from pipeline._operator_api.joint_draws import JointDraws
 from pipeline._operators.geometry.flip import FlipCpu
 from pipeline.tensors import TensorListCPU
 from tests import host_cupy
@@ -27,8 +28,8 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every phase cheap, however busy the machine is."""
-    for module in ("phase_costs", "chain"):
-        monkeypatch.setattr(f"pipeline._executor.{module}._CHEAP", 10**15)
+    for module in ("_executor.phase_costs", "_compiler.steps.chain"):
+        monkeypatch.setattr(f"pipeline.{module}._CHEAP", 10**15)
     monkeypatch.setattr("pipeline._executor.phase_costs._CHEAP_ON_GPU", 10**15)
 
 
@@ -129,11 +130,11 @@ def test_samples_of_a_cheap_chain_run_without_the_pool(patient: None, monkeypatc
 def test_chain_of_short_samples_runs_where_it_takes_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "_CHEAP", 0)
     monkeypatch.setattr(chain, "_SHORT", 10**15)
-    runner = chain.ChainRunner(SampleStep((), ()), [])
+    step = chain.ChainStep(SampleStep((), ()), [])
     chosen = []
     for here, elapsed in ((False, 30), (True, 20), (True, 20), (False, 10), (False, 10)):
-        runner._learn(here, 1, elapsed, 8)
-        chosen.append(runner._runs_here)
+        step._learn(here, 1, elapsed, 8)
+        chosen.append(step._runs_here)
     assert chosen == [False, True, True, True, False]  # one measurement doesn't count more than all before
 
 
@@ -150,7 +151,7 @@ def test_failed_samples_of_a_cheap_chain_are_reported(patient: None) -> None:
     pipe.close()
 
 
-@pytest.mark.parametrize(("operator", "method"), [(JointDraws, "run"), (FlipCpu, "start"), (FlipCpu, "run")])
+@pytest.mark.parametrize(("operator", "method"), [(JointDraws, "run_as_one"), (FlipCpu, "start"), (FlipCpu, "run")])
 def test_interrupt_of_a_cheap_phase_reaches_the_caller(
     operator: Any, method: str, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from pipeline._compiler.plan import SampleStep
+from pipeline._compiler.rules.scope import Scope, replaced
+from pipeline._compiler.steps.chain import ChainStep
+from pipeline._compiler.steps.fast_paths import FastPaths
+from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._graph.graph import Edge
 from pipeline._imaging.batch import ImageBatch
 from pipeline._operator_api.batch import Batch
@@ -17,47 +19,30 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import UINT8
 
-__all__ = ["FusedSamples"]
+__all__ = ["FusedImages", "fuse_images"]
 
 # Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
 _IMAGES = 4
 
 
-class FusedSamples:
+class FusedImages(FusedStep):
     """Runs a chain of both operators as one. The pixels equal those of the separate operators.
 
     Args:
-        step: the chain.
-        operators: implementations of its operators.
+        chain: the chain.
+        fast_paths: counts the failures.
     """
 
-    #: Whether it adds the cost of each operator to the batch's `costs`. It can't: one loop does the work of both.
-    measures_each: ClassVar[bool] = False
+    title = "resize and crop_mirror_normalize"
 
-    def __init__(self, step: SampleStep, operators: Sequence[Any]) -> None:
-        self._resizer, self._normalizer = operators
-        (self._result,) = step.results
+    def __init__(self, chain: ChainStep, fast_paths: FastPaths) -> None:
+        super().__init__([chain], fast_paths)
+        self._resizer: Any
+        self._normalizer: Any
+        self._resizer, self._normalizer = chain.operators
+        (self._result,) = chain.results
 
-    @staticmethod
-    def fits(step: SampleStep, operators: Sequence[Any]) -> bool:
-        """Return whether a chain consists of exactly these two operators and their implementations can be fused."""
-        if len(operators) != 2 or any(node.branch for node in step.nodes):
-            return False
-        resizer, normalizer = operators
-        return (
-            isinstance(resizer, ResizeCpu)
-            and isinstance(normalizer, CropMirrorNormalizeCpu)
-            and step.nodes[1].inputs == (Edge(step.nodes[0].index, 0),)
-            and step.results == (Edge(step.nodes[1].index, 0),)
-        )
-
-    def run(self, batch: Batch) -> bool:
-        """Compute the chain's result and store it in the batch.
-
-        Returns:
-            False if the images or the arguments aren't supported; then nothing was done. The caller runs the
-            operators separately, which also report errors.
-        """
+    def run_as_one(self, batch: Batch) -> bool:
         data = batch.values[self._resizer.node.inputs[0]]
         if (
             not isinstance(data, TensorListCPU)
@@ -100,3 +85,21 @@ class FusedSamples:
         result.owner = owner
         batch.keep(self._result, result)
         return True
+
+
+def fuse_images(steps: list[Step], scope: Scope) -> list[Step]:
+    """Fuse chains that consist of exactly these two operators."""
+    chains = [step for step in steps if isinstance(step, ChainStep) and _fits(step)]
+    return replaced(steps, [FusedImages(chain, scope.fast_paths) for chain in chains])
+
+
+def _fits(chain: ChainStep) -> bool:
+    if len(chain.operators) != 2 or any(node.branch for node in chain.nodes):
+        return False
+    resizer, normalizer = chain.operators
+    return (
+        isinstance(resizer, ResizeCpu)
+        and isinstance(normalizer, CropMirrorNormalizeCpu)
+        and chain.nodes[1].inputs == (Edge(chain.nodes[0].index, 0),)
+        and chain.results == (Edge(chain.nodes[1].index, 0),)
+    )

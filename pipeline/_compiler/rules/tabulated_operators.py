@@ -13,10 +13,14 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._compiler.plan import Plan
+from pipeline._compiler.rules.equal_operators import stack_equal_operators
+from pipeline._compiler.rules.scope import Scope, replaced
+from pipeline._compiler.steps.fast_paths import FastPaths
+from pipeline._compiler.steps.operator_step import PixelStep, defer
+from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._concurrency.interrupts import pass_on_interrupt
 from pipeline._cuda.launch import MAX_SAMPLES
-from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.rows import as_bytes, taken
 from pipeline._operator_api.batch import Batch
@@ -24,9 +28,10 @@ from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline._operator_api.request import BatchRequest
+from pipeline._operators.arrays.table_row import TableRow
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Member", "TabulatedOperators", "tabulated_operators"]
+__all__ = ["Member", "TabulatedOperators", "is_tabulated", "tabulate_operators"]
 
 _Indices = npt.NDArray[np.int64]
 
@@ -39,18 +44,14 @@ class Member:
     """An operator of a group.
 
     Attributes:
-        operator: the operator.
+        step: runs the operator alone.
         rows: outputs of `table_row` that it reads; all of them have the same index.
         tables: their tables.
     """
 
-    operator: PixelOperator
+    step: PixelStep
     rows: tuple[Edge, ...]
     tables: tuple[TensorListCPU, ...]
-
-    @property
-    def node(self) -> GraphNode:
-        return self.operator.node
 
     @property
     def count(self) -> int:
@@ -67,7 +68,7 @@ class Member:
         batch = Batch(BatchRequest(self.count, {}), 0, nothing, nothing, BatchReads({}, {}), {})
         for edge, table in zip(self.rows, self.tables, strict=True):
             batch.keep(edge, table)
-        result = self.operator.express(batch, images)
+        result = self.step.operator.express(batch, images)
         if result is None or result is images or len(result.owners) > len(images.owners):
             return None
         inner, begin = result.rows.dtype, 0
@@ -103,52 +104,67 @@ class _Table:
         return self.pixels.replaced(rows=chosen, extents=self.pixels.extents[rows], owners=pixels.owners)
 
 
-class TabulatedOperators:
-    """Operators of a step that read the same images, with rows of constant tables as their arguments.
+class TabulatedOperators(FusedStep):
+    """Operators that read the same images, with rows of constant tables as their arguments.
 
     Args:
         source: the images.
         members: the operators, in order.
+        fast_paths: counts the failures.
     """
 
-    def __init__(self, source: Edge, members: Sequence[Member]) -> None:
-        self._source, self._members = source, tuple(members)
+    title = "operators with tables of arguments"
+
+    def __init__(self, source: Edge, members: Sequence[Member], fast_paths: FastPaths) -> None:
+        super().__init__([member.step for member in members], fast_paths)
+        self._source, self._operators = source, tuple(members)
         #: By kind of the images: the outputs for all rows.
         self._known: dict[Hashable, list[_Table]] = {}
         self._failures: list[Exception] = []
 
-    def express(self, batch: Batch) -> list[tuple[PixelOperator, list[tuple[GraphNode, Batch]], PixelExpression]]:
-        """Return expressions of outputs: an operator, all operators with their batches, and the pixels.
+    def run_as_one(self, batch: Batch) -> bool:
+        self._operators[0].step.operator.kernels.open_queue()
+        batches = {member: branch_batch(batch, member.step.node.branch) for member in self._operators}
+        done = {member.step.node.index for member, branch in batches.items() if branch is None}
+        for operators, pixels in self._express(batch, batches):
+            defer(batch, operators, pixels)
+            done.update([step.node.index for step, _ in operators])
+        if len(done) < len(self.nodes):
+            for member in self.members:
+                member.run_rest(batch, done)
+        failures, self._failures[:] = self._failures[:], []
+        for failure in failures:
+            self._fast_paths.confirm(self.title, failure)
+        return True
+
+    def _express(
+        self, batch: Batch, batches: Mapping[Member, Batch | None]
+    ) -> list[tuple[list[tuple[PixelStep, Batch]], PixelExpression]]:
+        """Return expressions of outputs: the operators with their batches, and the pixels.
 
         Operators that must run alone, and those without samples, are missing.
         """
-        batches: dict[int, Batch] = {}
-        for member in self._members:
-            branch = branch_batch(batch, member.node.branch)
-            if branch is not None:
-                batches[member.node.index] = branch
-        computed = any(each.operator.traits.gathers for each in self._members if each.node.index in batches)
-        pixels = batch.outputs.pixels(self._source, computed=computed, elements=True) if batches else None
+        gathering = [member.step.operator.traits.gathers for member, branch in batches.items() if branch is not None]
+        pixels = batch.outputs.pixels(self._source, computed=any(gathering), elements=True) if gathering else None
         if pixels is None or not pixels.is_image or not (pixels.extents == pixels.extents[0]).all():
             return []
         found = []
         indices: dict[Edge, _Indices] = {}
         for table in self._tables(pixels):
-            chosen: list[tuple[GraphNode, Batch]] = []
+            chosen: list[tuple[PixelStep, Batch]] = []
             rows: list[_Indices] = []
             samples: list[_Indices] = []
             for member, first in table.members:
-                branch = batches.get(member.node.index)
+                branch = batches[member]
                 own = None if branch is None else _indices(batch, branch, member, indices)
                 if branch is None or own is None:
                     continue
                 inside = branch.indices_in(self._source)
-                chosen.append((member.node, branch))
+                chosen.append((member.step, branch))
                 rows.append(own + first)
                 samples.append(np.arange(branch.size) if inside is None else inside)
             if chosen and sum(each.size for _, each in chosen) <= MAX_SAMPLES:
-                result = table.choose(pixels, np.concatenate(rows), np.concatenate(samples))
-                found.append((table.members[0][0].operator, chosen, result))
+                found.append((chosen, table.choose(pixels, np.concatenate(rows), np.concatenate(samples))))
         return found
 
     def _tables(self, pixels: PixelExpression) -> list[_Table]:
@@ -157,13 +173,8 @@ class TabulatedOperators:
         if tables is None:
             tables = []
             if len(self._known) < _MOST_KINDS:
-                tables = self._known[key] = _tables(self._members, pixels, self._failures)
+                tables = self._known[key] = _tables(self._operators, pixels, self._failures)
         return tables
-
-    def take_failures(self) -> list[Exception]:
-        """Return the exceptions of members that couldn't be expressed, once. They run one by one."""
-        failures, self._failures[:] = self._failures[:], []
-        return failures
 
 
 def _tables(members: Iterable[Member], pixels: PixelExpression, failures: list[Exception]) -> list[_Table]:
@@ -210,45 +221,33 @@ def _indices(batch: Batch, branch: Batch, member: Member, known: dict[Edge, _Ind
     return chosen if chosen.view(np.uint64).max() < member.count else None
 
 
-def tabulated_operators(
-    graph: Graph, plan: Plan, operators: Mapping[int, Any]
-) -> tuple[dict[int, TabulatedOperators], set[int]]:
-    """Return the groups of such operators, by the indices of their members, and the indices of `table_row` operators.
-
-    Nothing else reads these rows, so that they needn't be computed.
-
-    Args:
-        graph: the graph.
-        plan: its plan.
-        operators: implementations of the nodes, by index.
-    """
-    groups: dict[int, TabulatedOperators] = {}
-    reads: dict[Edge, int] = {}
-    for phase in plan.phases:
-        for step in phase.steps if phase.device == "gpu" else ():
-            members: dict[Edge, list[Member]] = {}
-            for node in step.nodes:
-                member = _member(graph, operators[node.index])
-                if member is not None:
-                    members.setdefault(node.inputs[0], []).append(member)
-                    for edge in (*node.inputs[1:], *node.argument_inputs.values()):
-                        reads[edge] = reads.get(edge, 0) + 1
-            for source, alike in members.items():
-                group = TabulatedOperators(source, alike)
-                groups.update({each.node.index: group for each in alike})
-    return groups, {edge.node for edge, count in reads.items() if plan.readers[edge] == count}
+def tabulate_operators(steps: list[Step], scope: Scope) -> list[Step]:
+    """Fuse operators that read the same images, with rows of tables as their arguments."""
+    if scope.device != "gpu":
+        return steps
+    members: dict[Edge, list[Member]] = {}
+    for step in steps:
+        if isinstance(step, PixelStep) and is_tabulated(step.operator, scope):
+            rows = _rows(step.node)
+            sources = [scope.graph.nodes[edge.node] for edge in rows]
+            tables = [TensorListCPU(np.asarray(each.argument("table")), each.argument("layout")) for each in sources]
+            members.setdefault(step.node.inputs[0], []).append(Member(step, rows, tuple(tables)))
+    fused = [TabulatedOperators(source, each, scope.fast_paths) for source, each in members.items()]
+    steps = replaced(steps, fused)
+    for each in fused:
+        each.members = stack_equal_operators(each.members, scope)  # of images with several sizes, which have no tables
+    return steps
 
 
-def _member(graph: Graph, operator: Any) -> Member | None:
-    """Return an operator as a member of a group; None if its arguments aren't rows of tables with one index."""
+def is_tabulated(operator: Any, scope: Scope) -> bool:
+    """Return whether the arguments of an operator are rows of tables with one index."""
     if not isinstance(operator, PixelOperator) or not operator.traits.per_sample or operator.needs_gpu:
-        return None
-    node = operator.node
-    rows = tuple(dict.fromkeys((*node.inputs[1:], *node.argument_inputs.values())))
-    sources = [graph.nodes[edge.node] for edge in rows]
-    if node.schema.random or not rows or any(each.operator != "table_row" for each in sources):
-        return None
-    if len({(each.inputs, len(each.argument("table"))) for each in sources}) > 1:
-        return None
-    tables = [TensorListCPU(np.asarray(each.argument("table")), each.argument("layout")) for each in sources]
-    return Member(operator, rows, tuple(tables))
+        return False
+    sources = [scope.graph.nodes[edge.node] for edge in _rows(operator.node)]
+    if operator.node.schema.random or not all(isinstance(scope.operators[each.index], TableRow) for each in sources):
+        return False
+    return len({(each.inputs, len(each.argument("table"))) for each in sources}) == 1
+
+
+def _rows(node: GraphNode) -> tuple[Edge, ...]:
+    return tuple(dict.fromkeys((*node.inputs[1:], *node.argument_inputs.values())))

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
+from pipeline._compiler.steps.results import check_count, check_sample
+from pipeline._compiler.steps.step import Step
 from pipeline._concurrency.cost import MEASURED_CHEAP, Cost, charged, spent
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import aligned_samples, branch_batch
@@ -21,7 +22,7 @@ from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["ChainRunner"]
+__all__ = ["ChainStep"]
 
 
 # Processor time of all samples, in nanoseconds, below which the thread of the batch computes them itself.
@@ -37,19 +38,20 @@ _BRIEF = 10_000
 _SMALL = 1 << 20
 
 
-class ChainRunner:
-    """Runs one `SampleStep` for each batch.
+class ChainStep(Step):
+    """Runs operators on the CPU one after another for each sample.
 
     Args:
-        step: the chain.
+        planned: the chain.
         operators: implementations of the chain's nodes, in order.
     """
 
-    def __init__(self, step: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
-        self._step = step
-        self._operators = tuple(operators)
-        self._members = {node.index for node in step.nodes}
-        results = {edge.node for edge in step.results}
+    def __init__(self, planned: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
+        super().__init__(planned.nodes)
+        self.operators = tuple(operators)
+        self.results = planned.results
+        self._members = {node.index for node in planned.nodes}
+        results = {edge.node for edge in planned.results}
         readers: dict[int, list[SampleOperator[Any]]] = {}
         for operator in operators:
             for edge in operator.node.inputs:
@@ -158,9 +160,9 @@ _EMPTY = -1
 class _ChainOfBatch:
     """The chain, prepared for one batch: the states of its operators and the destinations of their outputs."""
 
-    def __init__(self, runner: ChainRunner, batch: Batch) -> None:
+    def __init__(self, chain: ChainStep, batch: Batch) -> None:
         self._batch = batch
-        self._results = frozenset(runner._step.results)
+        self._results = frozenset(chain.results)
         self._specs: dict[Edge, OutputSpec] = {}
         #: For edges outside the chain: their samples, at their indices in the batch.
         self._outer: dict[Edge, Sequence[Array]] = {}
@@ -173,8 +175,8 @@ class _ChainOfBatch:
         #: For edges of its operators: the register in which a task stores the sample.
         self._registers: dict[Edge, int] = {}
         self._links: list[_Link] = []
-        for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
-            self._link(node, operator, runner._members)
+        for node, operator in zip(chain.nodes, chain.operators, strict=True):
+            self._link(node, operator, chain._members)
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
         try:

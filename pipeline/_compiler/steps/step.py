@@ -1,0 +1,126 @@
+"""Steps: what runs for each batch, in order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from typing import ClassVar
+
+from pipeline._cached_property import cached_property
+from pipeline._compiler.plan import PlannedStep
+from pipeline._compiler.steps.fast_paths import FastPaths
+from pipeline._concurrency.interrupts import pass_on_interrupt
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._operator_api.batch import Batch
+
+__all__ = ["FusedStep", "Step", "Steps"]
+
+
+class Step(ABC):
+    """One or several operators, which run when their inputs are known.
+
+    Args:
+        nodes: the operators, in order.
+    """
+
+    def __init__(self, nodes: Sequence[GraphNode]) -> None:
+        self.nodes = tuple(nodes)
+
+    @abstractmethod
+    def run(self, batch: Batch) -> None:
+        """Run the operators, and add their outputs to the batch. Several threads may call this for different batches.
+
+        Raises:
+            OperatorError: an operator failed.
+        """
+
+    def run_rest(self, batch: Batch, done: Collection[int]) -> None:
+        """Run the operators except those with these indices."""
+        if self.nodes[0].index not in done:
+            self.run(batch)
+
+    def leaves(self) -> Iterator[Step]:
+        """Return the steps of single operators and of chains."""
+        yield self
+
+
+class FusedStep(Step):
+    """Several steps that a rule of the compiler has replaced by one.
+
+    The replaced steps run instead if a batch measures the cost of each operator, if the fused one declines a batch, or
+    if it fails: an error then has the context of its operator. If they succeed, the fused step is at fault.
+
+    Args:
+        members: the replaced steps, in order.
+        fast_paths: counts the failures.
+    """
+
+    #: What runs as one, for reports.
+    title: ClassVar[str]
+
+    def __init__(self, members: Sequence[Step], fast_paths: FastPaths) -> None:
+        super().__init__([node for member in members for node in member.nodes])
+        self.members = list(members)
+        self._fast_paths = fast_paths
+
+    @abstractmethod
+    def run_as_one(self, batch: Batch) -> bool:
+        """Do the work of the members, with the same results; return False if nothing was done."""
+
+    def run(self, batch: Batch) -> None:
+        failure: Exception | None = None
+        if batch.costs is None:
+            try:
+                if self.run_as_one(batch):
+                    return
+            except Exception as error:  # noqa: BLE001 - an operator that fails reports the error when it runs alone
+                pass_on_interrupt(error)
+                failure = error
+        self.run_members(batch)
+        if failure is not None:
+            outputs = [Edge(node.index, output) for node in self.nodes for output in range(node.output_count)]
+            batch.outputs.compute(outputs)  # what they left for later may fail, too
+            self._fast_paths.confirm(self.title, failure)
+
+    def run_members(self, batch: Batch) -> None:
+        """Run the members one after another."""
+        for member in self.members:
+            member.run(batch)
+
+    def run_rest(self, batch: Batch, done: Collection[int]) -> None:
+        if done and not {node.index for node in self.nodes}.isdisjoint(done):
+            for member in self.members:
+                member.run_rest(batch, done)
+        else:
+            self.run(batch)
+
+    def leaves(self) -> Iterator[Step]:
+        for member in self.members:
+            yield from member.leaves()
+
+
+class Steps(Step):
+    """Steps that run one after another, and whose cost is measured together.
+
+    Args:
+        planned: their operators.
+        steps: the steps.
+
+    Attributes:
+        results: edges that operators of other steps read, or that the pipeline returns.
+    """
+
+    def __init__(self, planned: PlannedStep, steps: Sequence[Step]) -> None:
+        super().__init__(planned.nodes)
+        self._planned = planned
+        self.steps = tuple(steps)
+        self.results = planned.results
+
+    @cached_property
+    def name(self) -> str:
+        """The names of the operators, for traces."""
+        return self._planned.name
+
+    def run(self, batch: Batch) -> None:
+        for step in self.steps:
+            step.run(batch)

@@ -1,0 +1,80 @@
+"""The program of a graph: the steps that run for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._compiler.rules import RULES
+from pipeline._compiler.rules.scope import Scope
+from pipeline._compiler.steps.chain import ChainStep
+from pipeline._compiler.steps.fast_paths import FastPaths
+from pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
+from pipeline._compiler.steps.step import Step, Steps
+from pipeline._cuda.context import KernelContext
+from pipeline._graph.graph import Graph
+from pipeline._operator_api.pixel_operator import PixelOperator
+from pipeline._operators.user_code.external_source import ExternalSource
+
+__all__ = ["Program"]
+
+
+class Program:
+    """The steps of each phase of a plan.
+
+    Args:
+        graph: the graph.
+        plan: its plan.
+        operators: implementations of the nodes, by index.
+        kernels: context of the launches; None without a GPU.
+        seed: seed of the random numbers.
+        fuse: whether operators may run together; the results are the same.
+
+    Attributes:
+        phases: the steps, by number of the phase.
+        fast_paths: failures of steps that run several operators as one.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        operators: Mapping[int, Any],
+        kernels: KernelContext | None,
+        seed: int,
+        fuse: bool,
+    ) -> None:
+        self.fast_paths = FastPaths()
+        self.phases: list[list[Steps]] = []
+        for phase in plan.phases:
+            self.phases.append([])
+            for planned in phase.steps:
+                scope = Scope(graph, operators, plan.readers, kernels, seed, self.fast_paths, phase.device, planned)
+                steps = _leaves(scope, fuse)
+                for rule in RULES if fuse else ():
+                    steps = rule(steps, scope)
+                self.phases[-1].append(Steps(planned, steps))
+        self._takes_inputs = [
+            all(isinstance(step, FedInput) for steps in phase for step in steps.steps) for phase in self.phases
+        ]
+
+    def takes_inputs(self, phase: int) -> bool:
+        """Return whether a phase does nothing but take fed data, given its number."""
+        return self._takes_inputs[phase]
+
+
+def _leaves(scope: Scope, fuse: bool) -> list[Step]:
+    """Return a step for each operator, or for the chain."""
+    operators = [scope.operators[node.index] for node in scope.planned.nodes]
+    if not isinstance(scope.planned, BatchStep):
+        return [ChainStep(scope.planned, operators)]
+    steps: list[Step] = []
+    for operator in operators:
+        if isinstance(operator, ExternalSource):
+            steps.append(FedInput(operator, scope.kernels))
+        elif isinstance(operator, PixelOperator) and fuse:
+            steps.append(PixelStep(operator, scope.kernels, scope.readers))
+        else:
+            steps.append(OperatorStep(operator, scope.kernels))
+    return steps

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._listing import listed
 from pipeline._operator_api.arguments import Arguments
-from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch import Batch, BatchView
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import RandomNumbers
@@ -52,7 +52,7 @@ def _repeats(node: GraphNode) -> bool:
     return node.operator == "coord_transform" or node.operator.startswith("transforms.")
 
 
-class _Frames(Batch):
+class _Frames(BatchView):
     """The frames of all sequences of a batch, as a batch.
 
     Args:
@@ -69,11 +69,6 @@ class _Frames(Batch):
     def __init__(
         self, sequences: Batch, node: GraphNode, names: frozenset[str], lengths: Sequence[int] | None = None
     ) -> None:
-        request = replace(sequences.request, branch=None)
-        super().__init__(
-            request, sequences.seed, sequences.pool, sequences.allocate, sequences.reads, sequences.branches
-        )
-        self.stream, self.keep_alive, self.trace = sequences.stream, sequences.keep_alive, sequences.trace
         values = {name: sequences.values[edge] for name, edge in node.argument_inputs.items()}
         rows = {name: np.array([shape[0] for shape in values[name].shape()]) for name in sorted(names)}
         counts = np.max([*rows.values()], axis=0)
@@ -82,7 +77,8 @@ class _Frames(Batch):
         if lengths is not None:
             counts = np.where(counts == 1, lengths, counts)
         self.begins = np.concatenate([[0], np.cumsum(counts)])
-        self.size = int(self.begins[-1])
+        super().__init__(sequences, int(self.begins[-1]))
+        self.request, self.positions = replace(sequences.request, branch=None), None
         expanded = {name: _expanded(value, counts, rows.get(name)) for name, value in values.items()}
         self._arguments = Arguments(node, expanded, self.size)
         self._sequences = sequences

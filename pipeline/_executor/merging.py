@@ -11,7 +11,7 @@ from pipeline._compiler.plan import Plan
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._executor.running_batch import RunningBatch
 from pipeline._graph.graph import Edge
-from pipeline._operator_api.merged_batch import MergedBatch
+from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Merger", "make_merger"]

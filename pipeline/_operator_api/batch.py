@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pipeline._operator_api.memory_statistics import MemoryStatistics
     from pipeline._operator_api.trace import Trace
 
-__all__ = ["Batch", "no_output_memory"]
+__all__ = ["Batch", "BatchView", "no_output_memory"]
 
 
 def no_output_memory(edge: Edge, nbytes: int) -> None:
@@ -202,3 +202,15 @@ class Batch:
         if positions is None:
             return tuple(failures)
         return tuple(SampleFailure(int(positions[each.sample]), each.error) for each in failures)
+
+
+class BatchView(Batch):
+    """Other samples, with the resources and outputs of a batch.
+
+    Args:
+        batch: the batch.
+        size: number of the samples.
+    """
+
+    def __init__(self, batch: Batch, size: int) -> None:
+        vars(self).update(vars(batch), size=size, chosen={}, costs=None, output_memory=no_output_memory)

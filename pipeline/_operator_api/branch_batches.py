@@ -10,7 +10,7 @@ import numpy as np
 from pipeline._cached_property import cached_property
 from pipeline._graph.graph import BranchPath, Edge
 from pipeline._kernels.expression import PixelExpression
-from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.batch import Batch, BatchView
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -22,7 +22,7 @@ __all__ = ["aligned_samples", "branch_batch", "samples_of_list", "take_samples"]
 _SMALL = 1 << 14
 
 
-class _BranchBatch(Batch):
+class _BranchBatch(BatchView):
     """A selection of the samples of a batch. It shares the memory and random numbers of the full batch.
 
     Args:
@@ -31,17 +31,10 @@ class _BranchBatch(Batch):
     """
 
     def __init__(self, full_batch: Batch, positions: Array) -> None:
-        full = full_batch
-        request = object.__new__(type(full.request))  # `dataclasses.replace` takes several times as long
-        request.__dict__.update(full.request.__dict__, branch=(full.size, positions))
-        super().__init__(request, full.seed, full.pool, full.allocate, full.reads, full.branches)
-        self._full_batch = full
-        self.size = len(positions)
-        self.outputs = full.outputs
-        self.positions = positions
-        self.number, self.trace, self.memory = full.number, full.trace, full.memory
-        self.keep_alive = full.keep_alive
-        self.branch_batches = full.branch_batches
+        super().__init__(full_batch, len(positions))
+        self.request = object.__new__(type(self.request))  # `dataclasses.replace` takes several times as long
+        vars(self.request).update(vars(full_batch.request), branch=(full_batch.size, positions))
+        self._full_batch, self.positions = full_batch, positions
 
     @cached_property
     def indices(self) -> Array:

@@ -16,7 +16,7 @@ from PIL import Image
 import dali_proxy
 from pipeline import errors, fn, pipeline_def
 from pipeline._executor.executor import Executor
-from pipeline._operator_api.merged_batch import MergedBatch
+from pipeline._operator_api.joined_batches import MergedBatch
 
 pytestmark = pytest.mark.gpu
 

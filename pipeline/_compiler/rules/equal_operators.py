@@ -11,7 +11,7 @@ from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._graph.numbering import hashable
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.stacked_batch import StackedBatch
+from pipeline._operator_api.joined_batches import StackedBatch
 
 __all__ = ["EqualOperators", "stack_equal_operators"]
 

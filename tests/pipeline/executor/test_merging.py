@@ -12,7 +12,7 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._executor.device import Device
 from pipeline._executor.merging import MOST_SAMPLES
-from pipeline._operator_api.merged_batch import MergedBatch
+from pipeline._operator_api.joined_batches import MergedBatch
 from pipeline._operator_api.request import BatchRequest, BatchResult
 from pipeline._rng import BatchKey
 from pipeline.errors import OperatorError

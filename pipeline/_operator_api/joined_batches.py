@@ -1,0 +1,137 @@
+"""Samples of several batches as one batch, one after another, with the random numbers that they have alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._kernels.expression import PixelExpression
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch, BatchView
+from pipeline._operator_api.outputs import Outputs
+from pipeline._operator_api.request import BatchRequest, TensorList
+from pipeline._rng import RandomNumbers
+from pipeline.errors import PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["MergedBatch", "StackedBatch"]
+
+
+class _JoinedBatch(BatchView):
+    """The samples of several batches.
+
+    Args:
+        first: batch whose threads and memory are used.
+        size: number of samples.
+    """
+
+    def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
+        """Return the batches that an operator processes, each with the operator that processes it alone."""
+        raise NotImplementedError
+
+    def random_numbers(self, node: GraphNode) -> RandomNumbers:
+        raise PipelineError("several batches have no common random numbers")
+
+    def uniform(self, node: GraphNode, count: int) -> Array:
+        return self._joined(node, lambda batch, member: batch.uniform(member, count))
+
+    def sample_seeds(self, node: GraphNode) -> Array:
+        return self._joined(node, Batch.sample_seeds)
+
+    def sample_generators(self, node: GraphNode) -> Iterator[np.random.Generator]:
+        return chain.from_iterable(batch.sample_generators(member) for member, batch in self.parts(node))
+
+    def sample_starts(self, node: GraphNode) -> Array:
+        raise PipelineError("several batches have no common random numbers")
+
+    def _joined(self, node: GraphNode, draw: Callable[[Batch, GraphNode], Array]) -> Array:
+        return np.concatenate([draw(batch, member) for member, batch in self.parts(node)])
+
+
+class MergedBatch(_JoinedBatch):
+    """Several batches that run as one, because the GPU and its decoders take nearly as long for one as for all of them.
+
+    Args:
+        members: the batches.
+        edges: their outputs that are needed, on the CPU.
+    """
+
+    def __init__(self, members: Sequence[Batch], edges: Iterable[Edge]) -> None:
+        super().__init__(members[0], sum([each.size for each in members]))
+        self.request = BatchRequest(self.size, {}, members[0].request.key)
+        self.members, self.nested = members, False
+        self.outputs, self.branch_batches, self.keep_alive, self.lenders = Outputs(), {}, [], []
+        for edge in edges:
+            parts = [each.outputs[edge] for each in members]
+            self.outputs[edge] = TensorListCPU.concatenate([part for part in parts if isinstance(part, TensorListCPU)])
+
+    def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
+        return [(node, batch) for batch in self.members]
+
+
+class StackedBatch(_JoinedBatch):
+    """The samples of several equal operators: their parameters are computed by the same few calls.
+
+    The operators have the same constant arguments, so any of them can process all samples.
+
+    Args:
+        members: the operators, and the batch that each processes.
+    """
+
+    def __init__(self, members: Sequence[tuple[GraphNode, Batch]]) -> None:
+        super().__init__(members[0][1].full_batch, sum([batch.size for _, batch in members]))
+        self._members = members
+        self._arguments: Arguments | None = None
+
+    def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
+        return self._members
+
+    @property
+    def values(self) -> Mapping[Edge, TensorList]:
+        return {}
+
+    def source(self, *, computed: bool) -> PixelExpression | None:
+        """Return the inputs of all operators as one expression; None if it doesn't exist.
+
+        Args:
+            computed: see `Outputs.pixels`.
+        """
+        edges = [node.inputs[0] for node, _ in self._members]
+        full = self._members[0][1].full_batch
+        if any(edge not in full.outputs for edge in edges):
+            return None
+        if all(batch is full for _, batch in self._members):
+            pixels = full.outputs.pixels_of_all(edges, computed=computed)
+            if pixels is not None:
+                return pixels
+        parts = [batch.pixels(node.inputs[0], computed=computed) for node, batch in self._members]
+        found = [part for part in parts if part is not None]
+        alike = len({(part.kind, part.order, part.layout) for part in found}) == 1
+        return PixelExpression.concatenate(found) if alike and len(found) == len(parts) else None
+
+    def arguments(self, node: GraphNode) -> Arguments:
+        if self._arguments is None:
+            values = {
+                name: _joined([batch.values[member.argument_inputs[name]] for member, batch in self._members])
+                for name in node.argument_inputs
+            }
+            self._arguments = Arguments(node, values, self.size)
+        return self._arguments
+
+
+def _joined(values: Sequence[Any]) -> TensorListCPU:
+    """Return batches, one after another.
+
+    Raises:
+        PipelineError: their samples differ in shape or dtype.
+    """
+    arrays = [value.small_array() for value in values]
+    if any(
+        array is None or (array.shape[1:], array.dtype) != (arrays[0].shape[1:], arrays[0].dtype) for array in arrays
+    ):
+        raise PipelineError("arguments of equal operators differ in shape")
+    return TensorListCPU.from_dense(np.concatenate(arrays), values[0].layout())

@@ -118,9 +118,10 @@ def make_merger(plan: Plan, operators: Mapping[int, Any], outputs: Sequence[Edge
     phases = plan.phases[first:]
     nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
     fits = all(phase.device != "cpu" for phase in phases) and all(
-        not node.branch and operators[node.index].traits.per_sample for node in nodes
+        operators[node.index].traits.per_sample for node in nodes
     )
     own = {node.index for node in nodes}
     constant = {node.index for node in plan.constants}
-    edges = sorted({edge for node in nodes for edge in node.sources if edge.node not in own | constant})
+    read = {edge for node in nodes for edge in (*node.sources, *[condition for condition, _ in node.branch])}
+    edges = sorted(edge for edge in read if edge.node not in own | constant)
     return Merger(first, edges, [edge for edge in outputs if edge.node in own]) if fits else None

@@ -77,6 +77,8 @@ class Batch:
         #: Number of the batch in its executor, and the record of its spans (or None).
         self.number = 0
         self.trace: Trace | None = None
+        #: The batches that run as this one, if it consists of several.
+        self.members: Sequence[Batch] = ()
         #: Whether a function of the user waits for it: it then must not wait for the global generators.
         self.nested = False
         #: Statistics of the sizes of outputs, or None.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from pipeline._cached_property import cached_property
-from pipeline._graph.graph import BranchPath, Edge
+from pipeline._graph.graph import BranchPath, Edge, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch, BatchView
+from pipeline._operator_api.joined_batches import JoinedBatch
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -66,6 +67,24 @@ class _BranchBatch(BatchView):
         return self._full_batch
 
 
+class _MergedBranch(JoinedBatch, _BranchBatch):
+    """The samples of several batches, which run as one, that take a branch.
+
+    Args:
+        full_batch: the batches as one.
+        positions: positions of the selected samples in it.
+        branch: the branch.
+    """
+
+    def __init__(self, full_batch: Batch, positions: Array, branch: BranchPath) -> None:
+        _BranchBatch.__init__(self, full_batch, positions)
+        self._branch = branch
+
+    def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
+        found = [branch_batch(member, self._branch) for member in self._full_batch.members]
+        return [(node, each) for each in found if each is not None]
+
+
 class _SelectedValues(Mapping[Edge, TensorList]):
     """The inputs of operators of a branch: the branch's samples of each output."""
 
@@ -95,7 +114,7 @@ def branch_batch(batch: Batch, branch: BranchPath) -> Batch | None:
         return full
     if branch not in full.branch_batches:
         outer = branch_batch(full, branch[:-1])
-        full.branch_batches[branch] = None if outer is None else _choose(outer, *branch[-1])
+        full.branch_batches[branch] = None if outer is None else _choose(outer, branch)
     selected = full.branch_batches[branch]
     if selected is not None:
         selected.stream = full.stream  # a batch gets its stream when it reaches the GPU
@@ -120,14 +139,16 @@ def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
     return [samples[index] if index >= 0 else None for index in indices.tolist()]
 
 
-def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
+def _choose(outer: Batch, branch: BranchPath) -> Batch | None:
+    edge, value = branch[-1]
     chosen = outer.chosen.get(edge)
     if chosen is None:
         chosen = outer.chosen[edge] = _by_value(_conditions(outer.values[edge]))
     indices = chosen.get(value)
     if indices is None:
         return None
-    return _BranchBatch(outer.full_batch, indices if outer.positions is None else outer.positions[indices])
+    positions, full = indices if outer.positions is None else outer.positions[indices], outer.full_batch
+    return _MergedBranch(full, positions, branch) if full.members else _BranchBatch(full, positions)
 
 
 def _by_value(numbers: Array) -> dict[int, Array]:

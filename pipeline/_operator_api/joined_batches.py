@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,10 +19,10 @@ from pipeline._rng import RandomNumbers
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["MergedBatch", "StackedBatch"]
+__all__ = ["JoinedBatch", "MergedBatch", "StackedBatch"]
 
 
-class _JoinedBatch(BatchView):
+class JoinedBatch(BatchView):
     """The samples of several batches.
 
     Args:
@@ -52,7 +53,7 @@ class _JoinedBatch(BatchView):
         return np.concatenate([draw(batch, member) for member, batch in self.parts(node)])
 
 
-class MergedBatch(_JoinedBatch):
+class MergedBatch(JoinedBatch):
     """Several batches that run as one, because the GPU and its decoders take nearly as long for one as for all of them.
 
     Args:
@@ -65,15 +66,26 @@ class MergedBatch(_JoinedBatch):
         self.request = BatchRequest(self.size, {}, members[0].request.key)
         self.members, self.nested = members, False
         self.outputs, self.branch_batches, self.keep_alive, self.lenders = Outputs(), {}, [], []
+        indices: dict[Edge, TensorListCPU] = {}
         for edge in edges:
-            parts = [each.outputs[edge] for each in members]
-            self.outputs[edge] = TensorListCPU.concatenate([part for part in parts if isinstance(part, TensorListCPU)])
+            present = [each.outputs for each in members if edge in each.outputs]  # or its branch has no samples
+            rows = [each.postponed_rows(edge) for each in present]
+            postponed = [each for each in rows if each is not None]
+            if postponed and len(postponed) == len(present):
+                source = postponed[0][0]
+                if source not in indices:
+                    indices[source] = TensorListCPU.concatenate([index for _, index, _ in postponed])
+                self.outputs.postpone_rows(
+                    edge, source, indices[source], partial(_concatenated, [compute for *_, compute in postponed])
+                )
+            elif present:
+                self.outputs[edge] = _concatenated([partial(each.__getitem__, edge) for each in present])
 
     def parts(self, node: GraphNode) -> Iterable[tuple[GraphNode, Batch]]:
         return [(node, batch) for batch in self.members]
 
 
-class StackedBatch(_JoinedBatch):
+class StackedBatch(JoinedBatch):
     """The samples of several equal operators: their parameters are computed by the same few calls.
 
     The operators have the same constant arguments, so any of them can process all samples.
@@ -121,6 +133,11 @@ class StackedBatch(_JoinedBatch):
             }
             self._arguments = Arguments(node, values, self.size)
         return self._arguments
+
+
+def _concatenated(parts: Sequence[Callable[[], TensorList | None]]) -> TensorListCPU:
+    """Return outputs on the CPU, one after another. A part is None if its branch has no samples."""
+    return TensorListCPU.concatenate([found for part in parts if isinstance(found := part(), TensorListCPU)])
 
 
 def _joined(values: Sequence[Any]) -> TensorListCPU:

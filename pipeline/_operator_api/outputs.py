@@ -64,6 +64,9 @@ class _Deferred:
         return slice(self._ends[index - 1] if index else 0, self._ends[index])
 
 
+ComputeRows = Callable[[], "TensorList | None"]
+
+
 class Outputs(dict["Edge", TensorList]):
     """Outputs by edge. An edge in a branch has the samples of that branch only.
 
@@ -74,7 +77,7 @@ class Outputs(dict["Edge", TensorList]):
         super().__init__()
         self._deferred: dict[Edge, _Deferred] = {}
         #: Rows of tables that aren't computed: the edge of the index, its values, and the function that computes them.
-        self._rows: dict[Edge, tuple[Edge, TensorListCPU, Callable[[], TensorList]]] = {}
+        self._rows: dict[Edge, tuple[Edge, TensorListCPU, ComputeRows]] = {}
         #: Expressions of outputs in memory, so that each is described once.
         self._described: dict[Edge, PixelExpression | None] = {}
 
@@ -97,16 +100,20 @@ class Outputs(dict["Edge", TensorList]):
         for edge in edges:
             self._deferred[edge] = deferred
 
-    def postpone_rows(self, edge: Edge, source: Edge, index: TensorListCPU, compute: Callable[[], TensorList]) -> None:
+    def postpone_rows(self, edge: Edge, source: Edge, index: TensorListCPU, compute: ComputeRows) -> None:
         """Add rows of a table that are computed on first access.
 
         Args:
             edge: the output.
             source: edge of the index of the rows.
             index: the index of each sample of that edge. The edge may be dropped before the rows are read.
-            compute: function that computes the rows.
+            compute: function that computes the rows; it returns None if the branch of the output has no samples.
         """
         self._rows[edge] = source, index, compute
+
+    def postponed_rows(self, edge: Edge) -> tuple[Edge, TensorListCPU, ComputeRows] | None:
+        """Return the arguments of `postpone_rows` for rows that aren't computed yet."""
+        return None if super().__contains__(edge) else self._rows.get(edge)
 
     def rows_chosen(self, edge: Edge) -> tuple[Edge, TensorListCPU | None]:
         """Return the edge of the index of rows that `postpone_rows` added, and its values; None for other outputs."""
@@ -178,7 +185,9 @@ class Outputs(dict["Edge", TensorList]):
 
     def __missing__(self, edge: Edge) -> TensorList:
         rows = self._rows.get(edge)
-        value = self[edge] = self._deferred[edge].output(edge) if rows is None else rows[2]()
+        value = self._deferred[edge].output(edge) if rows is None else rows[2]()
+        assert value is not None  # an operator of the branch reads the rows
+        self[edge] = value
         return value
 
 

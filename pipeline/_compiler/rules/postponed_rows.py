@@ -40,9 +40,10 @@ class PostponedRows(FusedStep):
             return True
         index: Any = batch.outputs[source]
 
-        def compute() -> TensorList:
+        def compute() -> TensorList | None:
             branch = step.batch_of(batch)
-            assert branch is not None  # an operator of the branch reads the rows
+            if branch is None:
+                return None
             chosen = branch.indices_in(source)
             with error_context(step.node, branch):
                 (rows,) = step.operator.run(branch, [index if chosen is None else take_samples(index, chosen)])

@@ -109,7 +109,7 @@ class MergeCpu(SampleOperator[_State]):
 class MergeGpu(GpuOperator):
     """Passes samples on without a copy. Branches that are expressions are computed into one batch."""
 
-    traits = replace(GpuOperator.traits, repeatable=False)
+    traits = replace(GpuOperator.traits, repeatable=False, per_sample=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         branches = self._branches(batch, _selected(batch, self.node))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -230,6 +230,8 @@ class FilterCpu(SampleOperator[_FilterSettings]):
 @implements(FILTER, "gpu")
 class FilterGpu(GpuOperator):
     """One launch per batch. Waits for fill values on the GPU."""
+
+    traits = replace(GpuOperator.traits, per_sample=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)

@@ -1,0 +1,114 @@
+"""Small batches of graphs with branches that run as one have the bits that they have alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline import Pipeline, fn, pipeline_def, types
+from pipeline._executor import depth
+from pipeline._operator_api.joined_batches import MergedBatch
+from pipeline.auto_aug import auto_augment, rand_augment, trivial_augment
+from tests import host_cupy
+from tests.pipeline.kernels.emulator import COMPILER
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+
+BATCHES = 40
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(depth, "_WINDOW", 0.0)
+    monkeypatch.setattr(depth, "_BATCHES", 1)
+    monkeypatch.setattr(depth, "_GAIN", 0.0)
+    with host_cupy.installed():
+        yield
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    rng = np.random.default_rng(1)
+    paths = [tmp_path / f"{number}.png" for number in range(7)]
+    for number, path in enumerate(paths):
+        Image.fromarray(rng.integers(0, 255, (9 + number, 8, 3), np.uint8)).save(path)
+    return [str(path) for path in paths]
+
+
+def images(files: list[str]) -> Any:
+    encoded, _ = fn.readers.file(files=files, random_shuffle=True, name="reader")
+    return fn.random_resized_crop(fn.decoders.image(encoded).gpu(), size=(6, 5))
+
+
+def drawn_in_branches(files: list[str]) -> Any:
+    pixels = images(files)
+    kind = fn.random.uniform(values=[0, 1, 2], dtype=types.INT32)
+    if kind == 0:
+        pixels = fn.noise.gaussian(pixels, stddev=20.0)
+    elif kind == 1:
+        pixels = fn.random_resized_crop(pixels, size=(6, 5))
+        if fn.random.coin_flip(dtype=types.BOOL):
+            pixels = fn.noise.salt_and_pepper(pixels, prob=0.3)
+    else:
+        pixels = fn.brightness(pixels, brightness=fn.random.uniform(range=(0.2, 0.8)))
+    return pixels
+
+
+def filtered_in_branches(files: list[str]) -> Any:
+    pixels = images(files)
+    if fn.random.coin_flip(dtype=types.BOOL):
+        window = types.Constant(np.array([[0, 1, 0], [1, -3, 1], [0, 1, 0]], np.float32), device="gpu")
+        pixels = fn.filter(pixels, window, dtype=types.UINT8)
+    return fn.flip(pixels, horizontal=fn.random.coin_flip())
+
+
+def auto(files: list[str]) -> Any:
+    return auto_augment.auto_augment(images(files), shape=[6, 5])
+
+
+def rand(files: list[str]) -> Any:
+    return rand_augment.rand_augment(images(files), n=2, m=17, shape=[6, 5])
+
+
+def trivial(files: list[str]) -> Any:
+    return trivial_augment.trivial_augment_wide(images(files), shape=[6, 5])
+
+
+def batches(define: Callable[[list[str]], Any], files: list[str], size: int) -> list[list[Any]]:
+    @pipeline_def(batch_size=size, num_threads=2, device_id=0, seed=3, enable_conditionals=True)
+    def definition() -> Any:
+        return define(files)
+
+    pipe: Pipeline = definition()
+    pipe.build()
+    outputs = [[np.asarray(each) for each in pipe.run()[0].as_cpu()] for _ in range(BATCHES)]
+    pipe.close()
+    return outputs
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("define", [drawn_in_branches, filtered_in_branches, auto, rand, trivial])
+def test_merged_batches_with_branches_have_the_same_bits(
+    define: Callable[[list[str]], Any], size: int, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged: list[int] = []
+    begin = MergedBatch.__init__
+
+    def record(self: MergedBatch, members: Any, edges: Any) -> None:
+        begin(self, members, edges)
+        merged.append(len(members))
+
+    monkeypatch.setattr(MergedBatch, "__init__", record)
+    together = batches(define, files, size)
+    assert merged, "no batches ran as one"
+    merged.clear()
+    monkeypatch.setattr(depth.Depth, "finish", lambda self, limits, nbytes: None)
+    alone = batches(define, files, size)
+    assert not merged
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_equal(one, other)

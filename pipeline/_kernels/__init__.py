@@ -4,8 +4,6 @@ The kernels operate on pointers, shapes and regions, and don't depend on graphs 
 package without CuPy.
 """
 
-from pipeline._kernels.color import transform_pixels
-from pipeline._kernels.erase import erase
 from pipeline._kernels.join import join_samples
 from pipeline._kernels.jpeg import distort_as_jpeg
 from pipeline._kernels.lookup import look_up
@@ -23,7 +21,6 @@ __all__ = [
     "Samples",
     "Spread",
     "distort_as_jpeg",
-    "erase",
     "join_samples",
     "look_up",
     "nv12_to_pixels",
@@ -32,5 +29,4 @@ __all__ = [
     "resample",
     "standardize",
     "strided_copy",
-    "transform_pixels",
 ]

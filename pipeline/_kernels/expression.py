@@ -39,6 +39,7 @@ MEMORY = np.dtype([("data", "i8"), ("strides", "i8", (4,))], align=True)
 #: Largest windows whose pixels a thread keeps in registers to find their median.
 _KEPT = (9, 25)
 _GRAY = 2
+_FEW_REGIONS = 8
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 
 
@@ -266,7 +267,9 @@ class PixelExpression:
         bounds[:, :, :number, columns_of(self.order)] = regions.transpose(2, 0, 1, 3)
         shape = ("i4", (count, 4))
         kinds = {"fill": ("f8", (self.channels,)), "begin": shape, "end": shape}
-        return self._node("Erase", f"{count}, ", kinds, {"fill": fill, "begin": bounds[0], "end": bounds[1]})
+        fields = {"fill": fill, "begin": bounds[0], "end": bounds[1]}
+        # Many regions take time.
+        return self._node("Erase", f"{count}, ", kinds, fields, reads=1 if count <= _FEW_REGIONS else 2)
 
     def noise(
         self,

@@ -164,10 +164,6 @@ class Samples:
             samples.__dict__["_contiguous"] = True
         return samples
 
-    def moved(self, offsets: npt.NDArray[np.int64]) -> Samples:
-        """Return samples at other addresses, given the differences in bytes, (N,)."""
-        return Samples(self.pointers + offsets, self.shapes, self.strides, self.dtype)
-
     def folded(self) -> Samples:
         """Return contiguous samples with at most three dimensions: all outer ones as one, and the last two as one."""
         if self.ndim < 3:
@@ -180,21 +176,28 @@ class Samples:
         parts = self.shapes[:, :axis], self.shapes[:, axis : axis + 1], self.shapes[:, axis + 1 :]
         return Samples.contiguous(self.pointers, np.stack([part.prod(axis=1) for part in parts], axis=1), self.dtype)
 
-    def parts(self, axes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Split each sample along axes into one part for each position.
-
-        Returns:
-            The index of the sample that each part belongs to, and the distance of the part from its begin in bytes.
-        """
+    def positions(self, axes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return all positions along axes: the index of the sample of each, and the position, (M, axes)."""
         counts = np.prod(self.shapes[:, axes], axis=1, dtype=np.int64)
         owners = np.repeat(np.arange(len(self)), counts)
         numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        offsets = np.zeros(len(owners), np.int64)
-        for axis in reversed(axes):
-            extents = self.shapes[owners, axis]
-            offsets += numbers % extents * self.strides[owners, axis]
-            numbers = numbers // extents
-        return owners, offsets
+        positions = np.empty((len(owners), len(axes)), np.int64)
+        for column in reversed(range(len(axes))):
+            numbers, positions[:, column] = np.divmod(numbers, self.shapes[owners, axes[column]])
+        return owners, positions
+
+    def offsets(
+        self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]
+    ) -> npt.NDArray[np.int64]:
+        """Return the distances in bytes of `positions` from the begins of their samples, (M,)."""
+        offsets: npt.NDArray[np.int64] = (positions * self.strides[owners[:, None], axes]).sum(axis=1)
+        return offsets
+
+    def parts(self, owners: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], axes: Sequence[int]) -> Samples:
+        """Return the parts of samples at `positions`, without these axes."""
+        kept = [axis for axis in range(self.ndim) if axis not in axes]
+        pointers = self.pointers[owners] + self.offsets(owners, positions, axes)
+        return Samples(pointers, self.shapes[owners[:, None], kept], self.strides[owners[:, None], kept], self.dtype)
 
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of windows: `array[start : start + shape]` along every dimension.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pipeline._cuda.launch import ctype
-from pipeline._kernels.expression import LARGEST_CHANNELS, MEMORY, PixelExpression
+from pipeline._kernels.expression import MEMORY, PixelExpression
 from pipeline._kernels.rows import zeros
+from pipeline._kernels.samples import Samples
 
-__all__ = ["as_vectors"]
+__all__ = ["as_vectors", "stored_vectors"]
 
 # Order of the dimensions; the last letters count.
 _ORDER = "DHWC"
@@ -18,17 +21,29 @@ def as_vectors(pixels: PixelExpression) -> PixelExpression | None:
     """Return elements in memory with the last dimension as channels, so that vectors are pixels.
 
     Returns:
-        The vectors, as elements again; None if their length differs or is too large, or if they aren't in memory.
+        The vectors, as elements again; None if their length differs or is 0, or if they aren't in memory.
     """
-    return pixels.kept(as_vectors, lambda: _vectors(pixels))
+
+    def describe() -> PixelExpression | None:
+        samples = pixels.stored
+        vectors = None if samples is None else stored_vectors(samples, pixels.layout, *pixels.owners)
+        return vectors.keep_templates() if vectors is not None and pixels.recurs else vectors
+
+    return pixels.kept(as_vectors, describe)
 
 
-def _vectors(pixels: PixelExpression) -> PixelExpression | None:
-    samples = pixels.stored
-    if samples is None or not 0 < samples.ndim <= len(_ORDER) or not len(samples):
+def stored_vectors(samples: Samples, layout: str, *owners: Any) -> PixelExpression | None:
+    """Return samples of up to four dimensions as `as_vectors` does.
+
+    Args:
+        samples: the samples, with any strides.
+        layout: layout of the samples.
+        owners: objects that keep the memory alive.
+    """
+    if not 0 < samples.ndim <= len(_ORDER) or not len(samples):
         return None
     channels = int(samples.shapes[0, -1])
-    if not 1 <= channels <= LARGEST_CHANNELS or (samples.shapes[:, -1] != channels).any():
+    if not channels or (samples.shapes[:, -1] != channels).any():
         return None
     outer = len(_ORDER) - samples.ndim
     extents, rows = np.ones((len(samples), 4), np.int64), zeros(len(samples), MEMORY)
@@ -36,7 +51,4 @@ def _vectors(pixels: PixelExpression) -> PixelExpression | None:
     rows["data"] = samples.pointers
     rows["strides"][:, outer:] = samples.strides
     kind, order, dtype = f"Memory<{ctype(samples.dtype)}, {channels}>", _ORDER[outer:], samples.dtype
-    vectors = PixelExpression(
-        kind, rows, extents[:, :3], channels, dtype, pixels.layout, order, pixels.owners, is_image=False
-    )
-    return vectors.keep_templates() if pixels.recurs else vectors
+    return PixelExpression(kind, rows, extents[:, :3], channels, dtype, layout, order, owners, is_image=False)

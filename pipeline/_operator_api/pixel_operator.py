@@ -125,10 +125,12 @@ class PixelOperator(GpuOperator):
         shapes = np.hstack([source.shapes[:, :count], first.shapes])
         shapes[:, axes] = source.shapes[:, axes]
         output, target = allocate(shapes, first.dtype, outer + first.layout)
-        owners, offsets = source.parts(axes)
-        parts = first.take(owners).moved(offsets)
+        owners, positions = source.positions(axes)
+        parts = first.take(owners).moved(source.offsets(owners, positions, axes))
         channel = axes[-1] - count if len(axes) > count else None
-        targets = _part(target, count, channel).take(owners).moved(target.parts(axes)[1])
+        part = _part(target, count, channel).take(owners)
+        pointers = part.pointers + target.offsets(owners, positions, axes)
+        targets = Samples(pointers, part.shapes, part.strides, part.dtype)
         for begin in range(0, len(owners), MAX_SAMPLES):
             some = slice(begin, begin + MAX_SAMPLES)
             self.kernels.run(parts.take(some).launch(targets.take(some)), batch.stream)

@@ -88,7 +88,7 @@ template <int REGIONS, class In> struct Erase : Pointwise<Erase<REGIONS, In>> {
     template <class Shared>
     __device__ __forceinline__ Pixel<Type, channels> at(Shared slots, int z, int y, int x) const {
         auto pixel = in.at(slots, z, y, x);
-#pragma unroll
+#pragma unroll (REGIONS <= 8 ? REGIONS : 1)
         for (int r = 0; r < REGIONS; ++r) {
             const int *low = begin[r], *high = end[r];
             if (z < low[0] || z >= high[0] || y < low[1] || y >= high[1] || x < low[2] || x >= high[2]) continue;

@@ -13,9 +13,9 @@ import numpy as np
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert
 from pipeline._imaging.points import map_points
-from pipeline._kernels import Samples, transform_pixels
-from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
-from pipeline._kernels.vectors import as_vectors
+from pipeline._kernels import Samples
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.vectors import as_vectors, stored_vectors
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import allocate, fail, samples_of
 from pipeline._operator_api.operator import BatchOperator
@@ -188,7 +188,7 @@ def _mapped(maps: LinearMaps, data: Array, points: Array, linear: LinearMap, dty
 
 
 class LinearMapsGpu(PixelOperator):
-    """Points of up to four coordinates are pixels; others take one launch per batch."""
+    """Points are pixels, and coordinates are their channels."""
 
     traits = replace(PixelOperator.traits, elementwise=True)
 
@@ -209,11 +209,12 @@ class LinearMapsGpu(PixelOperator):
         if linear is None or linear.matrix.shape[-1] != points.channels:
             return None
         coordinates = linear.matrix.shape[-2]
-        if coordinates > LARGEST_CHANNELS or (maps.keeps_shape and coordinates != points.channels):
+        if maps.keeps_shape and coordinates != points.channels:
             return None
         return points.matrix(linear.matrix, linear.offset, dtype)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for points in any dimensions, with maps that are found, or refused, for each sample."""
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
         maps = self.maps(batch, self.node)
@@ -224,8 +225,10 @@ class LinearMapsGpu(PixelOperator):
         mapped = points.copy()
         mapped[:, -1] = linear.matrix.shape[1]
         output, target = allocate(source.shapes if maps.keeps_shape else mapped, dtype, data.layout())
-        source, target = _reshaped(source, points), _reshaped(target, mapped)
-        transform_pixels(self.kernels, batch.stream, source, target, matrix=linear.matrix, offset=linear.offset)
+        vectors = stored_vectors(_reshaped(source, points), "", data)
+        if vectors is not None:
+            result = vectors.matrix(linear.matrix, linear.offset, dtype)
+            self.launch(result.launch(_reshaped(target, mapped)), batch)
         return [output]
 
     @staticmethod
@@ -248,5 +251,6 @@ class LinearMapsGpu(PixelOperator):
 
 
 def _reshaped(samples: Samples, shapes: Array) -> Samples:
-    """Return a view of contiguous samples with other shapes."""
-    return Samples.contiguous(samples.pointers, shapes, samples.dtype)
+    """Return contiguous samples as rows of points, given their shapes as arrays of points."""
+    rows = np.stack([shapes[:, :-1].prod(axis=1), shapes[:, -1]], axis=1)
+    return Samples.contiguous(samples.pointers, rows, samples.dtype)

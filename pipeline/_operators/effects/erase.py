@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
-from pipeline._kernels import erase
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.axes import axes_by_name, check_axes
@@ -139,6 +139,30 @@ class _Regions:
             regions[..., axes] = np.minimum(np.maximum(np.floor(bounds, out=bounds), 0), limits[:, :, None])
         return regions
 
+    def of_batch(self, shapes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array]:
+        """Return the regions of all samples, (N, R, 2, ndim), of which some may be empty, and their fill values.
+
+        Args:
+            shapes: shapes of the samples, (N, ndim).
+
+        Raises:
+            ArgumentValueError: as `locate` and `colour`.
+        """
+        if self.is_uniform:
+            regions = self.locate(slice(None), shapes)
+            channels = shapes[:, self.layout.find("C")].tolist() if shapes.shape[1] else [0]
+            for sample in dict(zip(channels, range(len(shapes)), strict=False)).values():
+                self.colour(sample, shapes[sample].tolist())
+            return regions, np.asarray(self.fill, np.float64)
+        located = [self.locate(slice(sample, sample + 1), shapes[sample, None])[0] for sample in range(len(shapes))]
+        colours = [self.colour(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        regions = np.zeros((len(shapes), max(map(len, located)), 2, shapes.shape[1]), np.int64)
+        fill = np.zeros((len(shapes), max(map(len, colours))))
+        for sample, (own, colour) in enumerate(zip(located, colours, strict=True)):
+            regions[sample, : len(own)] = own
+            fill[sample, : len(colour) if len(colour) > 1 else None] = colour
+        return regions, fill
+
     def colour(self, sample: int, extents: Sequence[int]) -> Array:
         """Return the fill values of a sample: one, or one per channel.
 
@@ -185,38 +209,33 @@ class EraseCpu(SampleOperator[_Regions]):
 
 @implements(ERASE, "gpu")
 class EraseGpu(PixelOperator):
-    """One launch per batch."""
+    """Compares the position of a pixel with all regions."""
 
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         state = _Regions.from_arguments(batch.arguments(self.node), pixels.layout)
-        if not state.is_uniform:
-            return None
-        shapes = pixels.shapes
-        regions = state.locate(slice(None), shapes)
-        state.colour(0, shapes[0].tolist())  # checks the number of values, which is the same for all samples
-        fill = fill_in_units(np.asarray(state.fill, np.float64), pixels.dtype)
-        return pixels.erase(regions, fill) if regions.shape[1] <= _MOST_REGIONS else None
+        regions, fill = state.of_batch(pixels.shapes)
+        return pixels.erase(regions, fill_in_units(fill, pixels.dtype))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for samples of any dimensions: parts of at most three dimensions, with one fill value each."""
         (data,) = inputs
-        source = samples_of(data)
-        layout = data.layout()
-        state = _Regions.from_arguments(batch.arguments(self.node), layout)
-        shapes = source.shapes
-        whole = slice(None)
-        chosen = [whole] if state.is_uniform else [slice(sample, sample + 1) for sample in range(len(shapes))]
-        regions = [each for samples in chosen for each in state.locate(samples, shapes[samples])]
-        colours = [state.colour(sample, shape) for sample, shape in enumerate(shapes.tolist())]
-        length = max(len(colour) for colour in colours)
-        axis = layout.index("C") if length > 1 else None
-        width = 1 if axis is None else int(source.shapes[:, axis].max())
-        fill = np.zeros((len(colours), width))
-        for row, colour in zip(fill, colours, strict=True):
-            row[: len(colour) if len(colour) > 1 else None] = colour
+        source, layout = samples_of(data), data.layout()
+        regions, fill = _Regions.from_arguments(batch.arguments(self.node), layout).of_batch(source.shapes)
+        channel = layout.index("C") if fill.shape[1] > 1 else None
+        kept = [axis for axis in range(source.ndim) if axis != channel][-3:]
+        split = [axis for axis in range(source.ndim) if axis not in kept]
         output, target = allocate(source.shapes, source.dtype, layout)
-        erase(self.kernels, batch.stream, source, target, regions, fill_in_units(fill, source.dtype), axis)
+        owners, positions = source.positions(split)
+        own = regions[owners]
+        begin, end = np.moveaxis(own[..., split], 2, 0)
+        is_here = np.logical_and.reduce((begin <= positions[:, None]) & (positions[:, None] < end), axis=2)
+        own = np.where(is_here[..., None, None], own[..., kept], 0)  # others are empty
+        values = fill[owners, 0 if channel is None else positions[:, split.index(channel)]]
+        for first in range(0, len(owners), MAX_SAMPLES):
+            some = slice(first, first + MAX_SAMPLES)
+            given, made = (each.parts(owners[some], positions[some], split) for each in (source, target))
+            elements = PixelExpression.from_elements(given, "", data)
+            assert elements is not None  # it has at most three dimensions
+            erased = elements.erase(own[some], fill_in_units(values[some, None], source.dtype))
+            self.launch(erased.launch(made), batch)
         return [output]
-
-
-# Regions of a sample that an expression supports: each pixel is compared with all of them.
-_MOST_REGIONS = 8

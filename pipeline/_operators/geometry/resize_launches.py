@@ -45,12 +45,14 @@ def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int6
     """
     if leading == 0 and samples.ndim == 3:
         return samples, np.arange(len(samples))
-    owners, offsets = samples.parts(range(leading))
-    shapes, strides = samples.shapes[owners, leading:], samples.strides[owners, leading:]
-    if shapes.shape[1] == 2:  # `np.pad` would take several times as long
-        ones = np.ones((len(shapes), 1), np.int64)
-        shapes, strides = np.hstack([shapes, ones]), np.hstack([strides, ones * samples.dtype.itemsize])
-    return Samples(samples.pointers[owners] + offsets, shapes, strides, samples.dtype), owners
+    axes = range(leading)
+    owners, positions = samples.positions(axes)
+    parts = samples.parts(owners, positions, axes)
+    if parts.ndim == 2:  # `np.pad` would take several times as long
+        ones = np.ones((len(parts), 1), np.int64)
+        shapes, strides = np.hstack([parts.shapes, ones]), np.hstack([parts.strides, ones * samples.dtype.itemsize])
+        parts = Samples(parts.pointers, shapes, strides, samples.dtype)
+    return parts, owners
 
 
 def resample_images(

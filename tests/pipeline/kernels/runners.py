@@ -15,7 +15,6 @@ from pipeline._kernels import (
     Samples,
     Spread,
     distort_as_jpeg,
-    erase,
     join_samples,
     look_up,
     nv12_to_pixels,
@@ -24,12 +23,9 @@ from pipeline._kernels import (
     resample,
     standardize,
     strided_copy,
-    transform_pixels,
 )
 from pipeline._kernels.axes import axis_tables, whole_image
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
-from pipeline._kernels.color import plan_transform_pixels
-from pipeline._kernels.erase import plan_erase
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.join import plan_join
@@ -112,11 +108,6 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
-    def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_erase(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
-
     def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_warp_affine(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
@@ -127,11 +118,6 @@ class HostRunner:
 
     def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
         emulator.run(expressed(express, Samples.from_arrays(src)).launch(Samples.from_arrays(dst)))
-
-    def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_transform_pixels(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
 
     def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_map_bytes(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
@@ -214,9 +200,6 @@ class GpuRunner:
     def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(resample, src, dst, options)
 
-    def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(erase, src, dst, options)
-
     def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(warp_affine, src, dst, options)
 
@@ -231,9 +214,6 @@ class GpuRunner:
             context.run(expressed(express, source).launch(target), stream)
 
         self._on_device(launcher, src, dst, {})
-
-    def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(transform_pixels, src, dst, options)
 
     def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(map_bytes, src, dst, options)

@@ -9,9 +9,6 @@ import pytest
 
 from pipeline._imaging import color_matrix, scale_shift, transform_channels
 from pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
-from pipeline._kernels.color import plan_transform_pixels
-from pipeline._kernels.samples import Samples
-from pipeline.errors import PipelineError
 
 MATRIX = np.array([[0.5, 0.25, -0.3], [0.1, 1.2, 0.0], [-1.0, 0.7, 0.9]])
 OFFSET = np.array([3.25, -20.0, 0.1])
@@ -28,7 +25,8 @@ def test_matrix_of_each_sample(runner: Any, source: str, target: str) -> None:
     matrices = np.stack([MATRIX * factor for factor in (1, 0.5, 2, 1)])
     offsets = np.stack([OFFSET * factor for factor in (1, 2, 3, 4)])
     made = [np.zeros(sample.shape, target) for sample in feed]
-    runner.transform_pixels(feed, made, matrix=matrices, offset=offsets)
+    dtype = np.dtype(target)
+    runner.evaluate(feed, made, lambda pixels: pixels.matrix(matrices, offsets, dtype))
     for sample, image in enumerate(feed):
         exact = image.astype(np.float64) @ matrices[sample].T + offsets[sample]
         expected = convert(exact, target).astype(np.float64)
@@ -43,15 +41,12 @@ def test_color_spaces(runner: Any, source: str, target: str) -> None:
     feed = sample_images("uint8", COLOR_CHANNELS[source])
     matrix, offset = color_matrix(source, target)
     made = [np.zeros((*sample.shape[:-1], COLOR_CHANNELS[target]), np.uint8) for sample in feed]
-    runner.transform_pixels(feed, made, matrix=matrix, offset=offset)
+    runner.evaluate(feed, made, lambda pixels: pixels.matrix(matrix, offset, np.dtype(np.uint8)))
     for image, result in zip(feed[:3], made, strict=False):
         assert np.abs(result.astype(int) - convert_color(image, source, target)).max() <= 1
 
 
 def test_channels_must_fit() -> None:
-    feed = Samples.from_arrays(sample_images("uint8"))
-    with pytest.raises(PipelineError, match="3 by 4 doesn't fit"):
-        plan_transform_pixels(feed, feed, matrix=np.ones((3, 4)))
     with pytest.raises(ValueError, match="3 by 4 doesn't convert 3 to 3"):
         transform_channels(np.zeros((1, 3)), np.ones((3, 4)), np.zeros(3), np.zeros((1, 3)))
     with pytest.raises(ValueError, match="unknown colour space"):

@@ -20,10 +20,8 @@ from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.clahe import ClahePlan
-from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.draws import plan_draws
 from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
-from pipeline._kernels.erase import plan_erase
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.inflate import BLOCK, plan_inflate
@@ -40,6 +38,7 @@ from pipeline._kernels.resample import ResamplePlan
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline._kernels.strided_copy import plan_strided_copy
+from pipeline._kernels.vectors import stored_vectors
 from pipeline._kernels.warp import plan_warp_affine
 from pipeline._rng import BatchKey, Distribution, RandomState
 from pipeline.types import DALIInterpType
@@ -106,23 +105,24 @@ def test_chain_of_operators_compiles(dst: np.dtype, layout: str, rounded: bool) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_erasing_compiles(dtype: np.dtype) -> None:
-    for ndim in (1, 3, 5):
-        shape = [2] * ndim
-        launch = plan_erase(batch(dtype, *shape), batch(dtype, *shape), [np.zeros((1, 2, ndim), np.int64)], 0.0)
-        assert launch is not None
-        check(launch, "sm_90")
+def test_erased_and_noisy_elements_compile(dtype: np.dtype) -> None:
+    for count in (1, 40):
+        pixels = PixelExpression.from_elements(batch(dtype, 2, 2), "")
+        assert pixels is not None
+        erased = pixels.erase(np.zeros((1, count, 2, 2), np.int64), 0.0)
+        if dtype != np.dtype("bool"):
+            erased = erased.noise(Noise.GAUSSIAN.value, np.zeros(1, np.uint64), (0.5, 1), (0, 0))
+        check(erased.launch(batch(dtype, 2, 2)), "sm_90")
 
 
 @pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT, np.dtype("int32")], ids=str)
-def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
-    for rows, columns in ((3, 3), (1, 3), (3, 1)):
-        launch = plan_transform_pixels(batch(BYTE, 2, columns), batch(dst, 2, rows), matrix=np.ones((rows, columns)))
-        assert launch is not None
-        check(launch, "sm_90")
-    half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
-    assert half is not None
-    check(half, "compute_80")
+def test_matrices_of_vectors_compile(dst: np.dtype) -> None:
+    for rows, columns in ((3, 3), (1, 3), (3, 1), (2, 9)):
+        for src in (BYTE, HALF):
+            vectors = stored_vectors(batch(src, 2, columns), "")
+            assert vectors is not None
+            matrix = vectors.matrix(np.ones((rows, columns)), 0.0, dst)
+            check(matrix.launch(batch(dst, 2, rows)), "compute_80" if src == HALF else "sm_90")
 
 
 @pytest.mark.parametrize("src", DTYPES, ids=str)
@@ -250,10 +250,8 @@ def test_sources_are_all_used_above() -> None:
         "audio/spectrogram.cu",
         "byte_map.cu",
         "clahe.cu",
-        "color.cu",
         "draws.cu",
         "encode_boxes.cu",
-        "erase.cu",
         "evaluate.cu",
         "filter.cu",
         "inflate.cu",

@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._kernels.erase import plan_erase
-from pipeline._kernels.samples import Samples
-from pipeline.errors import PipelineError
-
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])
 @pytest.mark.parametrize("each", [False, True])
@@ -21,7 +17,10 @@ def test_regions_with_a_colour(runner: Any, dtype: str, each: bool) -> None:
     regions = [np.minimum(boxes, source.shape) for boxes, source in zip(regions, src, strict=True)]
     fill = rng.integers(0, 255, (4, 3) if each else 3)
     dst = [np.zeros(source.shape, dtype) for source in src]
-    runner.erase(src, dst, regions=regions, fill=fill, channel_axis=2)
+    padded = np.zeros((4, 3, 2, 3), np.int64)
+    for rows, boxes in zip(padded, regions, strict=True):
+        rows[: len(boxes)] = boxes
+    runner.evaluate(src, dst, lambda pixels: pixels.erase(padded, fill))
     for sample, (source, out, boxes) in enumerate(zip(src, dst, regions, strict=True)):
         expected = source.copy()
         colour = np.broadcast_to(fill[sample] if each else fill, source.shape)
@@ -31,14 +30,11 @@ def test_regions_with_a_colour(runner: Any, dtype: str, each: bool) -> None:
         np.testing.assert_array_equal(out, expected)
 
 
-def test_samples_without_elements_need_no_launch() -> None:
-    empty = Samples.from_arrays([np.zeros((0, 3))])
-    assert plan_erase(empty, empty, [np.zeros((1, 2, 2), np.int64)], 0.0) is None
-
-
-def test_samples_that_do_not_fit_are_errors() -> None:
-    src, dst = Samples.from_arrays([np.zeros((2, 3))]), Samples.from_arrays([np.zeros((3, 2))])
-    with pytest.raises(PipelineError, match="outputs of the same shapes"):
-        plan_erase(src, dst, [np.zeros((0, 2, 2), np.int64)], 0.0)
-    with pytest.raises(PipelineError, match="regions for each"):
-        plan_erase(src, src, [], 0.0)
+def test_many_regions(runner: Any) -> None:
+    image = np.arange(400, dtype=np.uint16).reshape(20, 20)
+    begin = np.stack([np.arange(20), np.arange(20)[::-1]], axis=1)
+    made = [np.zeros_like(image)]
+    runner.evaluate([image], made, lambda pixels: pixels.erase(np.stack([begin, begin + 1], axis=1)[None], 7))
+    expected = image.copy()
+    expected[begin[:, 0], begin[:, 1]] = 7
+    np.testing.assert_array_equal(made[0], expected)

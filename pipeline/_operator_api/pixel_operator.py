@@ -131,10 +131,14 @@ class PixelOperator(GpuOperator):
         part = _part(target, count, channel).take(owners)
         pointers = part.pointers + target.offsets(owners, positions, axes)
         targets = Samples(pointers, part.shapes, part.strides, part.dtype)
-        for begin in range(0, len(owners), MAX_SAMPLES):
-            some = slice(begin, begin + MAX_SAMPLES)
-            self.kernels.run(parts.take(some).launch(targets.take(some)), batch.stream)
+        self.store(parts, targets, batch)
         return output
+
+    def store(self, pixels: PixelExpression, target: Samples, batch: Batch) -> None:
+        """Compute any number of images, and write them to memory."""
+        for begin in range(0, len(pixels), MAX_SAMPLES):
+            some = slice(begin, begin + MAX_SAMPLES)
+            self.kernels.run(pixels.take(some).launch(target.take(some)), batch.stream)
 
 
 def _part(samples: Samples, outer: int, channel: int | None = None) -> Samples:

@@ -1,4 +1,4 @@
-// Lookup tables for the values of a byte. One image per blockIdx.y, channels last.
+// Lookup tables for the values of a byte, from histograms. One image per blockIdx.y, channels last.
 //
 // Macro from the launcher: COPIES (copies of each channel's counts, so that fewer threads add to the same words).
 
@@ -8,11 +8,10 @@
 
 struct Image {
     const uint8* src;
-    uint8* dst;
     uint64 count;     // elements
     uint64 channels;
     uint32* counts;   // [channel][copy][value]
-    uint8* tables;    // [channel][value]; null: this image's table in `shared`
+    uint8* tables;    // [channel][value]
     float factor;     // of contrast
     int rule;         // computes the table from counts: 0 equalization, 1 auto contrast, 2 contrast
 };
@@ -115,13 +114,4 @@ extern "C" __global__ void make_tables(const Image* __restrict__ images) {
     if (image.rule == 0) equalize(image, channel, table);
     if (image.rule == 1) stretch(image, channel, table);
     if (image.rule == 2) scale_about_mean(image, table);
-}
-
-extern "C" __global__ void map_bytes(const Image* __restrict__ images, const uint8* __restrict__ shared) {
-    const Image& image = images[blockIdx.y];
-    const uint8* tables = image.tables ? image.tables : shared + static_cast<uint64>(blockIdx.y) * 256;
-    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
-    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
-         element += step)
-        image.dst[element] = tables[element % image.channels * 256 + image.src[element]];
 }

@@ -226,9 +226,10 @@ class LinearMapsGpu(PixelOperator):
         mapped[:, -1] = linear.matrix.shape[1]
         output, target = allocate(source.shapes if maps.keeps_shape else mapped, dtype, data.layout())
         vectors = stored_vectors(_reshaped(source, points), "", data)
-        if vectors is not None:
-            result = vectors.matrix(linear.matrix, linear.offset, dtype)
-            self.launch(result.launch(_reshaped(target, mapped)), batch)
+        if vectors is None:
+            raise ArgumentValueError("the points have no coordinates")
+        result = vectors.matrix(linear.matrix, linear.offset, dtype)
+        self.launch(result.launch(_reshaped(target, mapped)), batch)
         return [output]
 
     @staticmethod

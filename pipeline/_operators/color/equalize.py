@@ -12,7 +12,8 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
-from pipeline._kernels.byte_map import CountedMap, Rule, map_bytes, map_counted_bytes
+from pipeline._kernels import Samples
+from pipeline._kernels.byte_map import CountedMap, Rule
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -150,9 +151,10 @@ class ByteMapCpu(SampleOperator[_State]):
 @implements(EQUALIZE, "gpu")
 @implements(BYTE_MAP, "gpu")
 class ByteMapGpu(PixelOperator):
-    """One launch per batch, and three more to compute histograms and tables."""
+    """Looks values up in tables; tables of histograms take three launches more."""
 
-    traits = replace(PixelOperator.traits, launches=True)
+    traits = replace(PixelOperator.traits, launches=True, planewise=True)
+    layouts = _LAYOUTS
 
     @property
     def needs_gpu(self) -> bool:
@@ -161,40 +163,51 @@ class ByteMapGpu(PixelOperator):
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout, operation = _layout(pixels.layout, pixels.ndim), _operation(self.node)
         check_samples(pixels.dtype, (UINT8,))
-        parameters = _parameters(batch.arguments(self.node), batch.size)
+        arguments = batch.arguments(self.node)
+        parameters = _parameters(arguments, batch.size)
         if operation in _BY_PARAMETER:
             return pixels.named(layout).lookup(np.asarray(_tables(operation, parameters)))
-        import cupy
-
         images = pixels.stored
         if layout != "HWC" or images is None or pixels.channels not in (1, 3) or not images.is_contiguous():
             return None
-        plan = CountedMap(images, None, _rules(batch.arguments(self.node), batch.size), parameters)
-        memory = cupy.cuda.alloc(max(1, plan.scratch_bytes))
-        for launch in plan.launches(memory.ptr):
-            self.kernels.run(launch, batch.stream)
-        return pixels.named(layout).lookup_stored(plan.tables(memory.ptr), memory)
+        tables, memory = self._counted(batch, images, _rules(arguments, batch.size), parameters)
+        return pixels.named(layout).lookup_stored(tables, memory)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Count the values of any number of channels, and of frames, each of which has its own tables."""
+        if not self.needs_gpu:
+            return super().run(batch, inputs)
         data = self.contiguous(inputs[0], batch.stream)
         layout = _layout(data.layout(), data.ndim)
         source = samples_of(data)
         check_samples(source.dtype, (UINT8,))
-        operation = _operation(self.node)
-        parameters = _parameters(batch.arguments(self.node), batch.size)
-        output, target = allocate(source.shapes, source.dtype, layout)
-        if operation in _BY_PARAMETER:
-            map_bytes(self.kernels, batch.stream, source, target, _tables(operation, parameters))
-            return [output]
-        rules, channels = _rules(batch.arguments(self.node), batch.size), source.shapes[:, -1]
+        arguments = batch.arguments(self.node)
+        rules, channels = _rules(arguments, batch.size), source.shapes[:, -1]
         error = ArgumentValueError("adjusting the contrast needs 1 or 3 channels")
         wrong = (rules == Rule.CONTRAST) & (channels != 1) & (channels != 3)
         fail([(sample, error) for sample in np.flatnonzero(wrong).tolist()])
-        images, owners = frames(source, _leading(layout))
-        targets, _ = frames(target, _leading(layout))
+        output, target = allocate(source.shapes, source.dtype, layout)
+        (images, owners), (targets, _) = (frames(each, _leading(layout)) for each in (source, target))
         if len(images):
-            map_counted_bytes(self.kernels, batch.stream, images, targets, rules[owners], parameters[owners])
+            tables, memory = self._counted(batch, images, rules[owners], _parameters(arguments, batch.size)[owners])
+            pixels = PixelExpression.from_samples(images, "HWC", data)
+            if pixels is None:  # each channel is an image
+                planes, numbers = images.positions([2])
+                images, targets = (each.parts(planes, numbers, [2]) for each in (images, targets))
+                pixels, tables = PixelExpression.from_samples(images, "HW", data), tables[planes] + 256 * numbers[:, 0]
+            if pixels is not None:  # there are channels
+                self.store(pixels.lookup_stored(tables, memory), targets, batch)
         return [output]
+
+    def _counted(self, batch: Batch, images: Samples, rules: Array, parameters: Array) -> tuple[Array, Any]:
+        """Return the addresses of the tables of each image, and their memory, which launches fill."""
+        import cupy
+
+        plan = CountedMap(images, rules, parameters)
+        memory = cupy.cuda.alloc(max(1, plan.scratch_bytes))
+        for launch in plan.launches(memory.ptr):
+            self.kernels.run(launch, batch.stream)
+        return plan.tables(memory.ptr), memory
 
 
 def _layout(layout: str, ndim: int | None) -> str:

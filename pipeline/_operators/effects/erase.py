@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._imaging import convert
@@ -231,11 +230,8 @@ class EraseGpu(PixelOperator):
         is_here = np.logical_and.reduce((begin <= positions[:, None]) & (positions[:, None] < end), axis=2)
         own = np.where(is_here[..., None, None], own[..., kept], 0)  # others are empty
         values = fill[owners, 0 if channel is None else positions[:, split.index(channel)]]
-        for first in range(0, len(owners), MAX_SAMPLES):
-            some = slice(first, first + MAX_SAMPLES)
-            given, made = (each.parts(owners[some], positions[some], split) for each in (source, target))
-            elements = PixelExpression.from_elements(given, "", data)
-            assert elements is not None  # it has at most three dimensions
-            erased = elements.erase(own[some], fill_in_units(values[some, None], source.dtype))
-            self.launch(erased.launch(made), batch)
+        given, made = (each.parts(owners, positions, split) for each in (source, target))
+        elements = PixelExpression.from_elements(given, "", data)
+        if elements is not None:  # there are parts
+            self.store(elements.erase(own, fill_in_units(values[:, None], source.dtype)), made, batch)
         return [output]

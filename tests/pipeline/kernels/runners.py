@@ -25,7 +25,7 @@ from pipeline._kernels import (
     strided_copy,
 )
 from pipeline._kernels.axes import axis_tables, whole_image
-from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
+from pipeline._kernels.byte_map import CountedMap
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.join import plan_join
@@ -119,16 +119,13 @@ class HostRunner:
     def evaluate(self, src: Arrays, dst: Arrays, express: Express) -> None:
         emulator.run(expressed(express, Samples.from_arrays(src)).launch(Samples.from_arrays(dst)))
 
-    def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_map_bytes(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
-        if launch is not None:
-            emulator.run(launch)
-
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = CountedMap(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
+        plan = CountedMap(Samples.from_arrays(src), **options)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
+        tables = plan.tables(scratch.ctypes.data)
+        self.evaluate(src, dst, lambda pixels: pixels.lookup_stored(tables, scratch))
 
     def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
         own = Samples.from_arrays(windows)
@@ -215,11 +212,17 @@ class GpuRunner:
 
         self._on_device(launcher, src, dst, {})
 
-    def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(map_bytes, src, dst, options)
-
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(map_counted_bytes, src, dst, options)
+        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
+            import cupy
+
+            plan = CountedMap(source, **given)
+            memory = cupy.cuda.alloc(max(1, plan.scratch_bytes))
+            pixels = expressed(lambda each: each.lookup_stored(plan.tables(memory.ptr), memory), source)
+            for launch in (*plan.launches(memory.ptr), pixels.launch(target)):
+                context.run(launch, stream)
+
+        self._on_device(launcher, src, dst, options)
 
     def filter_images(self, src: Arrays, dst: Arrays, windows: Arrays, **options: Any) -> None:
         held = [_to_device(window) for window in windows]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
-from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline._kernels.byte_map import CountedMap, Rule
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -27,7 +27,7 @@ def test_given_tables(runner: Any) -> None:
     tables = np.random.default_rng(6).integers(0, 256, (len(SHAPES), 256)).astype(np.uint8)
     images = feed()
     made = [np.zeros_like(image) for image in images]
-    runner.map_bytes(images, made, tables=tables)
+    runner.evaluate(images, made, lambda pixels: pixels.lookup(tables))
     for image, result, table in zip(images, made, tables, strict=True):
         assert np.array_equal(result, table[image])
 
@@ -52,16 +52,10 @@ def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
         assert np.abs(result.astype(int) - expected).max() <= (1 if rule is Rule.CONTRAST else 0)
 
 
-def test_samples_must_fit() -> None:
-    here, there = (
-        Samples.from_arrays([np.zeros((3, 4, 2), np.uint8)]),
-        Samples.from_arrays([np.zeros((3, 5, 2), np.uint8)]),
-    )
-    with pytest.raises(PipelineError, match="differ in number or shape"):
-        plan_map_bytes(here, there, np.zeros((1, 256), np.uint8))
-    with pytest.raises(PipelineError, match="for bytes"):
-        plan_map_bytes(
-            Samples.from_arrays([np.zeros(3)]), Samples.from_arrays([np.zeros(3)]), np.zeros((1, 256), np.uint8)
-        )
+def test_images_must_fit() -> None:
+    with pytest.raises(PipelineError, match="images of bytes"):
+        CountedMap(Samples.from_arrays([np.zeros((3, 4, 2))]), Rule.EQUALIZATION)
+    with pytest.raises(PipelineError, match="not 1 dimensions"):
+        CountedMap(Samples.from_arrays([np.zeros(3, np.uint8)]), Rule.EQUALIZATION)
     with pytest.raises(PipelineError, match="1 or 3 channels"):
-        CountedMap(here, here, Rule.CONTRAST)
+        CountedMap(Samples.from_arrays([np.zeros((3, 4, 2), np.uint8)]), Rule.CONTRAST)

@@ -18,7 +18,7 @@ from pipeline._kernels.audio.matrix_axis import AxisMatrices, plan_matrix_axis
 from pipeline._kernels.audio.resample_signal import plan_resample_signal
 from pipeline._kernels.audio.silence import SilencePlan
 from pipeline._kernels.audio.spectrogram import SpectrogramPlan
-from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline._kernels.byte_map import CountedMap, Rule
 from pipeline._kernels.clahe import ClahePlan
 from pipeline._kernels.draws import plan_draws
 from pipeline._kernels.encode_boxes import SCALING, BoxEncoding
@@ -182,11 +182,12 @@ def test_joining_and_standardising_compile(dst: np.dtype) -> None:
 
 def test_tables_for_bytes_compile() -> None:
     image = batch(BYTE, 2, 2, 3)
-    given = plan_map_bytes(image, image, np.zeros((1, 256), np.uint8))
-    assert given is not None
-    check(given, "sm_90")
-    for launch in CountedMap(image, image, Rule.EQUALIZATION).launches(0):
+    for launch in CountedMap(image, Rule.EQUALIZATION).launches(0):
         check(launch, "compute_80")
+    pixels = PixelExpression.from_samples(image, "HWC")
+    assert pixels is not None
+    mapped = pixels.lookup(np.zeros(256, np.uint8)).lookup_stored(np.zeros(1, np.int64), None)
+    check(mapped.launch(image), "sm_90")
 
 
 @pytest.mark.parametrize("src", ["uint8", "int8", "uint16", "int16", "float16", "float32"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dali_proxy._host.planning import Planning
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from pipeline._bulk.gather import gathered
+from pipeline._declaration.schema import Role
 from pipeline._definition import Pipeline
 from pipeline._executor.batch_order import BatchOrder
 from pipeline._executor.statistics import StepTimes
@@ -129,7 +130,7 @@ class Variant:
         from pipeline._graph.diagram import Arrow, Box, Diagram  # most servers draw nothing
 
         graph, labels = self.executor.graph, self.executor.statistics.labels
-        shown = [node for node in graph.nodes if node.operator != "constant_value"]
+        shown = [node for node in graph.nodes if node.schema.role is not Role.CONSTANT]
         positions = {node.index: position for position, node in enumerate(shown)}
         read = [sorted({edge.node for edge in _read(node)} & positions.keys()) for node in shown]
         diagram = Diagram(

@@ -15,6 +15,7 @@ from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._concurrency.cost import charged
 from pipeline._cuda.launch import Launch
 from pipeline._declaration.registry import implementation
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.samples import Samples
@@ -29,7 +30,6 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["Derivation", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_derivations"]
 
-_CONSTANT = "constant_value"
 _LINE = 64  # alignment of samples, in bytes
 _PAGE = 256  # alignment of batches and tables, in bytes, for vector loads and DMA
 
@@ -55,11 +55,14 @@ def simple_derivations(graph: Graph) -> tuple[Derivation, ...] | None:
     The arguments of the operators must be inputs or constants. Return None for any other graph.
     """
     inputs = {node.index: number for number, node in enumerate(graph.inputs) if node.device == "cpu"}
-    available = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
+    available = {
+        *inputs,
+        *(node.index for node in graph.nodes if node.schema.role is Role.CONSTANT and node.device == "cpu"),
+    }
     copies = {
         node.index: inputs[node.inputs[0].node]
         for node in graph.nodes
-        if node.operator == "copy_to_gpu" and not node.branch and node.inputs[0].node in inputs
+        if node.schema.role is Role.COPY_TO_GPU and not node.branch and node.inputs[0].node in inputs
     }
     chains: dict[int, tuple[GraphNode, ...]] = {}
     for node in graph.nodes:
@@ -201,7 +204,7 @@ class Planner:
         def create(node: GraphNode) -> Any:
             return by_frames(graph, node, make_operator(node, setup))
 
-        self._constants = {node.index: create(node) for node in graph.nodes if node.operator == _CONSTANT}
+        self._constants = {node.index: create(node) for node in graph.nodes if node.schema.role is Role.CONSTANT}
         self._operators = {node.index: create(node) for each in derivations for node in each.chain}
         #: Numbers of the inputs that are outputs, or that outputs are copies of.
         self.unchanged = frozenset(each.input for each in derivations if not each.chain)

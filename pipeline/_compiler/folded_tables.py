@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from pipeline._compiler.make_operator import make_operator
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.batch_reads import BatchReads
 from pipeline._operator_api.operator import Setup
 from pipeline._operator_api.request import BatchRequest
+from pipeline._operators.arrays.table_row import TABLE_ROW
 from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -26,7 +28,7 @@ def folded_tables(graph: Graph) -> Graph:
     """Return a graph with the same outputs, in which functions of rows of a table are rows of another table."""
     nodes = list(graph.nodes)
     for node in graph.nodes:
-        if node.device == "cpu" and (node.operator == "arithmetic" or node.operator.startswith("transforms.")):
+        if node.device == "cpu" and node.schema.role in (Role.ARITHMETIC, Role.TRANSFORM):
             nodes[node.index] = _folded(node, nodes, graph)
     changed = any(node is not other for node, other in zip(nodes, graph.nodes, strict=True))
     return Graph(tuple(nodes), graph.outputs) if changed else graph
@@ -36,10 +38,10 @@ def _folded(node: GraphNode, nodes: list[GraphNode], graph: Graph) -> GraphNode:
     """Return the operator that replaces a node: the node itself if it isn't a function of rows of one table."""
     edges = (*node.inputs, *node.argument_inputs.values())
     sources = {edge: nodes[edge.node] for edge in edges}
-    tables = {edge: source for edge, source in sources.items() if source.operator == "table_row"}
+    tables = {edge: source for edge, source in sources.items() if source.schema.role is Role.TABLE_ROW}
     others = {edge: source for edge, source in sources.items() if edge not in tables}
     index = {(source.inputs, source.branch, len(source.argument("table"))) for source in tables.values()}
-    if len(index) != 1 or any(source.operator != "constant_value" or source.branch for source in others.values()):
+    if len(index) != 1 or any(source.schema.role is not Role.CONSTANT or source.branch for source in others.values()):
         return node
     ((inputs, branch, rows),) = index
     if branch != node.branch or sum(source.argument("table").nbytes for source in tables.values()) > _LARGEST:
@@ -59,7 +61,7 @@ def _folded(node: GraphNode, nodes: list[GraphNode], graph: Graph) -> GraphNode:
     if result.dense is None:
         return node
     arguments = {"table": result.dense, "layout": result.layout()}
-    return replace(node, operator="table_row", inputs=inputs, arguments=arguments, argument_inputs={})
+    return replace(node, operator=TABLE_ROW.name, inputs=inputs, arguments=arguments, argument_inputs={})
 
 
 def _computed(node: GraphNode, graph: Graph, rows: int, values: Mapping[Edge, TensorListCPU]) -> TensorListCPU:

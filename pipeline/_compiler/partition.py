@@ -10,18 +10,17 @@ from dataclasses import dataclass, replace
 
 from pipeline._compiler.per_frame_arguments import may_be_sequence
 from pipeline._declaration.registry import implementation
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.on_cpu import COPIES, has_cpu_form
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline._operator_api.reader import Reader
 from pipeline._operators import user_code
 from pipeline._operators.arrays.copy_to_device import COPY_TO_GPU
+from pipeline._operators.user_code.external_source import EXTERNAL_SOURCE
 from pipeline.errors import GraphError
 
 __all__ = ["Stages", "cut", "on_cpu_first", "runs_user_code", "stages_by_device", "stages_on_cores"]
-
-# An operator that is cheaper to run in both stages than to send with every batch.
-_CONSTANT = "constant_value"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ def _with_cpu_forms(graph: Graph, is_moved: Callable[[GraphNode], bool]) -> Grap
             copy = GraphNode(
                 index=len(nodes),
                 operator=COPY_TO_GPU.name,
-                name=node.name if node.operator in COPIES else f"__{node.name}_{edge.output}_to_gpu",
+                name=node.name if node.schema.role in COPIES else f"__{node.name}_{edge.output}_to_gpu",
                 device="gpu",
                 inputs=(on_cpu[edge],),
                 location=node.location,
@@ -110,7 +109,7 @@ def _with_cpu_forms(graph: Graph, is_moved: Callable[[GraphNode], bool]) -> Grap
 
     for node in graph.nodes:
         reads_cpu = all(edge in on_cpu for edge in node.sources)
-        if node.operator in COPIES and reads_cpu:
+        if node.schema.role in COPIES and reads_cpu:
             on_cpu[Edge(node.index)] = on_cpu[node.inputs[0]]
             continue
         moves = node.device != "cpu" and reads_cpu and is_moved(node)
@@ -144,7 +143,8 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Stages:
                 f"\n  at {node.location}"
             )
     sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
-    constants = {edge.node for edge in sources if graph.nodes[edge.node].operator == _CONSTANT}
+    # Constants are cheaper to run in both stages than to send with every batch.
+    constants = {edge.node for edge in sources if graph.nodes[edge.node].schema.role is Role.CONSTANT}
     read = {edge for edge in sources if edge.node not in constants}
     # Outputs of the graph that the host stage computes are transferred separately, even if the device stage reads them
     # too: users may write to their copy while the device stage reads the other one.
@@ -175,7 +175,7 @@ def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
     # From the declared layout of the input, operators see that its samples may be sequences.
     arguments = {"layout": "F"} if may_be_sequence(graph, edge) else {}
     return GraphNode(
-        number, "external_source", name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location
+        number, EXTERNAL_SOURCE.name, name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location
     )
 
 

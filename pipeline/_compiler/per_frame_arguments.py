@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._listing import listed
 from pipeline._operator_api.arguments import Arguments
@@ -49,7 +50,7 @@ def _sequence_arguments(batch: Batch, node: GraphNode) -> frozenset[str]:
 
 def _repeats(node: GraphNode) -> bool:
     """Return whether an operator with per-frame arguments repeats a first input without frames; others refuse it."""
-    return node.operator == "coord_transform" or node.operator.startswith("transforms.")
+    return node.schema.role in (Role.TRANSFORM, Role.MAPPED_POINTS)
 
 
 class _Frames(BatchView):

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import implementation
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.operator import SampleOperator
 from pipeline._operator_api.pixel_operator import PixelOperator
@@ -58,7 +59,7 @@ PlannedStep = BatchStep | SampleStep
 #: to the GPU while the operators of the batch before it are issued.
 _KINDS = ("cpu", "mixed", "gpu")
 # Operators that other passes of the compiler may leave without readers.
-_PURE = ("copy_to_gpu", "table_row")
+_PURE = (Role.COPY_TO_GPU, Role.TABLE_ROW)
 # Largest number of operators in the name of a step.
 _MOST_NAMED = 6
 # Largest constant, in bytes, whose copies for all samples of a batch are kept.
@@ -131,13 +132,13 @@ def make_plan(graph: Graph) -> Plan:
     constants = _constants(graph)
     read = {edge.node for node in graph.nodes for edge in node.sources} | {edge.node for edge in graph.outputs}
     levels: list[int] = []
-    skipped = {node.index for node in graph.nodes if node.operator in _PURE and node.index not in read}
+    skipped = {node.index for node in graph.nodes if node.schema.role in _PURE and node.index not in read}
     skipped |= constants.keys()
     for node in graph.nodes:
         if node.index in skipped:
             levels.append(0)
             continue
-        kind = _KINDS.index("mixed" if node.operator == "copy_to_gpu" else node.device)
+        kind = _KINDS.index("mixed" if node.schema.role is Role.COPY_TO_GPU else node.device)
         level = max((levels[edge.node] for edge in node.sources), default=0)
         levels.append(level + (kind - level) % len(_KINDS))
     phases, reads = [], _reads(graph)
@@ -157,8 +158,8 @@ def _constants(graph: Graph) -> dict[int, GraphNode]:
     found: dict[int, GraphNode] = {}
     outputs = {edge.node for edge in graph.outputs}
     for node in graph.nodes:
-        is_small = node.operator == "constant_value" and node.argument("value").nbytes <= _SMALL
-        is_copy = node.operator == "copy_to_gpu" and node.inputs[0].node in found
+        is_small = node.schema.role is Role.CONSTANT and node.argument("value").nbytes <= _SMALL
+        is_copy = node.schema.role is Role.COPY_TO_GPU and node.inputs[0].node in found
         if (is_small or is_copy) and not node.branch and node.index not in outputs:
             found[node.index] = node
     return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 
 __all__ = ["sources_on_gpu"]
-
-_COPY = "copy_to_gpu"
-_DRAWN_ON_GPU = {"random.coin_flip", "random.normal", "random.uniform"}
 
 
 def sources_on_gpu(graph: Graph) -> Graph:
@@ -26,7 +24,9 @@ def sources_on_gpu(graph: Graph) -> Graph:
     moved: dict[Edge, Edge] = {}
     for node in graph.nodes:
         copies = readers[node.index]
-        is_copied = bool(copies) and all(copy.operator == _COPY and copy.branch == node.branch for copy in copies)
+        is_copied = bool(copies) and all(
+            copy.schema.role is Role.COPY_TO_GPU and copy.branch == node.branch for copy in copies
+        )
         if is_copied and node.index not in outputs and _has_the_same_bits(node):
             moved |= {Edge(copy.index): Edge(node.index) for copy in copies}
     if not moved:
@@ -47,4 +47,5 @@ def _has_the_same_bits(node: GraphNode) -> bool:
     """Return whether an operator computes the same on the GPU as on the CPU, and needs no data from the CPU there."""
     if node.device != "cpu" or node.sources:
         return False
-    return node.operator == "constant_value" or (node.operator in _DRAWN_ON_GPU and "shape" in node.arguments)
+    role = node.schema.role
+    return role is Role.CONSTANT or (role is Role.DISTRIBUTION and "shape" in node.arguments)

@@ -17,7 +17,7 @@ from pipeline._cached_property import cached_property
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
-__all__ = ["RANDOM_STATE", "REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
+__all__ = ["RANDOM_STATE", "REQUIRED", "Argument", "Input", "Kind", "OperatorSchema", "Role"]
 
 
 class Kind(Enum):
@@ -35,6 +35,25 @@ class Kind(Enum):
     INTERP = "DALIInterpType"
     LAYOUT = "layout str"
     OBJECT = "object"
+
+
+class Role(Enum):
+    """Operators that the compiler treats in a special way."""
+
+    #: The argument `value`, for every sample.
+    CONSTANT = "constant"
+    #: A row of the argument `table` for each sample.
+    TABLE_ROW = "row of a table"
+    COPY_TO_GPU = "copy to the GPU"
+    COPY_TO_CPU = "copy to the CPU"
+    #: The argument `operation` of numbers, element by element.
+    ARITHMETIC = "arithmetic"
+    #: Independent random numbers, with the same bits on the CPU and the GPU.
+    DISTRIBUTION = "distribution"
+    #: A matrix, from numbers and matrices.
+    TRANSFORM = "transform"
+    #: Points, which aren't frames, and are mapped by matrices.
+    MAPPED_POINTS = "mapped points"
 
 
 class _Required(Enum):
@@ -240,6 +259,7 @@ class OperatorSchema:
         fed: whether users feed data to it by its name.
         hidden: whether the operator is internal, without a function in `fn`.
         random: whether the operator draws random numbers.
+        role: what the compiler must know of it; None for most operators.
         keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
         function: handwritten function of `fn`, for calls that do more than add one operator.
         alias_of: operator that this name is an alias of; the function adds that operator to the graph.
@@ -262,6 +282,7 @@ class OperatorSchema:
     fed: bool = False
     hidden: bool = False
     random: bool = False
+    role: Role | None = None
     keeps_order: bool = True
     function: Callable[..., Any] | None = None
     alias_of: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._declaration.schema import OperatorSchema
+from pipeline._declaration.schema import OperatorSchema, Role
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.debug_call import KeptCall
 from pipeline._definition.debug_node import DebugNode
@@ -137,12 +137,11 @@ class DebugBuilder(GraphBuilder):
         self._declared.clear()
 
     def _run(self, call: OperatorCall, number: int) -> tuple[TensorList, ...] | None:
-        name = call.schema.name
-        if self._on_cpu and name in COPIES:
+        if self._on_cpu and call.schema.role in COPIES:
             return (self._local(call.inputs[0], call.branch),)
-        if name == "constant_value":
+        if call.schema.role is Role.CONSTANT:
             return (self._constant(call),)
-        if name == "merge":
+        if call.schema.merges:
             return self._merge(call)
         kept = self._keep(call, number)
         if call.schema.fed:

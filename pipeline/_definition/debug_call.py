@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._declaration.schema import Role
 from pipeline._executor.executor import Executor
 from pipeline._executor.shared import SharedResources
 from pipeline._external_source.spec import SourceOutput
@@ -171,7 +172,7 @@ def _check_node(label: str, operator: str, value: Any, before: Any, call: Operat
 
 
 def _kind(value: Any) -> str:
-    if not isinstance(value, DataNode) or (value.source is not None and value.source.schema.name == "constant_value"):
+    if not isinstance(value, DataNode) or (value.source is not None and value.source.schema.role is Role.CONSTANT):
         return "a constant"
     return f"on {value.device.upper()}"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline._compiler.plan import Phase, Plan
 from pipeline._concurrency.cost import MEASURED_CHEAP
+from pipeline._declaration.schema import Role
 
 __all__ = ["PhaseCosts"]
 
@@ -60,6 +61,6 @@ class PhaseCosts:
 def _may_wait(phase: Phase, operators: Mapping[int, Any]) -> bool:
     """Return whether a phase may wait for files, for the user's code, for a decoder or for the GPU."""
     nodes = [node for step in phase.steps for node in step.nodes]
-    if phase.device == "mixed" and any(node.operator != "copy_to_gpu" for node in nodes):
+    if phase.device == "mixed" and any(node.schema.role is not Role.COPY_TO_GPU for node in nodes):
         return True
-    return any(node.operator == "copy_to_cpu" or operators[node.index].traits.waits for node in nodes)
+    return any(operators[node.index].traits.waits for node in nodes)

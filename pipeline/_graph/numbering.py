@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._declaration.schema import Role
 from pipeline._graph.branches import Branch
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline.errors import GraphError
 
 __all__ = ["Numbering", "hashable"]
 
-_SCALAR_DISTRIBUTIONS = ("random.coin_flip", "random.uniform", "random.normal")
 _LARGEST_CONSTANT = 16  # elements of a constant that counts as a scalar
 _MAY_FAIL = ("floordiv", "mod")  # integers can't be divided by zero
 
@@ -64,18 +64,18 @@ class Numbering:
 
     def _is_scalar(self, call: OperatorCall) -> bool:
         """Return whether a call computes numbers that depend on no data, and can't fail for a sample."""
-        if call.schema.name == "constant_value":
+        if call.schema.role is Role.CONSTANT:
             return bool(call.arguments["value"].size <= _LARGEST_CONSTANT)
-        if call.schema.name in _SCALAR_DISTRIBUTIONS:
+        if call.schema.role is Role.DISTRIBUTION:
             return not call.inputs and not call.argument_inputs and call.arguments.get("shape") is None
         return (
-            call.schema.name == "arithmetic"
+            call.schema.role is Role.ARITHMETIC
             and call.arguments["operation"] not in _MAY_FAIL
             and all(self.edge(node)[0] in self._scalars for node in call.inputs)
         )
 
     def _branch(self, call: OperatorCall) -> Branch:
-        if not call.branch or call.schema.name != "arithmetic" or not self._is_scalar(call):
+        if not call.branch or call.schema.role is not Role.ARITHMETIC or not self._is_scalar(call):
             return call.branch
         return max((self.branches[self.edge(node)[0]] for node in call.inputs), key=len)
 

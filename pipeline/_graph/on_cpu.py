@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline._declaration.registry import has_implementation
+from pipeline._declaration.schema import Role
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.renumbering import checked_graph, renumbered
 from pipeline.errors import DeviceError
@@ -13,7 +14,7 @@ from pipeline.errors import DeviceError
 __all__ = ["COPIES", "MovedGraph", "check_movable", "has_cpu_form", "move_to_cpu"]
 
 #: Operators that copy batches between CPU and GPU.
-COPIES = ("copy_to_gpu", "copy_to_cpu")
+COPIES = (Role.COPY_TO_GPU, Role.COPY_TO_CPU)
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def move_to_cpu(graph: Graph) -> MovedGraph:
     moved: dict[Edge, Edge] = {}
     operators, copies = [], []
     for node in graph.nodes:
-        if node.operator in COPIES:
+        if node.schema.role in COPIES:
             moved[Edge(node.index)] = moved[node.inputs[0]]
-            if graph.nodes[node.inputs[0].node].operator != "constant_value":
+            if graph.nodes[node.inputs[0].node].schema.role is not Role.CONSTANT:
                 copies.append(node)
             continue
         if node.device != "cpu":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
@@ -127,6 +127,7 @@ OPERATIONS: dict[str, _Operation] = {
 ARITHMETIC = register(
     OperatorSchema(
         name="arithmetic",
+        role=Role.ARITHMETIC,
         doc="Computes an arithmetic operation on batches, sample by sample, with broadcasting.",
         inputs=(Input("operand", "A batch or a constant."),),
         arguments=(Argument("operation", Kind.STRING, "Name of the operation.", REQUIRED, choices=tuple(OPERATIONS)),),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._kernels import Samples
 from pipeline._operator_api.batch import Batch
@@ -22,6 +22,7 @@ __all__ = ["CONSTANT_VALUE"]
 CONSTANT_VALUE = register(
     OperatorSchema(
         name="constant_value",
+        role=Role.CONSTANT,
         doc="Returns the same array for every sample of every batch.",
         arguments=(
             Argument("value", Kind.OBJECT, "The array.", REQUIRED),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._declaration.schema import Input, OperatorSchema, Role
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.traits import Traits
@@ -16,6 +16,7 @@ from pipeline.tensors.cpu import TensorListCPU
 COPY_TO_GPU = register(
     OperatorSchema(
         name="copy_to_gpu",
+        role=Role.COPY_TO_GPU,
         doc="Copies a batch from the CPU to the GPU.",
         inputs=(Input("data", "Batch on the CPU.", any_device=True),),
         devices=("gpu",),
@@ -26,6 +27,7 @@ COPY_TO_GPU = register(
 COPY_TO_CPU = register(
     OperatorSchema(
         name="copy_to_cpu",
+        role=Role.COPY_TO_CPU,
         doc="Copies a batch from the GPU to the CPU.",
         inputs=(Input("data", "Batch on the GPU.", any_device=True),),
         devices=("gpu",),
@@ -49,6 +51,8 @@ class CopyToGpu(BatchOperator):
 @implements(COPY_TO_CPU, "gpu")
 class CopyToCpu(BatchOperator):
     """Copies to new host memory and waits, because operators on the CPU read it next."""
+
+    traits = Traits(waits=True)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

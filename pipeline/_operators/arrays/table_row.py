@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -20,6 +20,7 @@ __all__ = ["TABLE_ROW"]
 TABLE_ROW = register(
     OperatorSchema(
         name="table_row",
+        role=Role.TABLE_ROW,
         doc="Returns a row of a table for each sample.",
         inputs=(Input("index", "Index of the row, an integer."),),
         arguments=(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.output_dtype import check_samples
@@ -23,6 +23,7 @@ _DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT)
 COORD_TRANSFORM = register(
     OperatorSchema(
         name="coord_transform",
+        role=Role.MAPPED_POINTS,
         doc="Applies a linear map to points: M * point + T.",
         inputs=(Input("points", "Of shape (..., n): FLOAT or integers of up to 32 bits."),),
         arguments=(

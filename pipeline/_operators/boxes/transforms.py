@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._declaration.registry import implements, register
-from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import affine
 from pipeline._operator_api.arguments import Arguments
@@ -34,7 +34,7 @@ _CENTER = Argument(
 def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
     doc += "\n\nWith an input, the result applies the input's transform first, then this one."
     matrix = Input("input", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**.", True)
-    return register(OperatorSchema(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE)))
+    return register(OperatorSchema(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE), role=Role.TRANSFORM))
 
 
 TRANSLATION = _declare(
@@ -80,6 +80,7 @@ CROP = _declare(
 COMBINE = register(
     OperatorSchema(
         name="transforms.combine",
+        role=Role.TRANSFORM,
         doc="Combines transforms into one that applies them in the order of the inputs.",
         inputs=(
             Input("input_0", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**."),

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._declaration.registry import register
-from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema
+from pipeline._declaration.schema import RANDOM_STATE, Argument, Input, Kind, OperatorSchema, Role
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import convert, normal_quantiles
 from pipeline._kernels.draws import draw_scalars, plan_draws
@@ -48,8 +48,11 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
         doc += "\n\nThe GPU version returns the same numbers."
     dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
     devices = ("cpu", "gpu") if gpu else ("cpu",)
+    role = Role.DISTRIBUTION if gpu else None
     return register(
-        OperatorSchema(f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True)
+        OperatorSchema(
+            f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices, random=True, role=role
+        )
     )
 
 

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline._compiler.explain import explain
 from pipeline._definition.properties import PipelineProperties
+from pipeline._executor.explain import explain
 from pipeline._graph.drawing import Drawing, draw
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class PipelineViews(PipelineProperties):
     def explain(self) -> str:
         """Return how the pipeline runs: its phases, which operators run together, and why others don't.
 
-        On the GPU, a chain of operators can run as one kernel, without images in between.
+        On the GPU, a chain of operators can run as one kernel, without images in between. After `build`, the text also
+        names the rules of the compiler by which several operators run as one.
 
         Example:
             >>> from pipeline import Pipeline, fn
@@ -61,7 +62,7 @@ class PipelineViews(PipelineProperties):
             >>> "fn.flip (line 4) -> fn.crop_mirror_normalize" in pipe.explain()
             True
         """
-        return explain(self._internals.graph)
+        return explain(self._internals.graph, self._internals.program)
 
     def preview(
         self,

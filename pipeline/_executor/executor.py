@@ -144,7 +144,7 @@ class Executor:
         #: The readers of data sets.
         self.readers = ReaderGroup(graph, self._operators)
         kernels = getattr(self._device, "kernels", None)
-        self._program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
+        self.program = Program(graph, self._plan, self._operators, kernels, self.config.seed, fuse)
         self._constants = Constants(self._plan.constants, self._operators)
         can_merge = fuse and self._shared is None
         self._merger = make_merger(self._plan, self._operators, graph.outputs) if can_merge else None
@@ -386,10 +386,10 @@ class Executor:
 
     def _take_inputs(self, run: RunningBatch) -> bool:
         """Add the inputs of a phase that needs nothing else; return False if it must run."""
-        if not self._program.takes_inputs(run.phase):
+        if not self.program.takes_inputs(run.phase):
             return False
         batch = run.batch
-        for step in self._program.phases[run.phase]:
+        for step in self.program.phases[run.phase]:
             batch.costs = self.statistics.begin(step.nodes)
             step.run(batch)
             self.statistics.end(step.nodes, _UNMEASURED, batch.costs)
@@ -481,7 +481,7 @@ class Executor:
                 trace.add_on_gpu(phase.name, number, lane, begin, trace.mark(stream), key)
 
     def _run_steps(self, run: RunningBatch, phase: Phase) -> None:
-        batch, trace, steps = run.batch, run.batch.trace, self._program.phases[run.phase]
+        batch, trace, steps = run.batch, run.batch.trace, self.program.phases[run.phase]
         traced = None if trace is None else trace.sequence(steps, batch.number, batch.request.key)
         weight = self._costs.weight(run.phase, batch.number)
         order = self._orders.get(run.phase)

@@ -32,6 +32,7 @@ class Program:
         fuse: whether operators may run together; the results are the same.
 
     Attributes:
+        plan: the plan.
         phases: the steps, by number of the phase.
         fast_paths: failures of steps that run several operators as one.
     """
@@ -45,7 +46,7 @@ class Program:
         seed: int,
         fuse: bool,
     ) -> None:
-        self.fast_paths = FastPaths()
+        self.plan, self.fast_paths = plan, FastPaths()
         self.phases: list[list[Steps]] = []
         for phase in plan.phases:
             self.phases.append([])

@@ -46,3 +46,16 @@ def test_reasons_against_running_together() -> None:
 
     reason = "its input is computed first, because both read several pixels for each output pixel"
     assert f"  fn.rotate ({reason})" in explained(twice)
+
+
+def test_rules_of_a_built_pipeline_are_named() -> None:
+    pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
+    with pipe:
+        data, mirror = fn.external_source(name="x", layout="HWC"), fn.random.coin_flip()
+        pipe.set_outputs(fn.crop_mirror_normalize(fn.resize(data, size=(8, 8)), mirror=mirror))
+    assert "rule" not in pipe.explain()
+    pipe.build()
+    text = pipe.explain()
+    pipe.close()
+    assert "  rule 'joint draws': fn.random.coin_flip" in text
+    assert "  rule 'resize and crop_mirror_normalize': fn.resize → fn.crop_mirror_normalize" in text

@@ -78,7 +78,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
     executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), dead_after={})
-    executor._program = Program(executor.graph, executor._plan, executor._operators, None, 1, fuse=False)
+    executor.program = Program(executor.graph, executor._plan, executor._operators, None, 1, fuse=False)
     executor._device, executor._gpu_queue = device, WorkQueue("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from pipeline._compiler.folded_tables import folded_tables
-from pipeline._compiler.plan import SampleStep, make_plan
+from pipeline._compiler.plan import SampleStep, make_plan, step_name
 from pipeline._compiler.sources_on_gpu import sources_on_gpu
+from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._declaration.registry import implementation
+from pipeline._executor.program import Program
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.pixel_operator import PixelOperator
 
@@ -20,27 +23,39 @@ _PLACES = {
 }
 
 
-def explain(graph: Graph) -> str:
+def explain(graph: Graph, program: Program | None = None) -> str:
     """Return a text with a line for each operator or chain, in order of execution.
 
     It says which operators run as one, and why another one doesn't run together with the operator before it.
+
+    Args:
+        graph: the graph.
+        program: its program, if it was built: then the text also names the rules that were applied.
     """
-    graph = folded_tables(sources_on_gpu(graph))
-    plan = make_plan(graph)
+    plan = make_plan(folded_tables(sources_on_gpu(graph))) if program is None else program.plan
     lines = []
     for number, phase in enumerate(plan.phases, 1):
         lines.append(f"phase {number}, {_PLACES[phase.device]}:")
         if phase.device == "gpu":
             nodes = [node for step in phase.steps for node in step.nodes]
             lines += [f"  {line}" for line in _gpu_lines(nodes, plan.readers)]
-            continue
-        for step in phase.steps:
+        for step in phase.steps if phase.device != "gpu" else ():
             names = [_name(node) for node in step.nodes]
             if isinstance(step, SampleStep):
                 lines.append(f"  {' -> '.join(names)}; sample by sample on the threads")
             else:
                 lines += [f"  {name}" for name in names]
+        for steps in () if program is None else program.phases[number - 1]:
+            lines += [f"  rule {each.title!r}: {step_name(each.nodes)}" for each in _fused(steps.steps)]
     return "\n".join(lines)
+
+
+def _fused(steps: Iterable[Step]) -> Iterator[FusedStep]:
+    """Return the fused steps, each before those that it replaced."""
+    for step in steps:
+        if isinstance(step, FusedStep):
+            yield step
+            yield from _fused(step.members)
 
 
 def _gpu_lines(nodes: list[GraphNode], readers: Counter[Edge]) -> list[str]:

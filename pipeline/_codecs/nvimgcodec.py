@@ -17,6 +17,7 @@ from pipeline._codecs.missing import require_codec
 from pipeline._codecs.stream_free_list import StreamFreeList
 from pipeline._concurrency.locks import Level, new_lock
 from pipeline._cuda.errors import load_cupy, require_device
+from pipeline._imaging.formats import FORMATS
 from pipeline._kernels.samples import Samples
 from pipeline._size_limit import check_image
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
@@ -30,11 +31,7 @@ _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
 
 _CODESTREAM = re.compile(rb"\xff\x4f\xff\x51")  # start of JPEG 2000 data, which may lie in a file of boxes
 _SIZE = struct.Struct(">4x16xII8xH")  # of an image and its tiles: the tiles' width and height, the number of components
-_GPU_STARTS = (
-    b"\xff\xd8\xff",  # JPEG
-    *(b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),  # TIFF
-    *(b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  \r\n\x87\n"),  # JPEG 2000
-)
+_GPU_STARTS = tuple(magic for each in FORMATS if each.gpu for magic in each.magic)
 
 # Streams of all decodings. nvImageCodec frees an image on its stream when the last reference to the image is dropped.
 # The stream must still exist then, so it is never destroyed.

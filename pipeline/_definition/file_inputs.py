@@ -13,12 +13,13 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline._graph.graph import Graph, GraphNode
+from pipeline._imaging.formats import FORMATS
 from pipeline._listing import suggestion
 from pipeline.errors import ArgumentValueError
 
 __all__ = ["FileInputs", "find_images"]
 
-_IMAGES = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
+_IMAGES = tuple(extension for each in FORMATS for extension in each.extensions)
 _VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
 _ENCODED = frozenset({"peek_image_shape", "experimental.peek_image_shape"})  # besides the decoders
 

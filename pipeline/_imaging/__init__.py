@@ -7,7 +7,8 @@ from pipeline._imaging.blur import GaussianWindows, blur, gaussian_window
 from pipeline._imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline._imaging.convert import convert, convert_color
 from pipeline._imaging.decode import decode, is_palette_png, is_rare_tiff
-from pipeline._imaging.info import ImageInfo, peek
+from pipeline._imaging.formats import peek
+from pipeline._imaging.info import ImageInfo
 from pipeline._imaging.noise import gaussian_noise, salt_and_pepper, shot_noise
 from pipeline._imaging.normalize import crop_mirror_normalize
 from pipeline._imaging.quantiles import normal_quantiles

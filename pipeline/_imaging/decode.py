@@ -20,6 +20,7 @@ from PIL import Image, ImageChops
 
 from pipeline._imaging.convert import convert_color
 from pipeline._imaging.depth import rescale
+from pipeline._imaging.formats import FORMATS, peek
 from pipeline._imaging.info import (
     MOST_SCANS,
     PNG_SIGNATURE,
@@ -30,7 +31,6 @@ from pipeline._imaging.info import (
     has_many_scans,
     is_single_scan,
     open_image,
-    peek,
     png_chunks,
     pnm_maximum,
     read_orientation,
@@ -48,8 +48,8 @@ Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
-# Formats that OpenCV decodes as DALI does. pillow decodes TIFF, because OpenCV multiplies its colors by alpha.
-_OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "pfm", "jpeg2000"})
+# Formats that OpenCV decodes as DALI does.
+_OPENCV_FORMATS = frozenset(each.name for each in FORMATS if each.decoder == "opencv")
 _OPENCV_FLAGS = {
     "RGB": cv2.IMREAD_COLOR,
     "GRAY": cv2.IMREAD_GRAYSCALE,
@@ -92,7 +92,7 @@ def decode(
     the range of the dtype, floats to 0..1. Transparency is dropped, not blended, except with ``ANY_DATA``.
 
     Args:
-        encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
+        encoded: 1-D uint8 array or bytes, in one of `FORMATS` or another that pillow reads; of a GIF, the first frame.
         output_type: RGB, BGR, GRAY, YCbCr or ANY_DATA (the stored channels), as a string or `DALIImageType`.
         region: (y0, x0, height, width), the region to decode, inside the image after `adjust_orientation`.
         adjust_orientation: whether to apply the EXIF orientation.

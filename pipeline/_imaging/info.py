@@ -19,6 +19,7 @@ from pipeline.errors import DecodeError
 
 __all__ = [
     "MOST_SCANS",
+    "PIL_CHANNELS",
     "PNG_SIGNATURE",
     "Encoded",
     "ImageInfo",
@@ -29,10 +30,12 @@ __all__ = [
     "jpeg_info",
     "jpeg_orientation",
     "jpeg_segments",
-    "peek",
+    "open_image",
     "png_chunks",
+    "png_info",
     "pnm_maximum",
     "read_orientation",
+    "tiff_info",
     "tiff_tags",
 ]
 
@@ -42,13 +45,9 @@ MOST_SCANS = 200
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
 _EXIF_START = b"Exif\0\0"
-_JPEG_START = b"\xff\xd8\xff"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Number of channels that ANY_DATA decodes for each color type: gray, colors, palette, gray and alpha, colors and alpha.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}
-# pillow reads the gray ones.
-_COLORED_PFM = re.compile(rb"PF\s+(\d{1,9})\s+(\d{1,9})\s")
-_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _POSTSCRIPT_STARTS = (b"%!PS", b"\xc5\xd0\xd3\xc6")
 _PALETTE = 3  # photometric interpretation of TIFF
 _LONGEST_PNM_HEADER = 4096
@@ -58,7 +57,7 @@ _ORDERS = {b"II": "<", b"MM": ">"}
 # Types of TIFF values, as formats of `struct`; the last two are those of BigTIFF.
 _INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}
 # Number of channels that ANY_DATA decodes for each of pillow's modes.
-_CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
+PIL_CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
 
 
 class TiffTag(IntEnum):
@@ -122,36 +121,6 @@ def as_bytes(encoded: Encoded) -> memoryview:
     return view
 
 
-def peek(encoded: Encoded) -> ImageInfo:
-    """Read the header of an encoded image.
-
-    Args:
-        encoded: 1-D uint8 array or bytes.
-
-    Raises:
-        DecodeError: the data is empty, its format is unknown, or its header is damaged.
-
-    Example:
-        >>> from PIL import Image, UnidentifiedImageError
-        >>> buffer = io.BytesIO()
-        >>> Image.new("RGB", (4, 2)).save(buffer, "PNG")
-        >>> peek(buffer.getvalue())
-        ImageInfo(height=2, width=4, channels=3, format='png', orientation=1)
-    """
-    view = as_bytes(encoded)
-    if bytes(view[:3]) == _JPEG_START:
-        return jpeg_info(view)
-    if bytes(view[:4]) in _TIFF_STARTS:
-        return _tiff_info(view)
-    if bytes(view[:8]) == PNG_SIGNATURE:
-        return _png_info(view)
-    if (floats := _COLORED_PFM.match(view[:64])) is not None:
-        return ImageInfo(int(floats[2]), int(floats[1]), 3, "pfm", 1)
-    with open_image(view) as image:
-        channels = _CHANNELS.get(image.mode, 3)
-        return ImageInfo(image.height, image.width, channels, str(image.format).lower(), read_orientation(image))
-
-
 def open_image(view: memoryview) -> Image.Image:
     """Open an encoded image with pillow, which reads only the header.
 
@@ -201,10 +170,13 @@ def png_chunks(view: memoryview) -> Iterator[tuple[bytes, int, int]]:
         at += 12 + length
 
 
-def _png_info(view: memoryview) -> ImageInfo:
+def png_info(view: memoryview) -> ImageInfo:
     """Read the header of a PNG, and its EXIF data, which may follow the pixels.
 
     pillow also reads other chunks, and refuses images whose text or color profile is large or damaged.
+
+    Raises:
+        DecodeError: the header is damaged.
     """
     chunks = png_chunks(view)
     name, at, length = next(chunks, (b"", 0, 0))
@@ -252,7 +224,12 @@ def _tiff_entries(view: memoryview) -> Iterator[tuple[int, int]]:
                 yield tag, value
 
 
-def _tiff_info(view: memoryview) -> ImageInfo:
+def tiff_info(view: memoryview) -> ImageInfo:
+    """Read the header of a TIFF.
+
+    Raises:
+        DecodeError: the data ends, or is damaged, before the size.
+    """
     tags = tiff_tags(view)
     height, width = tags.get(TiffTag.HEIGHT, 0), tags.get(TiffTag.WIDTH, 0)
     if not height or not width:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._imaging.formats import FORMATS
 from pipeline._remote.data_file import open_text
 from pipeline._remote.reading import REMOTE_THREADS, url_names
 from pipeline._remote.urls import is_url, local_path
@@ -17,10 +18,7 @@ from pipeline.errors import BuildError
 __all__ = ["IMAGES", "SOUNDS", "list_files", "list_files_of", "list_folders", "matcher", "read_file_list"]
 
 #: Patterns of the files that DALI recognises as images and as sounds.
-IMAGES = (
-    *("*.jpg", "*.jpeg", "*.png", "*.bmp", "*.tif", "*.tiff"),
-    *("*.pnm", "*.ppm", "*.pgm", "*.pbm", "*.jp2", "*.webp"),
-)
+IMAGES = tuple(f"*{extension}" for each in FORMATS if each.listed for extension in each.extensions)
 SOUNDS = ("*.flac", "*.ogg", "*.wav")
 
 _ANY = re.compile("")

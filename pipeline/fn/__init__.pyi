@@ -1282,7 +1282,7 @@ def peek_image_shape(
     Devices: cpu.
 
     Args:
-        encoded: Encoded images: the bytes of JPEG, PNG, WebP, TIFF and other files.
+        encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Return height and width after the EXIF rotation.
         dtype (DALIDataType, default DALIDataType.INT64): Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.
         image_type (DALIImageType, default DALIImageType.RGB): Colour model of the decoded image, for the channels.

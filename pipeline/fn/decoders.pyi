@@ -55,7 +55,7 @@ def image(
     Devices: cpu, mixed.
 
     Args:
-        encoded: Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.
+        encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -104,7 +104,7 @@ def image_crop(
     Devices: cpu, mixed.
 
     Args:
-        encoded: Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.
+        encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -162,7 +162,7 @@ def image_random_crop(
     Devices: cpu, mixed.
 
     Args:
-        encoded: Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.
+        encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.
         affine (bool, default None): Accepted for compatibility; memory is managed automatically.
         cache_batch_copy (bool, default None): Accepted for compatibility; memory is managed automatically.
@@ -217,7 +217,7 @@ def image_slice(
     Devices: cpu, mixed.
 
     Args:
-        encoded: Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.
+        encoded: Encoded images: the bytes of JPEG, PNG, BMP, TIFF, PNM, PFM, JPEG 2000, WebP, GIF and other files.
         anchor: Positions at which the windows begin, on the CPU.
         shape_input: Extents of the windows, on the CPU.
         adjust_orientation (bool, default True): Rotate and flip the image according to its EXIF orientation.

@@ -23,7 +23,7 @@ from PIL import Image
 from pipeline import Pipeline, fn, types
 from pipeline._codecs import headers
 from pipeline._definition.checkpoint import Checkpoint
-from pipeline._imaging.info import peek
+from pipeline._imaging.formats import peek
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.tfrecord import FixedLenFeature, VarLenFeature, float32, int64, string
 from tests.clips import KINDS, encode

@@ -20,6 +20,7 @@ from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
+from pipeline._imaging.formats import TITLES
 from pipeline._kernels import Samples, strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
@@ -37,7 +38,7 @@ from pipeline.types import BGR, GRAY, RGB
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
-_ENCODED = Input("encoded", "Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
+_ENCODED = Input("encoded", f"Encoded images: the bytes of {TITLES} and other files.")
 
 IMAGE = register(
     OperatorSchema(

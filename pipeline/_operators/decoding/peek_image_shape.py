@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
-from pipeline._imaging import peek
+from pipeline._imaging.formats import TITLES, peek
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import fail
 from pipeline._operator_api.operator import BatchOperator
@@ -25,7 +25,7 @@ PEEK_IMAGE_SHAPE = register(
     OperatorSchema(
         name="peek_image_shape",
         doc="Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.",
-        inputs=(Input("encoded", "Encoded images: the bytes of JPEG, PNG, WebP, TIFF and other files."),),
+        inputs=(Input("encoded", f"Encoded images: the bytes of {TITLES} and other files."),),
         arguments=(
             Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
             Argument(

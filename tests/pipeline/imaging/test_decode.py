@@ -17,7 +17,8 @@ from PIL import EpsImagePlugin, Image
 from pipeline import Pipeline, fn
 from pipeline._codecs.headers import read_headers
 from pipeline._imaging.decode import OUTPUT_TYPES, decode
-from pipeline._imaging.info import MOST_SCANS, peek
+from pipeline._imaging.formats import FORMATS, peek
+from pipeline._imaging.info import MOST_SCANS
 from pipeline.errors import ArgumentValueError, DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import formats, oracle
@@ -92,7 +93,7 @@ def test_exif_orientation_equals_dali(kind: str, orientation: int) -> None:
 def test_files_of_dali_extra_equal_dali(output_type: str, dali_extra: Path | None) -> None:
     if dali_extra is None:
         pytest.skip("needs DALI_extra")
-    suffixes = {".jpg", ".jpeg", ".jp2", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"}
+    suffixes = {suffix for each in FORMATS if each.listed for suffix in each.extensions}
     files = sorted(path for path in (dali_extra / "db" / "single").rglob("*") if path.suffix in suffixes)
     assert files
     for path in files[::4]:

@@ -200,7 +200,7 @@ FLOORS = (
     "pipeline._operators.audio pipeline._operators.boxes pipeline._operators.random pipeline._operators.user_code",
     "pipeline._operators.geometry",
     "pipeline._operators.arrays pipeline._operators.color pipeline._operators.decoding pipeline._operators.effects",
-    "pipeline._readers pipeline._compiler",
+    "pipeline._operators pipeline._readers pipeline._compiler",
     "pipeline._compiler.steps",
     "pipeline._compiler.rules",
     "pipeline._catalog pipeline._executor",

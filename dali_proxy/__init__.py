@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dali_proxy._shadowing import guard_name, import_ours
 
 if TYPE_CHECKING:
+    from dali_proxy import torchvision
     from dali_proxy._cluster.ray_cluster import RayCluster
     from dali_proxy._common.policies import LastBatchPolicy
     from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dali_proxy._server.counters import OperatorTimes
     from dali_proxy._server.server import DALIServer, serve
     from dali_proxy._server.telemetry import ServerStats
+    from dali_proxy._torch_functions import TorchPythonFunction, torch_python_function
     from dali_proxy._worker.placeholders import BatchRef, SampleRef
     from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         StaleReferenceError,
         WorkerDiedError,
     )
+    from pipeline import Pipeline, dynamic, fn, operator_def, ops, pipeline_def, types
     from pipeline._sheet import show
     from pipeline.tensors.interop import feed_ndarray, to_torch_tensor, to_torch_type
 
@@ -50,6 +53,7 @@ __all__ = [
     "LastBatchPolicy",
     "MixUp",
     "OperatorTimes",
+    "Pipeline",
     "PlaceholderError",
     "Proxy",
     "ProxyCallError",
@@ -61,17 +65,28 @@ __all__ = [
     "ServerDiedError",
     "ServerStats",
     "StaleReferenceError",
+    "TorchPythonFunction",
     "WorkerDiedError",
+    "dynamic",
     "feed_ndarray",
+    "fn",
     "install_as_nvidia_dali",
+    "operator_def",
+    "ops",
+    "pipeline_def",
     "serve",
     "show",
     "to_torch_tensor",
     "to_torch_type",
+    "torch_python_function",
+    "torchvision",
+    "types",
 ]
 
 guard_name()
 
+#: Names of the package `pipeline` that users need most.
+_OF_PIPELINE = frozenset(("Pipeline", "dynamic", "fn", "operator_def", "ops", "pipeline_def", "types"))
 _MODULES = {
     "BatchError": "errors",
     "BatchRef": "_worker.placeholders",
@@ -96,6 +111,7 @@ _MODULES = {
     "ServerDiedError": "errors",
     "ServerStats": "_server.telemetry",
     "StaleReferenceError": "errors",
+    "TorchPythonFunction": "_torch_functions",
     "WorkerDiedError": "errors",
     "feed_ndarray": "pipeline.tensors.interop",
     "install_as_nvidia_dali": "_nvidia.install",
@@ -103,19 +119,20 @@ _MODULES = {
     "show": "pipeline._sheet",
     "to_torch_tensor": "pipeline.tensors.interop",
     "to_torch_type": "pipeline.tensors.interop",
+    "torch_python_function": "_torch_functions",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
-    if name == "distributed":
-        return import_ours(f"{__name__}.distributed")
-    module = _MODULES.get(name)
+    if name in ("distributed", "torchvision"):
+        return import_ours(f"{__name__}.{name}")
+    module = "pipeline" if name in _OF_PIPELINE else _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     import_ours("pipeline._requirements").check_requirements()
-    full = module if module.startswith("pipeline.") else f"{__name__}.{module}"
+    full = module if module.startswith("pipeline") else f"{__name__}.{module}"
     value = getattr(import_ours(full), name)
     globals()[name] = value
     return value

@@ -75,7 +75,7 @@ _PLACEHOLDERS = {
     "DALIOutputSampleRef": "dali_proxy._worker.placeholders:SampleRef",
 }
 _PYTORCH = _from("pipeline", "Pipeline") | _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListGPU")
-_TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
+_TORCH = _from("dali_proxy._torch_functions", "TorchPythonFunction")
 
 _INTERNALS = "dali_proxy._nvidia.internals"
 _NUMBA = "dali_proxy._nvidia.numba_function"
@@ -183,11 +183,11 @@ _TABLE = {
     "plugin.numba.fn": Stand(names=_from(_NUMBA, "numba_function")),
     "plugin.numba.fn.experimental": Stand(names=_from(_NUMBA, "numba_function")),
     "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH, **_PYTORCH}),
-    "plugin.pytorch.fn": Stand("dali_proxy.fn"),
+    "plugin.pytorch.fn": Stand("dali_proxy._torch_functions"),
     "plugin.pytorch.experimental": Stand(),
     "plugin.pytorch.experimental.proxy": Stand("dali_proxy", names=_PLACEHOLDERS),
     "plugin.pytorch.loader_evaluator": Stand(names=_from("dali_proxy._loader.evaluator", "LoaderEvaluator")),
-    "plugin.pytorch.ops": Stand("pipeline.ops", names=_from("dali_proxy.fn", "TorchPythonFunction")),
+    "plugin.pytorch.ops": Stand("pipeline.ops", names=_from("dali_proxy._torch_functions", "TorchPythonFunction")),
     "plugin.pytorch.torch_utils": Stand(
         names={**_INTEROP, **_TENSORS, **_from("pipeline.tensors.interop", "to_torch_tensor")}
     ),

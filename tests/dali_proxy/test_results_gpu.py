@@ -15,8 +15,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from dali_proxy import DALIGenericIterator, DALIServer, DataLoader, LastBatchPolicy
-from dali_proxy.fn import torch_python_function
+from dali_proxy import DALIGenericIterator, DALIServer, DataLoader, LastBatchPolicy, torch_python_function
 from pipeline import Pipeline, fn
 from pipeline.errors import FrameworkArgumentError
 from tests.environment import with_project

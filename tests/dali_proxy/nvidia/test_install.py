@@ -112,7 +112,7 @@ NAMES = [
     ("nvidia.dali.plugin.pytorch", "DALIGenericIterator", "dali_proxy:DALIGenericIterator"),
     ("nvidia.dali.plugin.pytorch", "DALIRaggedIterator", "dali_proxy:DALIRaggedIterator"),
     ("nvidia.dali.plugin.pytorch", "feed_ndarray", "pipeline.tensors.interop:feed_ndarray"),
-    ("nvidia.dali.plugin.pytorch.fn", "torch_python_function", "dali_proxy.fn:torch_python_function"),
+    ("nvidia.dali.plugin.pytorch.fn", "torch_python_function", "dali_proxy._torch_functions:torch_python_function"),
     ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_tensor", "pipeline.tensors.interop:to_torch_tensor"),
     ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_type", "pipeline.tensors.interop:to_torch_type"),
     ("nvidia.dali.plugin.pytorch.experimental.proxy", "DALIServer", "dali_proxy:DALIServer"),

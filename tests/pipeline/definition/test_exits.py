@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.fn import torch_python_function
+from dali_proxy import torch_python_function
 from pipeline import Pipeline, errors, fn
 from pipeline._executor import BatchRequest, BatchResult
 from pipeline._rng import BatchKey

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from dali_proxy.fn import TorchPythonFunction, torch_python_function
+from dali_proxy import TorchPythonFunction, torch_python_function
 from pipeline import Pipeline, fn
 from pipeline._user_functions.call import FunctionCall
 from pipeline._user_functions.frameworks import Arrays

@@ -1,7 +1,7 @@
 """Operators that need torch, as in `nvidia.dali.plugin.pytorch.fn`.
 
 Example:
-    >>> from dali_proxy.fn import torch_python_function
+    >>> from dali_proxy import torch_python_function
     >>> from pipeline import Pipeline, fn
     >>> with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
     ...     x = fn.external_source(name="x")
@@ -18,4 +18,6 @@ from pipeline._operators.user_code.python_function import TORCH_PYTHON_FUNCTION
 __all__ = ["TorchPythonFunction", "torch_python_function"]
 
 torch_python_function: Any = make_function(TORCH_PYTHON_FUNCTION)
+"""Calls a Python function on torch tensors, as an operator of a graph."""
 TorchPythonFunction: Any = make_class(TORCH_PYTHON_FUNCTION)
+"""The same as a class, as in `ops`."""

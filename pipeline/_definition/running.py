@@ -134,6 +134,8 @@ class Runner:
         self._arguments = arguments
         self._depth = arguments.depth(uses_gpu=graph.uses_gpu)
         self._search = self._depth_search(iter_setup)
+        if self.executor.batches_to_merge:
+            self.executor.widen(self._depth)
         self._iter_setup = iter_setup
         self._started: deque[_StartedBatch] = deque()
         self._scheduled = 0  # batches that were scheduled and not taken

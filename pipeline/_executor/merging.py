@@ -12,6 +12,7 @@ from pipeline._concurrency.locks import Level, new_lock
 from pipeline._executor.running_batch import RunningBatch
 from pipeline._graph.graph import Edge
 from pipeline._operator_api.joined_batches import MergedBatch
+from pipeline._operator_api.reader import Reader
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Merger", "make_merger"]
@@ -27,8 +28,8 @@ _MOST_ACTIVE = 3
 class Merger:
     """Takes batches that wait for a phase, several at once if there are several.
 
-    The samples of the operators of this and all later phases don't depend on each other, so batches that run as one
-    have the bits that they have alone.
+    In this and all later phases, operators whose samples depend on each other process each batch apart, so batches that
+    run as one have the bits that they have alone.
 
     Args:
         phase: number of the phase.
@@ -97,7 +98,8 @@ class Merger:
         for member, end in zip(merged.members, ends, strict=True):
             for edge, output in outputs.items():
                 assert isinstance(output, TensorListGPU)
-                member.batch.outputs[edge] = output.part(slice(end - member.batch.size, end))
+                if edge not in member.batch.outputs:  # of an operator that processed the batches apart
+                    member.batch.outputs[edge] = output.part(slice(end - member.batch.size, end))
             member.stream, member.batch.stream = merged.stream, merged.batch.stream
             member.batch.lenders += merged.batch.lenders
         merged.members[0].batch.keep_alive += merged.batch.keep_alive
@@ -117,11 +119,17 @@ def make_merger(plan: Plan, operators: Mapping[int, Any], outputs: Sequence[Edge
         return None
     phases = plan.phases[first:]
     nodes = [node for phase in phases for step in phase.steps for node in step.nodes]
-    fits = all(phase.device != "cpu" for phase in phases) and all(
-        operators[node.index].traits.per_sample for node in nodes
-    )
+    fits = all(phase.device != "cpu" for phase in phases) and all(_fits(operators[node.index]) for node in nodes)
     own = {node.index for node in nodes}
     constant = {node.index for node in plan.constants}
     read = {edge for node in nodes for edge in (*node.sources, *[condition for condition, _ in node.branch])}
     edges = sorted(edge for edge in read if edge.node not in own | constant)
     return Merger(first, edges, [edge for edge in outputs if edge.node in own]) if fits else None
+
+
+def _fits(operator: Any) -> bool:
+    """Return whether an operator can process several batches as one, or each of them apart."""
+    if operator.traits.per_sample:
+        return True
+    node = operator.node
+    return not (operator.traits.in_order or node.schema.fed or node.branch or isinstance(operator, Reader))

@@ -10,7 +10,7 @@ from pipeline._compiler.rules import RULES
 from pipeline._compiler.rules.scope import Scope
 from pipeline._compiler.steps.chain import ChainStep
 from pipeline._compiler.steps.fast_paths import FastPaths
-from pipeline._compiler.steps.operator_step import FedInput, OperatorStep, PixelStep
+from pipeline._compiler.steps.operator_step import FedInput, MixingPixelStep, MixingStep, OperatorStep, PixelStep
 from pipeline._compiler.steps.step import Step, Steps
 from pipeline._cuda.context import KernelContext
 from pipeline._graph.graph import Graph
@@ -72,10 +72,11 @@ def _leaves(scope: Scope, fuse: bool) -> list[Step]:
         return [ChainStep(scope.planned, operators)]
     steps: list[Step] = []
     for operator in operators:
+        mixes = scope.device != "cpu" and not operator.traits.per_sample
         if isinstance(operator, ExternalSource):
             steps.append(FedInput(operator, scope.kernels))
         elif isinstance(operator, PixelOperator) and fuse:
-            steps.append(PixelStep(operator, scope.kernels, scope.readers))
+            steps.append((MixingPixelStep if mixes else PixelStep)(operator, scope.kernels, scope.readers))
         else:
-            steps.append(OperatorStep(operator, scope.kernels))
+            steps.append((MixingStep if mixes else OperatorStep)(operator, scope.kernels))
     return steps

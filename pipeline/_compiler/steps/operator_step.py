@@ -13,15 +13,17 @@ from pipeline._concurrency.cost import charged
 from pipeline._cuda.context import KernelContext
 from pipeline._graph.graph import Edge
 from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch, no_output_memory
 from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.operator import BatchOperator
 from pipeline._operator_api.pixel_operator import PixelOperator, evaluate
 from pipeline._operator_api.request import TensorList
+from pipeline.errors import PipelineError
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["FedInput", "OperatorStep", "PixelStep"]
+__all__ = ["FedInput", "MixingPixelStep", "MixingStep", "OperatorStep", "PixelStep"]
 
 
 class OperatorStep(Step):
@@ -133,6 +135,34 @@ class PixelStep(OperatorStep):
             defer(batch, [(self, branch)], result)
 
 
+class MixingStep(OperatorStep):
+    """Runs an operator on the GPU whose results depend on the whole batch. Batches that run as one run apart here."""
+
+    mixes_samples = True
+
+    def run(self, batch: Batch) -> None:
+        if not batch.members:
+            super().run(batch)
+            return
+        begin = 0
+        for member in batch.members:
+            part = slice(begin, begin + member.size)
+            for edge in self.node.sources:
+                if edge not in member.outputs:
+                    value = batch.outputs[edge]
+                    assert isinstance(value, TensorListGPU)  # those on the CPU are the member's
+                    member.keep(edge, value.part(part))
+            member.stream, member.costs = batch.stream, batch.costs
+            super().run(member)
+            begin += member.size
+        for edge in self._edges:
+            batch.keep(edge, _joined([member.outputs[edge] for member in batch.members]))
+
+
+class MixingPixelStep(MixingStep, PixelStep):
+    """The same for a pixel operator."""
+
+
 def defer(batch: Batch, members: Sequence[tuple[PixelStep, Batch]], pixels: PixelExpression) -> None:
     """Add the outputs of operators as one expression, which is computed when one of them is read.
 
@@ -152,3 +182,18 @@ def defer(batch: Batch, members: Sequence[tuple[PixelStep, Batch]], pixels: Pixe
     batch.outputs.defer(edges, [each.size for _, each in members], pixels, compute)
     if pixels.reads > 1 and any(each.is_shared for each, _ in members):
         batch.outputs.compute(edges)  # once for all readers
+
+
+def _joined(parts: Sequence[TensorList]) -> TensorListGPU:
+    """Return batches one after another, without a copy.
+
+    Raises:
+        PipelineError: they differ in dtype, number of dimensions or layout, or aren't on the GPU.
+    """
+    batches = [part for part in parts if isinstance(part, TensorListGPU)]
+    tables = [batch.table() for batch in batches]
+    kinds = {(table.dtype, table.ndim, batch.layout()) for table, batch in zip(tables, batches, strict=True)}
+    if len(batches) < len(parts) or len(kinds) > 1:
+        raise PipelineError("the outputs of batches that run as one don't fit together")
+    first = batches[0]
+    return TensorListGPU.from_table(Samples.concatenate(tables), tuple(batches), first.device_id(), first.layout())

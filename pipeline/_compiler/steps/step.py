@@ -23,6 +23,9 @@ class Step(ABC):
         nodes: the operators, in order.
     """
 
+    #: Whether a result may depend on several samples of a batch.
+    mixes_samples = False
+
     def __init__(self, nodes: Sequence[GraphNode]) -> None:
         self.nodes = tuple(nodes)
 
@@ -47,8 +50,9 @@ class Step(ABC):
 class FusedStep(Step):
     """Several steps that a rule of the compiler has replaced by one.
 
-    The replaced steps run instead if a batch measures the cost of each operator, if the fused one declines a batch, or
-    if it fails: an error then has the context of its operator. If they succeed, the fused step is at fault.
+    The replaced steps run instead if a batch measures the cost of each operator, if several batches run as one and
+    samples of a batch are mixed, if the fused step declines a batch, or if it fails: an error then has the context of
+    its operator. If they succeed, the fused step is at fault.
 
     Args:
         members: the replaced steps, in order.
@@ -62,6 +66,7 @@ class FusedStep(Step):
         super().__init__([node for member in members for node in member.nodes])
         self.members = list(members)
         self._fast_paths = fast_paths
+        self.mixes_samples = any(leaf.mixes_samples for leaf in self.leaves())
 
     @abstractmethod
     def run_as_one(self, batch: Batch) -> bool:
@@ -69,7 +74,7 @@ class FusedStep(Step):
 
     def run(self, batch: Batch) -> None:
         failure: Exception | None = None
-        if batch.costs is None:
+        if batch.costs is None and not (batch.members and self.mixes_samples):
             try:
                 if self.run_as_one(batch):
                     return

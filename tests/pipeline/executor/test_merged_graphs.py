@@ -1,4 +1,4 @@
-"""Small batches of graphs with branches that run as one have the bits that they have alone."""
+"""Small batches that run as one have the bits that they have alone: with branches, and if samples are mixed."""
 
 from __future__ import annotations
 
@@ -79,6 +79,19 @@ def trivial(files: list[str]) -> Any:
     return trivial_augment.trivial_augment_wide(images(files), shape=[6, 5])
 
 
+def mixed(files: list[str]) -> Any:
+    pixels = fn.crop_mirror_normalize(
+        images(files), mirror=fn.random.coin_flip(), mean=[100.0, 90, 80], std=[50.0, 40, 30]
+    )
+    others = fn.permute_batch(pixels, indices=fn.batch_permutation())
+    weight = fn.random.uniform(range=(0.0, 1.0)).gpu()
+    return pixels * weight + others * (1 - weight)
+
+
+def drawn_on_the_gpu(files: list[str]) -> Any:
+    return fn.cast(images(files), dtype=types.FLOAT) + fn.random.normal(shape=[6, 5, 3]).gpu() * 2
+
+
 def batches(define: Callable[[list[str]], Any], files: list[str], size: int) -> list[list[Any]]:
     @pipeline_def(batch_size=size, num_threads=2, device_id=0, seed=3, enable_conditionals=True)
     def definition() -> Any:
@@ -92,8 +105,11 @@ def batches(define: Callable[[list[str]], Any], files: list[str], size: int) -> 
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("define", [drawn_in_branches, filtered_in_branches, auto, rand, trivial])
-def test_merged_batches_with_branches_have_the_same_bits(
+@pytest.mark.parametrize(
+    "define",
+    [drawn_in_branches, filtered_in_branches, auto, rand, trivial, mixed, drawn_on_the_gpu],
+)
+def test_merged_batches_have_the_same_bits(
     define: Callable[[list[str]], Any], size: int, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged: list[int] = []

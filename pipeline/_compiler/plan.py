@@ -20,8 +20,8 @@ __all__ = ["BatchStep", "Phase", "Plan", "PlannedStep", "SampleStep", "make_plan
 
 
 @dataclass(frozen=True)
-class BatchStep:
-    """Operators that process a whole batch, one after the other.
+class PlannedStep:
+    """Operators that run one after another.
 
     Attributes:
         nodes: operators in order of execution.
@@ -36,24 +36,13 @@ class BatchStep:
         return step_name(self.nodes)
 
 
-@dataclass(frozen=True)
-class SampleStep:
-    """A chain of operators that the threads of the pool run sample by sample.
-
-    Attributes:
-        nodes: operators in order of execution.
-        results: edges that operators outside the chain read, or that the pipeline returns.
-    """
-
-    nodes: tuple[GraphNode, ...]
-    results: tuple[Edge, ...]
-
-    @cached_property
-    def name(self) -> str:
-        return step_name(self.nodes)
+class BatchStep(PlannedStep):
+    """Operators that process a whole batch."""
 
 
-PlannedStep = BatchStep | SampleStep
+class SampleStep(PlannedStep):
+    """A chain of operators that the threads of the pool run sample by sample."""
+
 
 #: Kinds of phases in their order in a batch. Each kind has separate threads, so that one batch is decoded or copied
 #: to the GPU while the operators of the batch before it are issued.
@@ -185,7 +174,7 @@ def _cpu_steps(nodes: list[GraphNode], reads: _Reads) -> tuple[PlannedStep, ...]
     samples = [index for index in free if index in on_samples]
     steps: list[PlannedStep] = []
     while batch or samples:
-        kind: type[BatchStep | SampleStep] = BatchStep if batch else SampleStep
+        kind: type[PlannedStep] = BatchStep if batch else SampleStep
         chosen, batch = sorted(batch), []
         if kind is SampleStep:
             chosen, samples = _chain(samples, readers, inputs, arguments, on_samples), []

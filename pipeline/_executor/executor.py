@@ -503,15 +503,8 @@ class Executor:
             self.statistics.end(step.nodes, cost, batch.costs)
             if order is not None and number == order.last:
                 order.end_turn(batch.number)
-            if phase.device == "cpu":
-                self._drop_dead_values(batch, (run.phase, number))
         if weight:
             self._costs.add(run.phase, already.minus(begun).processor)
-
-    def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
-        """Release values that no later step reads, so that later steps reuse their buffers."""
-        for edge in self._plan.dead_after.get(step, ()):
-            batch.outputs.pop(edge, None)
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = math.prod(shape) * dtype.itemsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline._compiler.plan import BatchStep, Plan
+from pipeline._compiler.plan import Plan, SampleStep
 from pipeline._compiler.rules import RULES
 from pipeline._compiler.rules.scope import Scope
 from pipeline._compiler.steps.chain import ChainStep
@@ -48,14 +48,15 @@ class Program:
     ) -> None:
         self.plan, self.fast_paths = plan, FastPaths()
         self.phases: list[list[Steps]] = []
-        for phase in plan.phases:
+        for number, phase in enumerate(plan.phases):
             self.phases.append([])
-            for planned in phase.steps:
+            for position, planned in enumerate(phase.steps):
                 scope = Scope(graph, operators, plan.readers, kernels, seed, self.fast_paths, phase.device, planned)
                 steps = _leaves(scope, fuse)
                 for rule in RULES if fuse else ():
                     steps = rule(steps, scope)
-                self.phases[-1].append(Steps(planned, steps))
+                dead = plan.dead_after.get((number, position), ()) if phase.device == "cpu" else ()
+                self.phases[-1].append(Steps(planned, steps, dead))
         self._takes_inputs = [
             all(isinstance(step, FedInput) for steps in phase for step in steps.steps) for phase in self.phases
         ]
@@ -68,7 +69,7 @@ class Program:
 def _leaves(scope: Scope, fuse: bool) -> list[Step]:
     """Return a step for each operator, or for the chain."""
     operators = [scope.operators[node.index] for node in scope.planned.nodes]
-    if not isinstance(scope.planned, BatchStep):
+    if isinstance(scope.planned, SampleStep):
         return [ChainStep(scope.planned, operators)]
     steps: list[Step] = []
     for operator in operators:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from pipeline._compiler.rules.scope import Scope, replaced
-from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._compiler.steps.operator_step import PixelStep, defer
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._cuda.launch import MAX_SAMPLES
@@ -21,13 +20,12 @@ class EqualOperators(FusedStep):
 
     Args:
         members: the operators. They may be in different branches.
-        fast_paths: counts the failures.
     """
 
     title = "equal operators"
 
-    def __init__(self, members: Sequence[PixelStep], fast_paths: FastPaths) -> None:
-        super().__init__(members, fast_paths)
+    def __init__(self, members: Sequence[PixelStep]) -> None:
+        super().__init__(members)
         self._operators = members
 
     def run_as_one(self, batch: Batch) -> bool:
@@ -61,4 +59,4 @@ def stack_equal_operators(steps: list[Step], scope: Scope) -> list[Step]:
             firsts[node.index] = group[0].node.index
     free = {id(step) for step in steps}
     alike = [[leaf for leaf in group if id(leaf) in free] for group in groups.values()]
-    return replaced(steps, [EqualOperators(group, scope.fast_paths) for group in alike if len(group) > 1])
+    return replaced(steps, scope, [EqualOperators(group) for group in alike if len(group) > 1])

@@ -8,7 +8,6 @@ import numpy as np
 
 from pipeline._compiler.rules.scope import Scope, replaced
 from pipeline._compiler.steps.chain import ChainStep
-from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._graph.graph import Edge
 from pipeline._imaging.batch import ImageBatch
@@ -30,13 +29,12 @@ class FusedImages(FusedStep):
 
     Args:
         chain: the chain.
-        fast_paths: counts the failures.
     """
 
     title = "resize and crop_mirror_normalize"
 
-    def __init__(self, chain: ChainStep, fast_paths: FastPaths) -> None:
-        super().__init__([chain], fast_paths)
+    def __init__(self, chain: ChainStep) -> None:
+        super().__init__([chain])
         self._resizer: Any
         self._normalizer: Any
         self._resizer, self._normalizer = chain.operators
@@ -90,7 +88,7 @@ class FusedImages(FusedStep):
 def fuse_images(steps: list[Step], scope: Scope) -> list[Step]:
     """Fuse chains that consist of exactly these two operators."""
     chains = [step for step in steps if isinstance(step, ChainStep) and _fits(step)]
-    return replaced(steps, [FusedImages(chain, scope.fast_paths) for chain in chains])
+    return replaced(steps, scope, [FusedImages(chain) for chain in chains])
 
 
 def _fits(chain: ChainStep) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from pipeline._compiler.rules.scope import Scope, replaced
-from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._compiler.steps.operator_step import OperatorStep
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._graph.graph import Edge, GraphNode
@@ -35,13 +34,12 @@ class JointDraws(FusedStep):
     Args:
         draws: the operators, none of them in a branch, and their numbers.
         seed: seed of the pipeline.
-        fast_paths: counts the failures.
     """
 
     title = "joint draws"
 
-    def __init__(self, draws: Sequence[tuple[OperatorStep, NumberDraw]], seed: int, fast_paths: FastPaths) -> None:
-        super().__init__([step for step, _ in draws], fast_paths)
+    def __init__(self, draws: Sequence[tuple[OperatorStep, NumberDraw]], seed: int) -> None:
+        super().__init__([step for step, _ in draws])
         self._count = sum(draw.count for _, draw in draws)
         self._rows = np.zeros(len(draws), _DRAW)
         #: Of each output: edge, its first number and the number after the last for one sample, shape, and dtype.
@@ -80,7 +78,7 @@ def join_draws(steps: list[Step], scope: Scope) -> list[Step]:
         draw = None if find is None or scope.device != "cpu" else find()
         if isinstance(step, OperatorStep) and draw is not None:
             draws.append((step, draw))
-    return replaced(steps, [JointDraws(draws, scope.seed, scope.fast_paths)] if draws else ())
+    return replaced(steps, scope, [JointDraws(draws, scope.seed)] if draws else ())
 
 
 def _seed_and_stream(node: GraphNode, seed: int) -> tuple[int, int]:

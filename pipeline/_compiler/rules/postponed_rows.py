@@ -7,7 +7,6 @@ from typing import Any
 
 from pipeline._compiler.rules.scope import Scope, replaced
 from pipeline._compiler.rules.tabulated_operators import is_tabulated
-from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._compiler.steps.operator_step import OperatorStep
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._graph.graph import Edge, GraphNode
@@ -25,13 +24,12 @@ class PostponedRows(FusedStep):
 
     Args:
         step: the operator that computes the rows.
-        fast_paths: counts the failures.
     """
 
     title = "rows of a table"
 
-    def __init__(self, step: OperatorStep, fast_paths: FastPaths) -> None:
-        super().__init__([step], fast_paths)
+    def __init__(self, step: OperatorStep) -> None:
+        super().__init__([step])
         self._step = step
 
     def run_as_one(self, batch: Batch) -> bool:
@@ -69,4 +67,4 @@ def postpone_rows(steps: list[Step], scope: Scope) -> list[Step]:
         if step.node.index not in outputs
         and all(is_tabulated(scope.operators[node.index], scope) for node in readers[step.node.index])
     ]
-    return replaced(steps, [PostponedRows(step, scope.fast_paths) for step in unread])
+    return replaced(steps, scope, [PostponedRows(step) for step in unread])

@@ -9,8 +9,7 @@ from pipeline._compiler.expressed_steps import ExpressedStep
 from pipeline._compiler.plan import BatchStep
 from pipeline._compiler.recorded_steps import RecordedStep
 from pipeline._compiler.rules.equal_operators import EqualOperators
-from pipeline._compiler.rules.scope import Scope
-from pipeline._compiler.steps.fast_paths import FastPaths
+from pipeline._compiler.rules.scope import Scope, replaced
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._operator_api.batch import Batch
 
@@ -26,13 +25,12 @@ class PreparedLaunches(FusedStep):
     Args:
         members: the operators, or what runs them as one.
         prepared: their launches.
-        fast_paths: counts the failures.
     """
 
     title = "prepared launches"
 
-    def __init__(self, members: Sequence[Step], prepared: RecordedStep | ExpressedStep, fast_paths: FastPaths) -> None:
-        super().__init__(members, fast_paths)
+    def __init__(self, members: Sequence[Step], prepared: RecordedStep | ExpressedStep) -> None:
+        super().__init__(members)
         self._prepared = prepared
 
     def run_as_one(self, batch: Batch) -> bool:
@@ -53,4 +51,4 @@ def prepare_launches(steps: list[Step], scope: Scope) -> list[Step]:
         prepared = ExpressedStep(planned, planned.results, operators, scope.readers, kernels)
     else:
         return steps
-    return [PreparedLaunches(steps, prepared, scope.fast_paths)]
+    return replaced(steps, scope, [PreparedLaunches(steps, prepared)])

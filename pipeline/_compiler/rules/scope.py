@@ -44,10 +44,12 @@ class Scope:
 Rule = Callable[[list[Step], Scope], list[Step]]
 
 
-def replaced(steps: Sequence[Step], fused: Sequence[FusedStep]) -> list[Step]:
+def replaced(steps: Sequence[Step], scope: Scope, fused: Sequence[FusedStep]) -> list[Step]:
     """Return steps with fused ones in the place of their members, in an order in which each finds its inputs."""
     if not fused:
         return list(steps)
+    for each in fused:
+        each.fast_paths = scope.fast_paths
     members = {id(member) for each in fused for member in each.members}
     waiting = [*fused, *[step for step in steps if id(step) not in members]]
     waiting.sort(key=lambda step: min(node.index for node in step.nodes))

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from pipeline._compiler.rules.equal_operators import stack_equal_operators
 from pipeline._compiler.rules.scope import Scope, replaced
-from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._compiler.steps.operator_step import PixelStep, defer
 from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._concurrency.interrupts import pass_on_interrupt
@@ -110,13 +109,12 @@ class TabulatedOperators(FusedStep):
     Args:
         source: the images.
         members: the operators, in order.
-        fast_paths: counts the failures.
     """
 
     title = "operators with tables of arguments"
 
-    def __init__(self, source: Edge, members: Sequence[Member], fast_paths: FastPaths) -> None:
-        super().__init__([member.step for member in members], fast_paths)
+    def __init__(self, source: Edge, members: Sequence[Member]) -> None:
+        super().__init__([member.step for member in members])
         self._source, self._operators = source, tuple(members)
         #: By kind of the images: the outputs for all rows.
         self._known: dict[Hashable, list[_Table]] = {}
@@ -129,12 +127,13 @@ class TabulatedOperators(FusedStep):
         for operators, pixels in self._express(batch, batches):
             defer(batch, operators, pixels)
             done.update([step.node.index for step, _ in operators])
-        if len(done) < len(self.nodes):
-            for member in self.members:
-                member.run_rest(batch, done)
+        for member in self.members if len(done) < len(self.nodes) else ():
+            rest = [leaf for leaf in member.leaves() if leaf.nodes[0].index not in done]
+            for step in [member] if len(rest) == len(member.nodes) else rest:
+                step.run(batch)
         failures, self._failures[:] = self._failures[:], []
         for failure in failures:
-            self._fast_paths.confirm(self.title, failure)
+            self.fast_paths.confirm(self.title, failure)
         return True
 
     def _express(
@@ -232,8 +231,8 @@ def tabulate_operators(steps: list[Step], scope: Scope) -> list[Step]:
             sources = [scope.graph.nodes[edge.node] for edge in rows]
             tables = [TensorListCPU(np.asarray(each.argument("table")), each.argument("layout")) for each in sources]
             members.setdefault(step.node.inputs[0], []).append(Member(step, rows, tuple(tables)))
-    fused = [TabulatedOperators(source, each, scope.fast_paths) for source, each in members.items()]
-    steps = replaced(steps, fused)
+    fused = [TabulatedOperators(source, each) for source, each in members.items()]
+    steps = replaced(steps, scope, fused)
     for each in fused:
         each.members = stack_equal_operators(each.members, scope)  # of images with several sizes, which have no tables
     return steps

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from pipeline._cached_property import cached_property
 from pipeline._compiler.plan import PlannedStep
 from pipeline._compiler.steps.fast_paths import FastPaths
 from pipeline._concurrency.interrupts import pass_on_interrupt
@@ -37,11 +36,6 @@ class Step(ABC):
             OperatorError: an operator failed.
         """
 
-    def run_rest(self, batch: Batch, done: Collection[int]) -> None:
-        """Run the operators except those with these indices."""
-        if self.nodes[0].index not in done:
-            self.run(batch)
-
     def leaves(self) -> Iterator[Step]:
         """Return the steps of single operators and of chains."""
         yield self
@@ -56,16 +50,18 @@ class FusedStep(Step):
 
     Args:
         members: the replaced steps, in order.
+
+    Attributes:
         fast_paths: counts the failures.
     """
 
     #: What runs as one, for reports.
     title: ClassVar[str]
 
-    def __init__(self, members: Sequence[Step], fast_paths: FastPaths) -> None:
+    def __init__(self, members: Sequence[Step]) -> None:
         super().__init__([node for member in members for node in member.nodes])
         self.members = list(members)
-        self._fast_paths = fast_paths
+        self.fast_paths = FastPaths()
         self.mixes_samples = any(leaf.mixes_samples for leaf in self.leaves())
 
     @abstractmethod
@@ -85,19 +81,12 @@ class FusedStep(Step):
         if failure is not None:
             outputs = [Edge(node.index, output) for node in self.nodes for output in range(node.output_count)]
             batch.outputs.compute(outputs)  # what they left for later may fail, too
-            self._fast_paths.confirm(self.title, failure)
+            self.fast_paths.confirm(self.title, failure)
 
     def run_members(self, batch: Batch) -> None:
         """Run the members one after another."""
         for member in self.members:
             member.run(batch)
-
-    def run_rest(self, batch: Batch, done: Collection[int]) -> None:
-        if done and not {node.index for node in self.nodes}.isdisjoint(done):
-            for member in self.members:
-                member.run_rest(batch, done)
-        else:
-            self.run(batch)
 
     def leaves(self) -> Iterator[Step]:
         for member in self.members:
@@ -110,22 +99,18 @@ class Steps(Step):
     Args:
         planned: their operators.
         steps: the steps.
+        dead: edges that no later step reads: their memory is released, so that later steps reuse it.
 
     Attributes:
-        results: edges that operators of other steps read, or that the pipeline returns.
+        name: the names of the operators, for traces.
     """
 
-    def __init__(self, planned: PlannedStep, steps: Sequence[Step]) -> None:
+    def __init__(self, planned: PlannedStep, steps: Sequence[Step], dead: Sequence[Edge]) -> None:
         super().__init__(planned.nodes)
-        self._planned = planned
-        self.steps = tuple(steps)
-        self.results = planned.results
-
-    @cached_property
-    def name(self) -> str:
-        """The names of the operators, for traces."""
-        return self._planned.name
+        self.name, self.steps, self._dead = planned.name, tuple(steps), dead
 
     def run(self, batch: Batch) -> None:
         for step in self.steps:
             step.run(batch)
+        for edge in self._dead:
+            batch.outputs.pop(edge, None)

@@ -125,13 +125,8 @@ class Fused(FusedStep):
         return False
 
 
-class Noted(Step):
-    def __init__(self, nodes: Any, ran: list[int]) -> None:
-        super().__init__(nodes)
-        self._ran = ran
-
-    def run(self, batch: Any) -> None:
-        self._ran.append(self.nodes[0].index)
+class Alone(Step):
+    def run(self, batch: Any) -> None: ...
 
 
 def graph_nodes() -> Any:
@@ -143,22 +138,12 @@ def graph_nodes() -> Any:
 
 
 def test_fused_steps_come_behind_the_inputs_of_all_members() -> None:
-    ran: list[int] = []
-    alone = [Noted([node], ran) for node in graph_nodes()]
+    alone = [Alone([node]) for node in graph_nodes()]
     first = [step for step in alone if step.nodes[0].inputs and step.nodes[0].inputs[0].node == 0]
     last = [step for step in alone[1:] if step not in first]
-    fused = [Fused(last, FastPaths()), Fused(first, FastPaths())]
-    assert [each.nodes[0] for each in replaced(alone, fused)] == [
+    fused: list[FusedStep] = [Fused(last), Fused(first)]
+    scope: Any = SimpleNamespace(fast_paths=FastPaths())
+    assert [each.nodes[0] for each in replaced(alone, scope, fused)] == [
         alone[0].nodes[0], first[0].nodes[0], last[0].nodes[0],
     ]  # fmt: skip
-    assert replaced(alone, []) == alone
-
-
-def test_members_of_a_fused_step_run_except_those_that_are_done() -> None:
-    ran: list[int] = []
-    step = Fused([Noted([node], ran) for node in graph_nodes()], FastPaths())
-    batch: Any = SimpleNamespace(costs=None)
-    step.run_rest(batch, {1, 2})
-    assert ran == [node.index for node in step.nodes if node.index not in (1, 2)]
-    step.run_rest(batch, set())
-    assert len(ran) == 2 * len(step.nodes) - 2
+    assert replaced(alone, scope, []) == alone

@@ -46,7 +46,7 @@ class OperatorStep(Step):
         self._unqueued = None if operator.traits.only_launches else self._kernels
 
     def run(self, batch: Batch) -> None:
-        branch = self.batch_of(batch)
+        branch = self.batch_of(batch) if self.node.branch else batch
         if branch is not None:
             if self._kernels is not None:
                 self._kernels.open_queue()

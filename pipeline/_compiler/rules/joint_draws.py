@@ -13,7 +13,7 @@ from pipeline._compiler.steps.step import FusedStep, Step
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging.native import compiled
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.number_draw import NumberDraw
+from pipeline._operators.random.distribution import NumberDraw, TransformedCpu
 from pipeline._rng import batch_counter, generator_key
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -73,11 +73,11 @@ class JointDraws(FusedStep):
 def join_draws(steps: list[Step], scope: Scope) -> list[Step]:
     """Draw the numbers of all random operators on the CPU with constant arguments at once."""
     draws: list[tuple[OperatorStep, NumberDraw]] = []
-    for step in steps:
-        find = getattr(step.operator, "number_draw", None) if isinstance(step, OperatorStep) else None
-        draw = None if find is None or scope.device != "cpu" else find()
-        if isinstance(step, OperatorStep) and draw is not None:
-            draws.append((step, draw))
+    for step in steps if scope.device == "cpu" else ():
+        if isinstance(step, OperatorStep) and isinstance(step.operator, TransformedCpu):
+            draw = step.operator.number_draw()
+            if draw is not None:
+                draws.append((step, draw))
     return replaced(steps, scope, [JointDraws(draws, scope.seed)] if draws else ())
 
 

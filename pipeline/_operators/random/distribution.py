@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,6 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.memoize import ArgumentCache
-from pipeline._operator_api.number_draw import NumberDraw
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operator_api.upload import upload
 from pipeline._rng import Distribution
@@ -26,7 +27,10 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIDataType, to_numpy_type
 
-__all__ = ["SHAPE", "SHAPE_LIKE", "DistributionCpu", "TransformedCpu", "TransformedGpu", "column", "declare", "rows_of"]
+__all__ = [
+    "SHAPE", "SHAPE_LIKE", "DistributionCpu", "NumberDraw", "TransformedCpu", "TransformedGpu", "column", "declare",
+    "rows_of",
+]  # fmt: skip
 
 SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", per_sample=True)
 SHAPE_LIKE = Input(
@@ -58,6 +62,27 @@ def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = 
 
 #: The dtype, the shape of all samples or None, the shape of each sample, and the result of `prepare`.
 _Prepared = tuple[np.dtype[Any], tuple[int, ...] | None, Sequence[tuple[int, ...]], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberDraw:
+    """The numbers that an operator with constant arguments draws.
+
+    Attributes:
+        distribution: distribution of all numbers.
+        shape: shape of each sample.
+        values: values of a list, or of the two sides of a coin. Its dtype, of 4 bytes, is that of the numbers; float32
+            for other distributions.
+    """
+
+    distribution: Distribution
+    shape: tuple[int, ...]
+    values: Array
+
+    @property
+    def count(self) -> int:
+        """Number of numbers for each sample."""
+        return math.prod(self.shape)
 
 
 class DistributionCpu(BatchOperator):

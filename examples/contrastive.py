@@ -22,9 +22,9 @@ from torch.utils.data import Dataset
 
 import common
 import dali_proxy
+from dali_proxy import fn, pipeline_def, types
 from imagenet import ImageFolder, validation_pipe
 from networks import encoder
-from pipeline import fn, pipeline_def, types
 
 
 class TwoViews(Dataset):

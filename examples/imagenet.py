@@ -20,8 +20,8 @@ from torch.utils.data import Dataset
 
 import common
 import dali_proxy
+from dali_proxy import fn, pipeline_def, types
 from networks import classifier
-from pipeline import fn, pipeline_def, types
 
 
 class ImageFolder(Dataset):

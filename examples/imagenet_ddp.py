@@ -22,10 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import common
 import dali_proxy
-from dali_proxy import distributed
+from dali_proxy import Pipeline, distributed
 from imagenet import ImageFolder, training_pipe, validation_pipe
 from networks import classifier
-from pipeline import Pipeline
 
 
 def loader_of(

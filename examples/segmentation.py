@@ -24,8 +24,8 @@ from torch.utils.data import Dataset
 import common
 import dali_proxy
 import scenes
+from dali_proxy import fn, pipeline_def, types
 from networks import UNet
-from pipeline import fn, pipeline_def, types
 
 
 class Pairs(Dataset):

@@ -24,8 +24,8 @@ from torch.nn import functional
 import common
 import dali_proxy
 import scenes
+from dali_proxy import fn, pipeline_def, types
 from networks import convolution, encoder
-from pipeline import fn, pipeline_def, types
 
 STRIDES = (8, 16, 32)
 SIZES = (0.2, 0.4, 0.75, 1.2)  # of the default boxes of each stride, as fractions of the image

@@ -27,9 +27,9 @@ from tqdm import tqdm
 
 import common
 import dali_proxy
+from dali_proxy import fn, pipeline_def, types
 from dali_proxy._demo.data import photograph_paths
 from networks import SuperResolution
-from pipeline import fn, pipeline_def, types
 
 SCALE = 2
 FRAMES = 3  # per sequence; the network makes the one in the middle

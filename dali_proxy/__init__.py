@@ -85,42 +85,27 @@ __all__ = [
 
 guard_name()
 
-#: Names of the package `pipeline` that users need most.
-_OF_PIPELINE = frozenset(("Pipeline", "dynamic", "fn", "operator_def", "ops", "pipeline_def", "types"))
-_MODULES = {
-    "BatchError": "errors",
-    "BatchRef": "_worker.placeholders",
-    "BatchSizeError": "errors",
-    "CutMix": "_loader.mixing",
-    "DALIClassificationIterator": "_iterators",
-    "DALIGenericIterator": "_iterators",
-    "DALIRaggedIterator": "_iterators",
-    "DALIServer": "_server.server",
-    "DataLoader": "_loader.loader",
-    "LastBatchPolicy": "_common.policies",
-    "MixUp": "_loader.mixing",
-    "OperatorTimes": "_server.counters",
-    "PlaceholderError": "errors",
-    "Proxy": "_worker.proxy",
-    "ProxyCallError": "errors",
-    "ProxyError": "errors",
-    "RayCluster": "_cluster.ray_cluster",
-    "SampleRef": "_worker.placeholders",
-    "SampleTypeError": "errors",
-    "ServerClosedError": "errors",
-    "ServerDiedError": "errors",
-    "ServerStats": "_server.telemetry",
-    "StaleReferenceError": "errors",
-    "TorchPythonFunction": "_torch_functions",
-    "WorkerDiedError": "errors",
-    "feed_ndarray": "pipeline.tensors.interop",
-    "install_as_nvidia_dali": "_nvidia.install",
-    "serve": "_server.server",
-    "show": "pipeline._sheet",
-    "to_torch_tensor": "pipeline.tensors.interop",
-    "to_torch_type": "pipeline.tensors.interop",
-    "torch_python_function": "_torch_functions",
+#: The public names of each module, below this package or in `pipeline`.
+_NAMES = {
+    "_cluster.ray_cluster": "RayCluster",
+    "_common.policies": "LastBatchPolicy",
+    "_iterators": "DALIClassificationIterator DALIGenericIterator DALIRaggedIterator",
+    "_loader.loader": "DataLoader",
+    "_loader.mixing": "CutMix MixUp",
+    "_nvidia.install": "install_as_nvidia_dali",
+    "_server.counters": "OperatorTimes",
+    "_server.server": "DALIServer serve",
+    "_server.telemetry": "ServerStats",
+    "_torch_functions": "TorchPythonFunction torch_python_function",
+    "_worker.placeholders": "BatchRef SampleRef",
+    "_worker.proxy": "Proxy",
+    "errors": "BatchError BatchSizeError PlaceholderError ProxyCallError ProxyError SampleTypeError ServerClosedError "
+    "ServerDiedError StaleReferenceError WorkerDiedError",
+    "pipeline": "Pipeline dynamic fn operator_def ops pipeline_def types",
+    "pipeline._sheet": "show",
+    "pipeline.tensors.interop": "feed_ndarray to_torch_tensor to_torch_type",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -128,7 +113,7 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name in ("distributed", "torchvision"):
         return import_ours(f"{__name__}.{name}")
-    module = "pipeline" if name in _OF_PIPELINE else _MODULES.get(name)
+    module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     import_ours("pipeline._requirements").check_requirements()

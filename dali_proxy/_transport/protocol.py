@@ -134,12 +134,6 @@ class InputBatch(Message, frozen=True):
     ndim: U8
     table: Table
 
-    @classmethod
-    def pack(cls, dtype: str, rows: Sequence[Sequence[int]]) -> InputBatch:
-        """Pack rows ``(segment, offset, *shape)`` of the same length."""
-        table = np.array(rows, np.int64)
-        return cls(dtype, table.shape[1] - 2, table.tobytes())
-
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
         """Return the dtype and the table. `ArenaReader.batch` checks that the rows lie in their segments.
 

@@ -10,7 +10,7 @@ from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.location import SourceLocation
-from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline._graph.nodes import DataNode
 from pipeline._graph.numbering import Numbering
 from pipeline.errors import GraphError
 
@@ -181,18 +181,12 @@ class Graph:
         return tuple(self.device_of(edge) for edge in self.outputs)
 
     @classmethod
-    def from_outputs(cls, outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> Graph:
-        """Freeze the operators on which the outputs depend, and the preserved ones. Prune all others.
+    def from_numbering(cls, numbering: Numbering, outputs: Sequence[DataNode]) -> Graph:
+        """Freeze the operators that are numbered.
 
         Raises:
             GraphError: two operators have the same name.
         """
-        numbering = Numbering(outputs, preserved)
-        return cls.from_numbering(numbering, outputs)
-
-    @classmethod
-    def from_numbering(cls, numbering: Numbering, outputs: Sequence[DataNode]) -> Graph:
-        """Freeze the operators that are numbered. Has the errors of `from_outputs`."""
         firsts: dict[int, int] = {}  # the first call that wasn't pruned, of those that share random numbers
         for number, call in enumerate(numbering.calls):
             firsts.setdefault(id(call.twin or call), number)

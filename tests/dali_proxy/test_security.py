@@ -26,7 +26,6 @@ from dali_proxy._transport.protocol import (
     CloseSession,
     Fetch,
     Hello,
-    InputBatch,
     OpenSession,
     Result,
     Submit,
@@ -35,7 +34,7 @@ from pipeline._ipc.authentication import ClientHandshake
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.frames import MAX_BODY, encode_frame
 from pipeline._ipc.memory import SharedBlock
-from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
+from tests.dali_proxy.hostile import Attacker, hostile_result, packed, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -236,7 +235,7 @@ def test_samples_outside_of_their_memory_are_refused(
             view=0,
             batch_size=1,
             indices="",
-            inputs=(InputBatch.pack("int32", [row]),),
+            inputs=(packed("int32", [row]),),
         )
     )
     assert attacker.closed_by_server()
@@ -281,7 +280,7 @@ def test_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) 
             view=0,
             batch_size=1,
             indices="",
-            inputs=(InputBatch.pack("int32", rows),),
+            inputs=(packed("int32", rows),),
         )
     )
     assert attacker.closed_by_server()

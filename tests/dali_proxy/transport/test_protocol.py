@@ -37,8 +37,9 @@ from dali_proxy._transport.protocol import (
     Welcome,
 )
 from pipeline._ipc.errors import ProtocolError
+from tests.dali_proxy.hostile import packed
 
-SAMPLES = InputBatch.pack("uint8", [(0, 64 * number, 4, 3) for number in range(5)])
+SAMPLES = packed("uint8", [(0, 64 * number, 4, 3) for number in range(5)])
 OUTPUT = OutputBatch(
     device="cpu",
     device_id=0,
@@ -138,7 +139,7 @@ def test_samples_are_a_table():
     dtype, table = SAMPLES.unpack()
     assert dtype == np.uint8
     assert table.tolist() == [[0, 64 * number, 4, 3] for number in range(5)]
-    _, scalars = InputBatch.pack("bool", [(0, 0), (0, 64)]).unpack()
+    _, scalars = packed("bool", [(0, 0), (0, 64)]).unpack()
     assert scalars.shape == (2, 2)
     assert Release.pack([(2**63, 1)]).unpack() == [(2**63, 1)]
     assert Release.pack([]).unpack() == []

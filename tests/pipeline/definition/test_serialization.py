@@ -17,8 +17,8 @@ from pipeline import Pipeline, errors, fn, pipeline_def, types
 from pipeline._declaration.registry import all_schemas, has_implementation, modules_of
 from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
 from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
-from pipeline._graph import Graph
 from tests.environment import with_project
+from tests.pipeline.graphs import graph_of
 
 
 @pipeline_def(batch_size=3, num_threads=1, device_id=None, seed=11)
@@ -89,7 +89,7 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
         pass
 
     node = fn.external_source(name="x", cuda_stream=Anything())
-    serialized = encode_pipeline(Graph.from_outputs([node]), {})
+    serialized = encode_pipeline(graph_of([node]), {})
     assert len(serialized.objects) == 1
     with pytest.raises(errors.SerializationError, match=r"Pass them again: .*x\.cuda_stream"):
         decode_pipeline(serialized.data)

@@ -16,10 +16,10 @@ from pipeline._compiler.rules.joint_draws import JointDraws
 from pipeline._compiler.steps import chain
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._graph import Graph
 from pipeline._operators.geometry.flip import FlipCpu
 from pipeline.tensors import TensorListCPU
 from tests import host_cupy
+from tests.pipeline.graphs import graph_of
 from tests.pipeline.kernels import emulator
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
@@ -43,7 +43,7 @@ def finishers(outputs: list[Any], on_caller: bool, count: int = 4, config: Execu
         names.append(threading.current_thread().name)
         done.release()
 
-    with Executor(Graph.from_outputs(outputs), config) as executor:
+    with Executor(graph_of(outputs), config) as executor:
         for _ in range(count):
             executor.submit(BatchRequest(4), finish, on_caller=on_caller)
             assert done.acquire(timeout=60)

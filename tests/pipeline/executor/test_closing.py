@@ -19,9 +19,9 @@ from pipeline._compiler.plan import Phase
 from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._executor.program import Program
-from pipeline._graph import Graph
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors import TensorListCPU
+from tests.pipeline.graphs import graph_of
 from tests.waiting import wait_until
 
 
@@ -70,7 +70,7 @@ class SlowDevice:
 @pytest.mark.parametrize("visits", [1, 2])
 def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1, cpu_depth=2)
-    executor = Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config)
+    executor = Executor(graph_of([fn.external_source(name="x") + 1]), config)
     device: Any = SlowDevice()
     device.work_queue = executor._cpu_queue
     feed, add = Phase("cpu", executor._plan.phases[0].steps[:1]), Phase("cpu", executor._plan.phases[0].steps[1:])
@@ -100,7 +100,7 @@ def test_closed_work_queue_executes_work_on_the_calling_thread() -> None:
 
 @pytest.mark.gpu
 def test_batches_with_a_round_trip_to_a_gpu_end() -> None:
-    graph = Graph.from_outputs([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
+    graph = graph_of([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
     executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     results: list[BatchResult] = []
     for value in range(20):
@@ -114,7 +114,7 @@ def test_operators_are_closed_when_a_later_one_cannot_be_created(tmp_path: Path)
     with tarfile.open(tmp_path / "shard.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"))
     encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")
-    graph = Graph.from_outputs([fn.decoders.image(encoded, dtype=types.FLOAT64)])
+    graph = graph_of([fn.decoders.image(encoded, dtype=types.FLOAT64)])
     before = os.listdir("/proc/self/fd")
     with pytest.raises(ArgumentValueError, match="dtype") as caught:
         Executor(graph, ExecutorConfig(max_batch_size=1, num_threads=1, device_id=None, seed=1))

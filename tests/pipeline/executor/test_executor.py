@@ -10,9 +10,9 @@ import pytest
 
 from pipeline import errors, fn
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline._graph import Graph
 from pipeline._rng import BatchKey
 from pipeline.tensors import TensorListCPU
+from tests.pipeline.graphs import graph_of
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 
@@ -20,7 +20,7 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def executor() -> Iterator[Executor]:
     x = fn.external_source(name="x")
-    with Executor(Graph.from_outputs([x + 1, fn.random.uniform(range=(0, 1))]), CONFIG) as made:
+    with Executor(graph_of([x + 1, fn.random.uniform(range=(0, 1))]), CONFIG) as made:
         yield made
 
 
@@ -95,7 +95,7 @@ def test_outputs_are_written_to_memory_of_the_caller() -> None:
 
     x = fn.external_source(name="x", layout="HWC")
     cropped = fn.crop_mirror_normalize(x, crop=(2, 2), mean=[0.0], std=[1.0])
-    with Executor(Graph.from_outputs([cropped]), CONFIG) as executor:
+    with Executor(graph_of([cropped]), CONFIG) as executor:
         executor.output_allocator = allocate
         done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.ones((2, 4, 4, 3), np.uint8))}), done.put)

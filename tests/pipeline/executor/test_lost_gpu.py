@@ -14,12 +14,12 @@ from pipeline import fn
 from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline._executor.device import BatchStream, Device
 from pipeline._executor.running_batch import RunningBatch
-from pipeline._graph import Graph
 from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
 from pipeline.tensors import TensorListCPU
 from pipeline.types import BOOL
 from tests import host_cupy
+from tests.pipeline.graphs import graph_of
 
 
 class LostStream:
@@ -44,7 +44,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
     released: list[str] = []
     request = BatchRequest(2, {"x": TensorListCPU(np.arange(2))}, on_inputs_read=lambda: released.append("inputs"))
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
-    with Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config) as executor:
+    with Executor(graph_of([fn.external_source(name="x") + 1]), config) as executor:
         reads = executor.readers.begin(2)
         run = RunningBatch(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
         run.stream = BatchStream(LostStream(), device, 0)
@@ -69,7 +69,7 @@ def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest
     images = fn.decoders.image(fn.external_source(name="x"), device="mixed", dtype=BOOL)
     message = r"^fn.decoders.image: .*'dtype' must be one of"
     with host_cupy.installed(), pytest.raises(ArgumentValueError, match=message):
-        Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+        Executor(graph_of([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 
 

@@ -24,15 +24,14 @@ from pipeline._operator_api.trace import Trace
 from pipeline._operator_api.trace_file import ProcessSpans, save_spans
 from pipeline._operators.decoding import image_batches
 from pipeline.tensors import TensorListCPU
+from tests.pipeline.graphs import graph_of
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1, cpu_depth=2)
 
 
 def image_graph() -> Graph:
     images = fn.decoders.image_random_crop(fn.external_source(name="x"))
-    return Graph.from_outputs(
-        [fn.crop_mirror_normalize(fn.resize(images, size=(64, 64)), mirror=fn.random.coin_flip())]
-    )
+    return graph_of([fn.crop_mirror_normalize(fn.resize(images, size=(64, 64)), mirror=fn.random.coin_flip())])
 
 
 def encoded(jpeg_folder: Path) -> TensorListCPU:
@@ -94,7 +93,7 @@ def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(
 @pytest.mark.gpu
 def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path) -> None:
     images = fn.resize(fn.decoders.image_random_crop(fn.external_source(name="x")), size=(512, 512))
-    graph = Graph.from_outputs([fn.gaussian_blur(images.gpu(), sigma=3.0)])
+    graph = graph_of([fn.gaussian_blur(images.gpu(), sigma=3.0)])
     with Executor(graph, replace(CONFIG, device_id=0)) as executor:
         run(executor, encoded(jpeg_folder), 5)
         executor.trace = trace = Trace()
@@ -110,7 +109,7 @@ def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path
 @pytest.mark.gpu
 def test_images_of_two_batches_are_uploaded_concurrently(jpeg_folder: Path) -> None:
     images = fn.decoders.image(fn.external_source(name="x")).gpu()
-    graph = Graph.from_outputs([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
+    graph = graph_of([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
     with Executor(graph, replace(CONFIG, device_id=0)) as executor:
         executor.trace = trace = Trace()
         run(executor, encoded(jpeg_folder), 60, at_once=4)

@@ -13,6 +13,7 @@ from pipeline._concurrency.cost import Cost, Costs, spent
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor.statistics import Statistics, StepTimes
 from pipeline._graph import Graph
+from tests.pipeline.graphs import graph_of
 
 PAUSE = 0.02  # seconds
 
@@ -122,7 +123,7 @@ def test_caller_is_not_charged_for_waiting_for_threads() -> None:
 @pytest.fixture
 def graph() -> Graph:
     x = fn.external_source(name="x")
-    return Graph.from_outputs([fn.cast(fn.flip(x), dtype=types.FLOAT)])
+    return graph_of([fn.cast(fn.flip(x), dtype=types.FLOAT)])
 
 
 def costs(nodes: Any, *each: Cost) -> Costs:

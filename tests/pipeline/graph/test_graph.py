@@ -10,10 +10,11 @@ from pipeline import Pipeline, errors, fn, ops, types
 from pipeline._declaration.registry import all_schemas
 from pipeline._graph import Edge, Graph
 from pipeline._graph.constants import constant_array
+from tests.pipeline import graphs
 
 
 def graph_of(*outputs: Any) -> Graph:
-    return Graph.from_outputs(outputs)
+    return graphs.graph_of(outputs)
 
 
 def test_nodes_are_numbered_inputs_first_and_unused_ones_are_pruned() -> None:

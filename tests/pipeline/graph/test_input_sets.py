@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._graph import DataNode, Graph
+from pipeline._graph import DataNode
+from tests.pipeline.graphs import graph_of
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (2, 12, 16, 3), np.uint8)
 
@@ -88,7 +89,7 @@ def test_random_numbers_stay_the_same_when_a_set_is_pruned_and_in_bytes() -> Non
 
 
 def test_first_set_has_the_name() -> None:
-    assert Graph.from_outputs(described()).find("noise.gaussian")[0].name == "noise"
+    assert graph_of(described()).find("noise.gaussian")[0].name == "noise"
 
 
 def test_lists_without_nodes_are_constants() -> None:

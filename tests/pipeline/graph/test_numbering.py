@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, pipeline_def, types
-from pipeline._graph import Graph
 from pipeline._graph.selecting import select
+from tests.pipeline.graphs import graph_of
 
 
 def nodes_of(*outputs: Any) -> list[int]:
     """Return the number of the node of each output."""
-    return [edge.node for edge in Graph.from_outputs(outputs).outputs]
+    return [edge.node for edge in graph_of(outputs).outputs]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_arithmetic_on_random_scalars_leaves_its_branch() -> None:
 
     images, sign = fn.external_source(name="images"), fn.random.coin_flip()
     results = select(fn.random.coin_flip(), [lambda: tuple(describe(images, sign)) for _ in range(2)])
-    graph = Graph.from_outputs(list(results))
+    graph = graph_of(list(results))
     inside = [node.arguments["operation"] for node in graph.find("arithmetic") if node.branch]
     assert sorted(inside) == ["add", "add", "floordiv", "floordiv"]
     assert [node.arguments["operation"] for node in graph.find("arithmetic") if not node.branch] == ["mul", "add"]

@@ -110,8 +110,7 @@ class Array(Expression):
         value = self._value
         data = value.data
         if value.owned and value.awaited:
-            self._value = Value(value.device, data)
-            self._value.enum = value.enum
+            self._value = value.with_data(data)
             self._value.holder = weakref.ref(self)
             value.set(copied(data))
         value.owned = False
@@ -119,8 +118,8 @@ class Array(Expression):
 
     def _copied(self) -> Self:
         """Return a copy that is made now, in each mode."""
-        value = Value(self._value.device, copied(self._value.data) if self._value.size else self._value.data)
-        value.enum, value.owned = self._value.enum, True
+        value = self._value.with_data(copied(self._value.data) if self._value.size else self._value.data)
+        value.owned = True
         return type(self).from_value(value)
 
     def _call(self, operator: str, **arguments: Any) -> Self:
@@ -146,9 +145,7 @@ class Array(Expression):
         if layout is not None and traced:
             return result._call("reshape", layout=layout)
         if layout is not None and layout != (result.layout or ""):
-            relabelled = Value(result._value.device, result._lend().with_layout(layout))
-            relabelled.enum = result._value.enum
-            result = type(self).from_value(relabelled)
+            result = type(self).from_value(result._value.with_data(result._lend().with_layout(layout)))
         return result
 
     def _repr_html_(self) -> str:
@@ -329,9 +326,7 @@ class Batch(Array):
         single: Tensor = operations.make_tensor(sample, dtype, device)
         storage = single._sample
         repeated = (TensorListGPU if isinstance(storage, TensorGPU) else TensorListCPU).broadcast(storage, batch_size)  # type: ignore[arg-type]
-        value = Value(single._value.device, repeated)
-        value.enum = single._value.enum
-        return Batch.from_value(value)
+        return Batch.from_value(single._value.with_data(repeated))
 
     @property
     def _storage(self) -> TensorList:
@@ -367,9 +362,8 @@ class Batch(Array):
             sample_range = list(range(self.batch_size)[sample_range])
         if isinstance(sample_range, list | tuple):
             indices = np.asarray(sample_range, np.int64).reshape(-1)
-            value = Value(self._value.device, take_samples(self._lend(), indices % max(1, self.batch_size)))
-            value.enum = self._value.enum
-            return Batch.from_value(value)
+            taken = take_samples(self._lend(), indices % max(1, self.batch_size))
+            return Batch.from_value(self._value.with_data(taken))
         return self._at(range(self.batch_size)[sample_range])
 
     def torch(self, copy: bool | None = None, pad: bool = False) -> Any:
@@ -404,9 +398,7 @@ class Batch(Array):
         one = listed(data[index].as_array()[None], data.layout(), data)
         if data.sources:
             one.sources = (data.sources[index],)
-        value = Value(source.device, one)
-        value.enum = source.enum
-        return Tensor.from_value(value)
+        return Tensor.from_value(source.with_data(one))
 
     def _index(self, key: Any) -> Any:
         raise ArgumentTypeError(

@@ -210,9 +210,7 @@ def _view(array: Array) -> Value:
     value = array._value
     if not value.known:
         return value
-    view = Value(value.device, array._lend())
-    view.enum = value.enum
-    return view
+    return value.with_data(array._lend())
 
 
 def _shares(result: Array, source: Array) -> bool:
@@ -242,6 +240,4 @@ def _stack(batch: Batch) -> Tensor:
     array = data.as_array()
     layout = "N" + data.layout() if data.layout() else ""
     stacked = listed(array[None], layout, data)
-    value = Value(batch._value.device, stacked)
-    value.enum = batch._value.enum
-    return Tensor.from_value(value)
+    return Tensor.from_value(batch._value.with_data(stacked))

@@ -91,6 +91,12 @@ class Value(DataNode):
         """Whether a call that is pending will read the data."""
         return self.readers is not None and any(not reader.known for reader in self.readers.values())
 
+    def with_data(self, data: TensorList) -> Value:
+        """Return a value on the same device and of the same enumeration with other data."""
+        value = Value(self.device, data)
+        value.enum = self.enum
+        return value
+
     def read_later(self, readers: Iterable[Value]) -> None:
         """Remember the results of a call that will read the data."""
         if self.readers is None:

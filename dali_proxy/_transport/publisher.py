@@ -21,7 +21,7 @@ from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
-from pipeline._kernels.expression import source_offsets
+from pipeline._kernels.pixels import source_offsets
 from pipeline._operator_api.request import DeviceMemory
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU

@@ -18,7 +18,8 @@ from pipeline._cuda.reclaiming import reclaiming
 from pipeline._cuda.staging import pack_tables
 from pipeline._graph.graph import Edge
 from pipeline._kernels import Samples
-from pipeline._kernels.expression import PixelExpression, source_offsets
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixels import source_offsets
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.pixel_operator import PixelOperator

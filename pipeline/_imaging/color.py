@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, convert
+from pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, WIDE, convert
 from pipeline._imaging.native import compiled
 from pipeline._imaging.scratch import scratch
 
@@ -17,7 +17,6 @@ __all__ = ["color_matrix", "scale_shift", "transform_channels"]
 
 Array = npt.NDArray[Any]
 
-_WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
 _OPENCV = {np.dtype(name) for name in ("uint8", "int16", "int32", "float32", "float64")}
 _BYTES = np.arange(256, dtype=np.float32)
 
@@ -45,7 +44,7 @@ def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
             compiled.map_bytes(np.ascontiguousarray(image), out, table, gain, offset)
             return out
         return _look_up(image, table, out)
-    wide = image.dtype in _WIDE or out.dtype in _WIDE
+    wide = image.dtype in WIDE or out.dtype in WIDE
     work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
     np.multiply(image, work.dtype.type(gain), out=work, casting="unsafe")
     work += work.dtype.type(offset)

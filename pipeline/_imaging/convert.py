@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from pipeline._imaging.native import compiled
 
-__all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "convert", "convert_color"]
+__all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "WIDE", "convert", "convert_color"]
 
 Array = npt.NDArray[Any]
+
+#: Dtypes with more digits than float32.
+WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
 
 COLOR_CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}
 

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._imaging.convert import convert
+from pipeline._imaging.convert import WIDE, convert
 from pipeline._imaging.scratch import scratch
 
 __all__ = ["CERTAIN", "gaussian_noise", "salt_and_pepper", "shot_noise"]
 
 Array = npt.NDArray[Any]
 
-_WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
 #: From this number of expected events on, shot noise is far below the precision of all dtypes.
 CERTAIN = 2.0**53
 
@@ -35,7 +34,7 @@ def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, st
     noise = scratch("noise", image.shape, np.float32)
     generator.standard_normal(dtype=np.float32, out=noise)
     work = noise
-    if image.dtype in _WIDE:
+    if image.dtype in WIDE:
         work = scratch("noisy", image.shape, np.float64)
         np.copyto(work, noise)
     work *= work.dtype.type(stddev)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._cuda.launch import ctype
-from pipeline._kernels.expression import MEMORY, PixelExpression
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixels import MEMORY
 from pipeline._kernels.rows import zeros
 from pipeline._kernels.samples import Samples
 

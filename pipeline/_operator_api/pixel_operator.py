@@ -13,7 +13,8 @@ from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import MAX_SAMPLES
 from pipeline._kernels import Samples
 from pipeline._kernels.dimensions import UNNAMED
-from pipeline._kernels.expression import LARGEST_CHANNELS, PixelExpression
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixels import LARGEST_CHANNELS
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.layouts import choose_layout

@@ -14,7 +14,8 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_derivations
 from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.partition import Stages, stages_by_device
-from pipeline._kernels.expression import PixelExpression, source_offsets
+from pipeline._kernels.expression import PixelExpression
+from pipeline._kernels.pixels import source_offsets
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.batch_reads import BatchReads

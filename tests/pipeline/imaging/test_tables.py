@@ -13,7 +13,7 @@ from pipeline._imaging.native import compiled
 from pipeline._kernels.aligned_windows import aligned_windows
 from pipeline._kernels.axes import axis_tables
 from pipeline._kernels.samples import Samples
-from pipeline._operators.geometry import windows
+from pipeline._operators.geometry import gpu_windows
 from pipeline._operators.geometry.slice_bounds import SliceBounds
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(compiled is None, reason="the C module wasn't bu
 
 MODULES = [
     *(f"pipeline._kernels.{name}" for name in ("aligned_windows", "axes", "samples")),
-    *(f"pipeline._operators.geometry.{name}" for name in ("slice_bounds", "windows")),
+    *(f"pipeline._operators.geometry.{name}" for name in ("gpu_windows", "slice_bounds")),
     "pipeline._imaging.blur",
 ]
 RNG = np.random.default_rng(0)
@@ -127,8 +127,8 @@ def test_windows_inside_equal_those_of_numpy(in_numpy: Any) -> None:
         ((9, 19), (1, 2)),
     ]:
         columns = np.array([start]), np.array([extent]), shape
-        assert windows._lie_inside(*columns) == in_numpy(lambda columns=columns: windows._lie_inside(*columns))
-        assert windows._lie_inside(*columns) == (start in ((0, 0), (9, 19)) and extent != (1, 2))
+        assert gpu_windows._lie_inside(*columns) == in_numpy(lambda columns=columns: gpu_windows._lie_inside(*columns))
+        assert gpu_windows._lie_inside(*columns) == (start in ((0, 0), (9, 19)) and extent != (1, 2))
 
 
 def test_gaussian_windows_equal_those_of_numpy(in_numpy: Any) -> None:

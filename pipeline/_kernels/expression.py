@@ -141,6 +141,12 @@ class PixelExpression(Pixels):
         fields = {"matrix": values, "offset": np.asarray(offset, np.float32)}
         return self._node("Matrix", f"{ctype(dtype)}, {rows}, ", kinds, fields, dtype=dtype, channels=rows)
 
+    def with_channels(self, fill: npt.NDArray[np.float64]) -> PixelExpression:
+        """Return the pixels with further channels that have fill values, (K,), converted to the dtype."""
+        channels = self.channels + len(fill)
+        kinds, fields = {"fill": ("f8", (len(fill),))}, {"fill": fill}
+        return self._node("Channels", f"{channels}, ", kinds, fields, channels=channels) if len(fill) else self
+
     def combine(self, operation: str, other: PixelExpression, dtype: np.dtype[Any]) -> PixelExpression:
         """Return ``operation(self, other)`` for each element.
 

@@ -1,4 +1,4 @@
-"""Launcher of strided_copy.cu: crops, slices, flips, transposes, casts, pads and normalises ragged batches."""
+"""Launcher of strided_copy.cu: slices, transposes, casts and pads ragged batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch, blocks_for, ctype
-from pipeline._kernels.channels import channel_table
 from pipeline._kernels.merging import groups_of, merged_extents
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
@@ -22,8 +21,6 @@ Table = npt.NDArray[np.int64]
 
 MAX_NDIM = 6
 _CHUNK = 16  # bytes that a thread copies at once from a contiguous sample
-_WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
-_PLANAR_OUT = {np.dtype("float32"), np.dtype("float16")}
 
 
 def strided_copy(
@@ -36,11 +33,9 @@ def strided_copy(
     step: npt.ArrayLike | None = None,
     axes: Sequence[int] | None = None,
     channel_axis: int | None = None,
-    scale: npt.ArrayLike | None = None,
-    bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> None:
-    """Copy a batch with windows, steps, permutations, normalisation and a cast, in one launch.
+    """Copy a batch with windows, steps, permutations and a cast, in one launch.
 
     Output element (i0, i1, ...) of a sample is ``src[start + i * step]``, where output dimension d runs along the
     source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips an axis. As in DALI, casts round half away
@@ -54,28 +49,14 @@ def strided_copy(
         start: first source element per source axis: (N, ndim), or an array that broadcasts to it; 0 by default.
         step: distance of neighboring outputs in source elements, per source axis; nonzero; 1 by default.
         axes: permutation of the source's axes; identity by default.
-        channel_axis: output dimension that `scale`, `bias` and `fill` run along; None for scalars or one value per
-            sample, of shape (N, 1).
-        scale: factor in ``source * scale + bias``, computed in float32 (float64 for 32 and 64-bit integers and
-            float64). If `scale` and `bias` are None, values are copied unchanged.
-        bias: see `scale`.
-        fill: value outside the source, in the output's units (not normalised). None: windows must lie inside.
+        channel_axis: output dimension that `fill` runs along; None for a scalar or one value per sample, (N, 1).
+        fill: value outside the source, in the output's units. None: windows must lie inside.
 
     Raises:
         PipelineError: shapes, windows or dtypes don't match; the message names the sample.
         CudaError: the launch failed.
-
-    Example:
-        Normalise two HWC images into a CHW batch, and mirror the second one:
-
-        >>> strided_copy(  # doctest: +SKIP
-        ...     context, stream, src, dst, axes=(2, 0, 1), channel_axis=0, scale=1 / std, bias=-mean / std,
-        ...     start=[[0, 0, 0], [0, 223, 0]], step=[[1, 1, 1], [1, -1, 1]],
-        ... )
     """
-    launch = plan_strided_copy(
-        src, dst, start=start, step=step, axes=axes, channel_axis=channel_axis, scale=scale, bias=bias, fill=fill
-    )
+    launch = plan_strided_copy(src, dst, start=start, step=step, axes=axes, channel_axis=channel_axis, fill=fill)
     if launch is not None:
         context.run(launch, stream)
 
@@ -88,8 +69,6 @@ def plan_strided_copy(
     step: npt.ArrayLike | None = None,
     axes: Sequence[int] | None = None,
     channel_axis: int | None = None,
-    scale: npt.ArrayLike | None = None,
-    bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> Launch | None:
     """Return the launch of `strided_copy`, or None if the output is empty. The arguments are the same."""
@@ -130,11 +109,10 @@ def plan_strided_copy(
             f"outputs from {begin[index].tolist()} to {end[index].tolist()} are inside"
         )
     channels = 1 if channel_axis is None else int(dst.shapes[:, channel_axis].max())
-    channel_rows, channel_first = channel_table(len(src), channels, scale, bias, fill)
+    fills, first_fill = _fills(len(src), channels, 0.0 if fill is None else fill)
 
-    planar = ndim == 3 and channel_axis == 0 and dst.dtype in _PLANAR_OUT and channels <= 4 and most < 1 << 31
     strides = permuted(src.strides if stride is None else stride * src.strides)
-    if planar or most >= 1 << 31:
+    if most >= 1 << 31:
         groups = [[dim] for dim in range(ndim)]
     else:
         partial = np.flatnonzero(leaving.any(axis=0)).tolist() if leaves else []
@@ -145,7 +123,7 @@ def plan_strided_copy(
     table["src"] = src.pointers if first is None else src.pointers + (first * src.strides).sum(axis=1)
     table["dst"] = dst.pointers
     table["count"] = counts
-    table["channels"] = channel_first
+    table["fills"] = first_fill
     dims = table["dims"]
     dims["extent"], dims["end"] = 1, 1
     if ndim:
@@ -154,25 +132,31 @@ def plan_strided_copy(
         for place, group in enumerate(groups):
             if len(group) == 1:
                 dims["begin"][:, place], dims["end"][:, place] = begin[:, group[0]], end[:, group[0]]
-    wide = src.dtype in _WIDE or dst.dtype in _WIDE
     defines = (
         ("IN", ctype(src.dtype)),
         ("OUT", ctype(dst.dtype)),
-        ("COMPUTE", "double" if wide else "float"),
         ("NDIM", str(rank)),
         ("INDEX", "uint32" if most < 1 << 31 else "uint64"),
-        ("NORMALIZE", "0" if scale is None and bias is None else "1"),
     )
-    if planar:
-        quads = dst.shapes[:, 1] * -(-dst.shapes[:, 2] // 4)
-        grid = (blocks_for(int(quads.max())), len(src))
-        return Launch("strided_copy.cu", "strided_copy_planar", defines, (table, channel_rows), grid)
-    in_chunks = rank == 1 and src.dtype == dst.dtype and scale is None and bias is None and not leaves
+    in_chunks = rank == 1 and src.dtype == dst.dtype and not leaves
     in_chunks = in_chunks and bool((dims["stride"] == src.dtype.itemsize).all())
     grid = (blocks_for(most, max(1, _CHUNK // src.dtype.itemsize) if in_chunks else 1), len(src))
     alone = -1 if channel_axis is None else groups.index([channel_axis % ndim])
     axis = np.int32(alone)
-    return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))
+    return Launch("strided_copy.cu", "strided_copy", defines, (table, fills), grid, (axis,))
+
+
+def _fills(samples: int, channels: int, fill: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint32]]:
+    """Return fill values, a scalar, (C,), or (N, C) or (N, 1), as a table of channels, and each sample's first row."""
+    values = np.asarray(fill, np.float64)
+    rows = samples if values.ndim == 2 else 1
+    try:
+        table = np.ascontiguousarray(np.broadcast_to(values, (rows, channels))).reshape(-1)
+    except ValueError:
+        raise PipelineError(
+            f"fill of shape {values.shape} doesn't fit {samples} samples of {channels} channels"
+        ) from None
+    return table, np.arange(samples, dtype=np.uint32) * np.uint32(channels if rows > 1 else 0)
 
 
 @cache
@@ -181,7 +165,7 @@ def _sample_dtype(ndim: int) -> np.dtype[Any]:
     dimension = np.dtype(
         [("stride", "i8"), ("extent", "u4"), ("begin", "u4"), ("end", "u4"), ("unused", "u4")], align=True
     )
-    fields = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("channels", "u4"), ("unused", "u4")]
+    fields = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("fills", "u4"), ("unused", "u4")]
     return np.dtype([*fields, ("dims", dimension, (ndim,))], align=True)
 
 

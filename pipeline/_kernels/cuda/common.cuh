@@ -114,8 +114,3 @@ template <typename Out, typename In> __device__ __forceinline__ Out convert(In v
 template <typename T> __device__ __forceinline__ T load(const char* address) {
     return *reinterpret_cast<const T*>(address);
 }
-
-// Normalisation of a channel, value * scale + bias, and the fill value outside the source.
-struct Channel {
-    double scale, bias, fill;
-};

@@ -161,6 +161,26 @@ template <typename T, int N, class In> struct Matrix : Pointwise<Matrix<T, N, In
     }
 };
 
+// Channels with fill values behind those of a pixel: N channels.
+template <int N, class In> struct Channels : Pointwise<Channels<N, In>> {
+    using Type = typename In::Type;
+    static constexpr int channels = N;
+    static constexpr int caches = In::caches;
+    In in;
+    double fill[N - In::channels];
+
+    template <class Shared>
+    __device__ __forceinline__ Pixel<Type, N> at(Shared slots, int z, int y, int x) const {
+        const auto source = in.at(slots, z, y, x);
+        Pixel<Type, N> pixel;
+#pragma unroll
+        for (int c = 0; c < In::channels; ++c) pixel.values[c] = source.values[c];
+#pragma unroll
+        for (int c = In::channels; c < N; ++c) pixel.values[c] = convert<Type>(fill[c - In::channels]);
+        return pixel;
+    }
+};
+
 // Operations on two elements.
 #define OPERATION(NAME, FLOATS, INTEGERS)                                                    \
     struct NAME {                                                                            \

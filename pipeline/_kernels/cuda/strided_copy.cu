@@ -4,8 +4,7 @@
 // source pointer. The kernel reads a dimension where begin <= i < end and writes the fill value elsewhere, so a source
 // pointer may lie outside its buffer: it isn't dereferenced there.
 //
-// Macros from the launcher: IN, OUT, COMPUTE (types), NDIM, INDEX (an unsigned type that counts a sample's elements),
-// NORMALIZE (0 or 1).
+// Macros from the launcher: IN, OUT (types), NDIM, INDEX (an unsigned type that counts a sample's elements).
 
 #include "common.cuh"
 
@@ -20,19 +19,10 @@ struct Sample {
     const char* src;
     OUT* dst;       // contiguous
     uint64 count;   // elements of the output
-    uint32 channels;  // index of this sample's first row in the table of channels
+    uint32 fills;   // index of this sample's first fill value
     uint32 unused;
     Dimension dims[NDIM];
 };
-
-__device__ __forceinline__ OUT transform(const char* address, const Channel& channel) {
-#if NORMALIZE
-    COMPUTE value = convert<COMPUTE>(load<IN>(address));
-    return convert<OUT>(fma(value, static_cast<COMPUTE>(channel.scale), static_cast<COMPUTE>(channel.bias)));
-#else
-    return convert<OUT>(load<IN>(address));
-#endif
-}
 
 #if NDIM == 1
 struct __align__(16) Chunk {
@@ -61,9 +51,9 @@ __device__ __forceinline__ bool copy_chunks(const Sample& sample) {
 #endif
 
 extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
-                                        const Channel* __restrict__ channels, int channel_dim) {
+                                        const double* __restrict__ fills, int channel_dim) {
     const Sample& sample = samples[blockIdx.y];
-#if NDIM == 1 && !NORMALIZE
+#if NDIM == 1
     if (Same<IN, OUT>::value && copy_chunks(sample)) return;
 #endif
     const INDEX count = static_cast<INDEX>(sample.count);
@@ -71,7 +61,7 @@ extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
     for (INDEX element = static_cast<INDEX>(blockIdx.x) * blockDim.x + threadIdx.x; element < count; element += step) {
         INDEX rest = element;
         int64 offset = 0;
-        uint32 channel = sample.channels;
+        uint32 fill = sample.fills;
         bool inside = true;
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
@@ -81,49 +71,8 @@ extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
             rest = quotient;
             offset += i * dim.stride;
             inside = inside && i >= dim.begin && i < dim.end;
-            if (d == channel_dim) channel += i;
+            if (d == channel_dim) fill += i;
         }
-        sample.dst[element] = inside ? transform(sample.src + offset, channels[channel])
-                                     : convert<OUT>(channels[channel].fill);
+        sample.dst[element] = inside ? convert<OUT>(load<IN>(sample.src + offset)) : convert<OUT>(fills[fill]);
     }
 }
-
-#if NDIM == 3
-// The same copy for outputs whose first dimension is the channel, mainly from HWC to CHW. Each thread computes four
-// pixels of a row in every channel, and stores them at once if the rows are aligned.
-struct __align__(4 * sizeof(OUT)) Quad {
-    OUT values[4];
-};
-
-extern "C" __global__ void strided_copy_planar(const Sample* __restrict__ samples,
-                                               const Channel* __restrict__ channels) {
-    const Sample& sample = samples[blockIdx.y];
-    const uint32 depth = sample.dims[0].extent, height = sample.dims[1].extent, width = sample.dims[2].extent;
-    const uint32 quads = (width + 3) / 4;
-    const bool whole = width % 4 == 0 && reinterpret_cast<uint64>(sample.dst) % sizeof(Quad) == 0;
-    for (uint32 item = blockIdx.x * blockDim.x + threadIdx.x; item < height * quads; item += gridDim.x * blockDim.x) {
-        const uint32 y = item / quads, x = (item - y * quads) * 4;
-        const bool row_inside = y >= sample.dims[1].begin && y < sample.dims[1].end;
-        const char* row = sample.src + y * sample.dims[1].stride;
-        for (uint32 c = 0; c < depth; ++c) {
-            const bool inside = row_inside && c >= sample.dims[0].begin && c < sample.dims[0].end;
-            const Channel& channel = channels[sample.channels + c];
-            const char* pixels = row + c * sample.dims[0].stride;
-            Quad quad;
-#pragma unroll
-            for (uint32 k = 0; k < 4; ++k) {
-                const uint32 i = x + k;
-                quad.values[k] = inside && i >= sample.dims[2].begin && i < sample.dims[2].end
-                                     ? transform(pixels + i * sample.dims[2].stride, channel)
-                                     : convert<OUT>(channel.fill);
-            }
-            OUT* target = sample.dst + (static_cast<uint64>(c) * height + y) * width + x;
-            if (whole) {
-                *reinterpret_cast<Quad*>(target) = quad;
-            } else {
-                for (uint32 k = 0; k < 4 && x + k < width; ++k) target[k] = quad.values[k];
-            }
-        }
-    }
-}
-#endif

@@ -22,6 +22,7 @@ from pipeline._imaging import is_rare_tiff
 from pipeline._imaging.depth import full_scale
 from pipeline._imaging.formats import TITLES
 from pipeline._kernels import Samples, strided_copy
+from pipeline._kernels.expression import PixelExpression
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate
 from pipeline._operator_api.operator import BatchOperator, Setup
@@ -248,7 +249,9 @@ class MixedImageDecoder(GpuOperator):
         shapes = images.shapes if others is None else np.concatenate([images.shapes, others.table().shapes])
         output, target = allocate(shapes[np.argsort(positions)], self.dtype, "HWC")
         scale, count = full_scale(self.dtype) / 255, len(images)
-        strided_copy(self.kernels, batch.stream, images, target.take(positions[:count]), scale=scale)
+        pixels = PixelExpression.from_samples(images, "HWC") or PixelExpression.from_elements(images, "HWC")
+        assert pixels is not None  # images have three dimensions
+        self.launch(pixels.normalize(scale, 0.0, self.dtype).launch(target.take(positions[:count])), batch)
         if others is not None:
             batch.keep_alive.append(others)
             strided_copy(self.kernels, batch.stream, others.table(), target.take(positions[count:]))

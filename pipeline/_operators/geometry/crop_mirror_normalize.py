@@ -15,7 +15,6 @@ from pipeline._cached_property import cached_property
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
-from pipeline._kernels import strided_copy
 from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.pixel_choices import PixelChoices
 from pipeline._operator_api.batch import Batch
@@ -234,8 +233,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
         rows = (1 if constant else batch.size, channels)
         scale, bias = (
-            np.broadcast_to(_table(values, channels, channels, constant), rows)
-            for values in self._cache.tables.get(batch)
+            np.broadcast_to(_table(values, channels, constant), rows) for values in self._cache.tables.get(batch)
         )
         return Normalization(mirror != 0, scale.astype(np.float32), bias.astype(np.float32))
 
@@ -322,41 +320,11 @@ class CropMirrorNormalizeGpu(PixelOperator):
             and canonical_policy(node.argument("out_of_bounds_policy")) == "error"
         )
 
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
-        source = samples_of(data)
-        resolved = self.resolve(batch, data.layout(), source.shapes)
-        settings, starts, extents = resolved.settings, resolved.starts.copy(), resolved.extents
-        width = settings.layout.index("W")
-        steps = np.ones_like(starts)
-        steps[resolved.mirror, width] = -1
-        starts[resolved.mirror, width] += extents[resolved.mirror, width] - 1
-        output, target = allocate(
-            np.ascontiguousarray(extents[:, list(settings.perm)]), settings.dtype, settings.output_layout
-        )
-        outside = settings.policy == "pad" or settings.pad
-        strided_copy(
-            self.kernels,
-            batch.stream,
-            source,
-            target,
-            start=starts,
-            step=steps,
-            axes=settings.perm,
-            channel_axis=settings.perm.index(settings.channel_axis),
-            scale=resolved.scale,
-            bias=resolved.bias,
-            fill=np.asarray(settings.fill if len(settings.fill) > 1 else settings.fill[0]) if outside else None,
-        )
-        return [output]
-
-    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
+    def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression:
         moves = self._only_moves and pixels.in_memory
         if not ((moves or self._only_mirrors) and pixels.recurs):
             return self._mirrored(pixels, self.resolve(batch, pixels.layout, pixels.shapes))
         choices = pixels.kept(self, lambda: self._choices(batch, pixels, moves))
-        if choices is None:
-            return None
         mirror = batch.arguments(self.node).scalars("mirror")
         assert mirror is not None
         chosen = choices.choose((mirror != 0).view(np.uint8))
@@ -367,8 +335,8 @@ class CropMirrorNormalizeGpu(PixelOperator):
         starts, _ = self._windows(settings, self._cache.windows.get(batch, settings.layout), stored.shapes)
         return chosen.moved(np.einsum("nd,nd->n", starts, stored.strides))
 
-    def _choices(self, batch: Batch, pixels: PixelExpression, moves: bool) -> PixelChoices | None:
-        """Return the result without mirroring and the mirrored one; None if expressions don't support them.
+    def _choices(self, batch: Batch, pixels: PixelExpression, moves: bool) -> PixelChoices:
+        """Return the result without mirroring and the mirrored one.
 
         Args:
             batch: the batch.
@@ -377,27 +345,47 @@ class CropMirrorNormalizeGpu(PixelOperator):
         """
         crop = self.resolve(batch, pixels.layout, pixels.shapes)
         crop = replace(crop, starts=np.zeros_like(crop.starts)) if moves else crop
-        options = [
-            self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)
-        ]
-        found = [option for option in options if option is not None]
-        return PixelChoices(found) if found else None
+        return PixelChoices(
+            [self._mirrored(pixels, replace(crop, mirror=np.full(batch.size, mirror))) for mirror in (False, True)]
+        )
 
-    def _mirrored(self, pixels: PixelExpression, crop: CropNormalization) -> PixelExpression | None:
-        settings = crop.settings
-        if settings.pad:
-            return None
-        starts, extents = pixels.along_extents(crop.starts, 0), pixels.along_extents(crop.extents, 1)
-        steps = np.ones_like(starts)
-        steps[:, 2] -= 2 * crop.mirror
-        starts[:, 2] += (extents[:, 2] - 1) * crop.mirror
-        pixels = pixels.named(settings.layout)
-        if settings.policy == "pad":
-            fill = settings.fill if len(settings.fill) > 1 else settings.fill[0]
-            result = pixels.normalize(crop.scale, crop.bias, settings.dtype).window(starts, steps, extents, fill)
-        else:
-            result = pixels.window(starts, steps, extents).normalize(crop.scale, crop.bias, settings.dtype)
-        return result.transposed(settings.output_layout)
+    def _mirrored(self, pixels: PixelExpression, crop: CropNormalization) -> PixelExpression:
+        settings, channels = crop.settings, padded_channels(pixels.channels, crop.settings.pad)
+        fill = np.broadcast_to(np.asarray(settings.fill, np.float64), channels)
+        own = fill[: pixels.channels] if settings.policy == "pad" else None
+        pixels, arguments = pixels.named(settings.layout), (crop.mirror, crop.scale, crop.bias, own, settings.dtype)
+        result = _cut(pixels, crop.starts, crop.extents, *arguments)
+        return result.with_channels(fill[pixels.channels :]).transposed(settings.output_layout)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for any number of channels, and for sequences of volumes: each channel of a frame is an image."""
+        (data,) = inputs
+        source = samples_of(data)
+        crop = self.resolve(batch, data.layout(), source.shapes)
+        settings, layout = crop.settings, crop.settings.layout
+        shapes = np.ascontiguousarray(crop.extents[:, list(settings.perm)])
+        output, target = allocate(shapes, settings.dtype, settings.output_layout)
+        axes = [axis for axis, letter in enumerate(layout) if letter in "CF"]
+        places = [settings.perm.index(axis) for axis in axes]
+        owners, positions = target.positions(places)
+        channels = positions[:, axes.index(settings.channel_axis)].copy()
+        added = channels >= source.shapes[owners, settings.channel_axis]
+        targets = target.parts(owners, positions, places)
+        positions[added, axes.index(settings.channel_axis)] = 0
+        inner = [axis for axis in range(source.ndim) if axis not in axes]
+        letters = "".join(layout[axis] for axis in inner)
+        pixels = PixelExpression.from_samples(source.parts(owners, positions, axes), letters, data)
+        if pixels is None:  # there are no channels
+            return [output]
+        starts, extents = crop.starts[owners[:, None], inner], crop.extents[owners[:, None], inner]
+        starts[added, letters.index("H")] = pixels.extents[added, 1]  # only fill values
+        given = np.asarray(settings.fill, np.float64)
+        fill = _of_channels(given, owners, channels) if settings.policy == "pad" or settings.pad else None
+        scale, bias = (_of_channels(values, owners, channels) for values in (crop.scale, crop.bias))
+        result = _cut(pixels, starts, extents, crop.mirror[owners], scale, bias, fill, settings.dtype)
+        order = "".join(letter for letter in settings.output_layout if letter in letters)
+        self.store(result.transposed(order), targets, batch)
+        return [output]
 
     def resolve(self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64]) -> CropNormalization:
         """Return windows and normalisation of samples with the shapes (N, ndim).
@@ -413,9 +401,8 @@ class CropMirrorNormalizeGpu(PixelOperator):
         assert mirror is not None
         gains, offsets = self._cache.tables.get(batch)
         channels = int(shapes[:, settings.channel_axis].max())
-        padded = padded_channels(channels, settings.pad)
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
-        scale, bias = (_table(values, channels, padded, constant) for values in (gains, offsets))
+        scale, bias = (_table(values, channels, constant) for values in (gains, offsets))
         return CropNormalization(settings, starts, extents, mirror != 0, scale, bias)
 
     def _settings(self, batch: Batch, layout: str, ndim: int) -> _Settings:
@@ -439,12 +426,38 @@ class CropMirrorNormalizeGpu(PixelOperator):
         return starts, extents
 
 
-def _table(values: Array, channels: int, padded: int, constant: bool) -> Array:
-    """Return values for the kernel: (1,) or (padded,) if all samples share them, else (N, 1) or (N, padded)."""
+def _cut(
+    pixels: PixelExpression,
+    starts: npt.NDArray[np.int64],
+    extents: npt.NDArray[np.int64],
+    mirror: npt.NDArray[np.bool_],
+    scale: Array,
+    bias: Array,
+    fill: Array | None,
+    dtype: np.dtype[Any],
+) -> PixelExpression:
+    """Return windows of pixels, mirrored and normalised, with fill values if a window may exceed its image."""
+    first, size = pixels.along_extents(starts, 0), pixels.along_extents(extents, 1)
+    steps = np.ones_like(first)
+    steps[:, 2] -= 2 * mirror
+    first[:, 2] += (size[:, 2] - 1) * mirror
+    if fill is None:
+        return pixels.window(first, steps, size).normalize(scale, bias, dtype)
+    return pixels.normalize(scale, bias, dtype).window(first, steps, size, fill)
+
+
+def _table(values: Array, channels: int, constant: bool) -> Array:
+    """Return values for the kernel: (1,) or (channels,) if all samples share them, else (N, 1) or (N, channels)."""
     rows = values[:1] if constant else values
     for_channels(rows[0], channels)
-    if rows.shape[1] not in (1, padded):
-        # Channels that padding adds hold fill values, so their factors and offsets don't matter.
-        rows = np.pad(rows[:, :channels], ((0, 0), (0, padded - min(channels, rows.shape[1]))), constant_values=1.0)
+    rows = rows if rows.shape[1] == 1 else rows[:, :channels]
     result: Array = rows[0] if constant else rows
     return result
+
+
+def _of_channels(values: Array, owners: Array, channels: Array) -> Array:
+    """Return a value of a table for each channel of a sample, (M, 1)."""
+    table = np.atleast_2d(values)
+    rows = owners if len(table) > 1 else 0
+    chosen: Array = table[rows, np.minimum(channels, table.shape[1] - 1)]
+    return chosen[:, None]

@@ -69,14 +69,17 @@ def check(launch: Launch, arch: str) -> None:
 def test_copies_between_all_types_compile(src: np.dtype) -> None:
     for dst in DTYPES:
         check(copy(src, dst, ndim=1), "compute_80")
+    pixels = PixelExpression.from_samples(batch(src, 2, 2, 3), "HWC")
+    assert pixels is not None
     for dst in (src, HALF, FLOAT):
-        check(copy(src, dst, ndim=1, scale=2.0), "compute_80")
+        padded = pixels.normalize(2.0, 1.0, dst).with_channels(np.ones(1))
+        check(padded.launch(batch(dst, 2, 2, 4)), "compute_80")
 
 
 @pytest.mark.parametrize("ndim", range(7))
 def test_copies_of_all_ranks_compile_to_machine_code(ndim: int) -> None:
     check(copy(BYTE, FLOAT, ndim), "sm_90")
-    check(copy(HALF, BYTE, ndim, scale=2.0, channel_axis=0 if ndim else None), "sm_80")
+    check(copy(HALF, BYTE, ndim, fill=2.0, channel_axis=0 if ndim else None), "sm_80")
 
 
 def test_copy_of_more_than_two_billion_elements_compiles() -> None:

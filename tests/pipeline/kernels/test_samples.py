@@ -5,7 +5,6 @@ import pytest
 
 from pipeline._cuda.launch import Launch
 from pipeline._cuda.staging import ALIGNMENT, pack_tables
-from pipeline._kernels.channels import channel_table
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -61,18 +60,6 @@ def test_arrays_of_different_kinds_are_an_error() -> None:
         Samples.from_arrays([np.zeros(3), np.zeros(3, np.uint8)])
     with pytest.raises(PipelineError, match="at least one"):
         Samples.from_arrays([])
-
-
-def test_channel_tables_for_all_and_for_each() -> None:
-    table, first = channel_table(3, 2, scale=[1, 2], bias=5)
-    assert table["scale"].tolist() == [1, 2]
-    assert table["bias"].tolist() == [5, 5]
-    assert first.tolist() == [0, 0, 0]
-    table, first = channel_table(3, 2, fill=[[1], [2], [3]])
-    assert table["fill"].tolist() == [1, 1, 2, 2, 3, 3]
-    assert first.tolist() == [0, 2, 4]
-    with pytest.raises(PipelineError, match="fill"):
-        channel_table(3, 2, fill=[[1, 2]] * 2)
 
 
 def test_tables_are_packed_at_aligned_offsets() -> None:

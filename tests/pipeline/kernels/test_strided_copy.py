@@ -9,14 +9,12 @@ import numpy.typing as npt
 import pytest
 
 from pipeline._cuda.launch import CTYPES, Launch
+from pipeline._kernels.expression import PixelExpression
 from pipeline._kernels.samples import Samples
 from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import PipelineError
 from tests.pipeline.kernels import reference
 from tests.pipeline.kernels.runners import GpuRunner
-
-MEAN = np.array([0.485, 0.456, 0.406]) * 255
-STD = np.array([0.229, 0.224, 0.225]) * 255
 
 
 def sample_images(seed: int, count: int = 5, channels: int = 3) -> list[npt.NDArray[np.uint8]]:
@@ -45,20 +43,20 @@ def windowed(
 
 def interpret(launch: Launch) -> None:
     """Compute the kernel's index arithmetic in Python from the table alone: strides, begin, end, fill; uint8 only."""
-    table, channels = launch.tables
+    table, fills = launch.tables
     axis = int(launch.scalars[0])
     for sample in table:
         extents = sample["dims"]["extent"].tolist()
         out = np.empty(int(sample["count"]), np.uint8)
         for element in range(len(out)):
             at = np.unravel_index(element, extents)
-            row = channels[int(sample["channels"]) + (int(at[axis]) if axis >= 0 else 0)]
+            fill = fills[int(sample["fills"]) + (int(at[axis]) if axis >= 0 else 0)]
             dims = list(zip(at, sample["dims"], strict=True))
             if all(dim["begin"] <= i < dim["end"] for i, dim in dims):
                 address = int(sample["src"]) + sum(int(i) * int(dim["stride"]) for i, dim in dims)
                 out[element] = np.frombuffer((np.ctypeslib.ctypes.c_uint8).from_address(address), np.uint8)[0]
             else:
-                out[element] = row["fill"]
+                out[element] = fill
         target = (np.ctypeslib.ctypes.c_uint8 * len(out)).from_address(int(sample["dst"]))
         np.frombuffer(target, np.uint8)[:] = out
 
@@ -114,45 +112,22 @@ def test_contiguous_samples_of_any_alignment(runner: Any, dtype: Any, shift: int
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("width", [31, 32])
-def test_crop_mirror_normalize_to_planes(runner: Any, dtype: str, width: int) -> None:
-    rng = np.random.default_rng(width)
-    src = [rng.integers(0, 256, (40 + i, 50 + i, 3), dtype=np.uint8) for i in range(4)]
-    mirror = np.array([0, 1, 1, 0], bool)
-    start, step = np.zeros((4, 3), int), np.ones((4, 3), int)
-    start[:, 0], start[:, 1] = 3, np.where(mirror, 5 + width - 1, 5)
-    step[:, 1] = np.where(mirror, -1, 1)
-    dst = outputs([(3, 24, width)] * 4, dtype)
-    runner.strided_copy(
-        src, dst, start=start, step=step, axes=(2, 0, 1), channel_axis=0, scale=1 / STD, bias=-MEAN / STD
-    )
-    for i in range(4):
-        crop = src[i][3:27, 5 : 5 + width]
-        expected = (((crop[:, ::-1] if mirror[i] else crop) - MEAN) / STD).transpose(2, 0, 1)
-        np.testing.assert_allclose(dst[i], expected, atol=1e-6 if dtype == "float32" else 2e-3)
-
-
 def test_padded_channels_and_a_window_beyond_the_image(runner: Any) -> None:
     src = sample_images(3)
     dst = outputs([(4, 50, 48)] * 5, "float32")
-    runner.strided_copy(
-        src, dst, start=[-4, -2, 0], axes=(2, 0, 1), channel_axis=0, scale=0.5, bias=1, fill=[5, 6, 7, 8]
-    )
+    first, size = np.full((5, 3), [0, -4, -2]), np.full((5, 3), [1, 50, 48])
+
+    def express(pixels: PixelExpression) -> PixelExpression:
+        normalized = pixels.normalize(0.5, 1.0, np.dtype(np.float32))
+        return normalized.window(first, 1, size, [5.0, 6, 7]).with_channels(np.array([8.0])).transposed("CHW")
+
+    runner.evaluate(src, dst, express)
     for image, out in zip(src, dst, strict=True):
         expected = np.broadcast_to(np.array([5.0, 6, 7, 8])[:, None, None], (4, 50, 48)).copy()
         height, width = image.shape[:2]
         expected[:3, 4 : 4 + height, 2 : 2 + width] = (image * 0.5 + 1).transpose(2, 0, 1)
+        expected[3] = 8
         np.testing.assert_array_equal(out, expected)
-
-
-def test_normalisation_of_each_sample_keeping_the_layout(runner: Any) -> None:
-    src = sample_images(4)
-    scale, bias = np.arange(1, 16).reshape(5, 3) / 8, np.arange(15).reshape(5, 3)
-    dst = outputs([image.shape for image in src], "float32")
-    runner.strided_copy(src, dst, channel_axis=2, scale=scale, bias=bias)
-    for i in range(5):
-        np.testing.assert_allclose(dst[i], src[i] * scale[i] + bias[i], rtol=1e-6)
 
 
 def test_sources_may_have_any_strides(runner: Any) -> None:
@@ -180,9 +155,9 @@ def test_six_dimensions_and_scalars(runner: Any) -> None:
 def test_ragged_shapes_with_empty_samples(runner: Any) -> None:
     src = [np.arange(n, dtype=np.uint8) for n in (3, 0, 700)]
     dst = outputs([source.shape for source in src], np.int64)
-    runner.strided_copy(src, dst, scale=2, bias=[[1], [2], [3]])
-    for source, out, bias in zip(src, dst, (1, 2, 3), strict=True):
-        np.testing.assert_array_equal(out, source.astype(np.int64) * 2 + bias)
+    runner.strided_copy(src, dst, start=-1, fill=[[1], [2], [3]])
+    for source, out, fill in zip(src, dst, (1, 2, 3), strict=True):
+        np.testing.assert_array_equal(out, [fill, *source][: len(source)])
 
 
 def _edge_values(dtype: np.dtype) -> npt.NDArray[Any]:
@@ -231,7 +206,7 @@ def test_windows_outside_are_an_error_that_names_the_sample() -> None:
 def test_arguments_that_do_not_fit_are_errors() -> None:
     src = Samples.from_arrays(sample_images(1))
     dst = Samples.from_arrays(outputs(src.shapes, np.uint8))
-    for options in ({"axes": (0, 0, 1)}, {"step": 0}, {"scale": [1, 2], "channel_axis": 2}):
+    for options in ({"axes": (0, 0, 1)}, {"step": 0}, {"fill": [1, 2], "channel_axis": 2}):
         with pytest.raises(PipelineError):
             plan_strided_copy(src, dst, **options)  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match="contiguous"):

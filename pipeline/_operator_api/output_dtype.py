@@ -48,10 +48,14 @@ def dtype_arguments(doc: str, default: DALIDataType | None = None) -> tuple[Argu
     )
 
 
-def output_dtype(node: GraphNode) -> np.dtype[Any] | None:
-    """Return the dtype that the user chose, or the default; None for the dtype of the input."""
+def output_dtype(node: GraphNode, allowed: tuple[DALIDataType, ...] = ()) -> np.dtype[Any] | None:
+    """Return the dtype that the user chose, or the default; None for the dtype of the input.
+
+    Raises:
+        ArgumentValueError: the dtype isn't allowed, if only some are.
+    """
     wanted = node.argument("dtype")
-    return None if wanted is None else to_numpy_type(wanted)
+    return None if wanted is None else check_dtype(wanted, allowed) if allowed else to_numpy_type(wanted)
 
 
 def check_dtype(dtype: DALIDataType, allowed: tuple[DALIDataType, ...]) -> np.dtype[Any]:

@@ -295,6 +295,7 @@ class ArithmeticGpu(_Arithmetic, PixelOperator):
         return replace(pair[0].combine(operation, pair[1], dtype), layout=layout)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Compute operations, dtypes and shapes that expressions don't have with CuPy."""
         pixels = batch.pixels(self.node.inputs[0], elements=True)
         result = None if pixels is None else self.express(batch, pixels)
         if result is not None:

@@ -97,6 +97,7 @@ class PermuteBatchGpu(PixelOperator):
         return None if pixels.in_memory else pixels.take(_indices(self.node, batch))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Return views of samples in memory, so that nothing is copied."""
         return [take_samples(inputs[0], _indices(self.node, batch))]
 
 

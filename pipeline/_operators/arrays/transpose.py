@@ -119,6 +119,7 @@ class TransposeGpu(PixelOperator):
         return pixels.transposed(order) if is_named and order.index("H") < order.index("W") else None
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for any number of dimensions and any layout."""
         (data,) = inputs
         perm = _permutation(self.node, data.ndim)
         source = samples_of(data)

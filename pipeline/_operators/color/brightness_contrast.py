@@ -17,7 +17,7 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
-from pipeline._operator_api.output_dtype import check_dtype, check_samples
+from pipeline._operator_api.output_dtype import check_samples, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.tensors.cpu import Array
@@ -149,8 +149,7 @@ class BrightnessContrastCpu(SampleOperator[_State]):
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
-        requested = self.node.argument("dtype")
-        dtype = None if requested is None else check_dtype(requested, _DTYPES)
+        dtype = output_dtype(self.node, _DTYPES)
         state = _State(_Coefficients.from_arguments(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]
 
@@ -175,8 +174,7 @@ class BrightnessContrastGpu(PixelOperator):
     def express(self, batch: Batch, pixels: PixelExpression) -> PixelExpression | None:
         layout = choose_layout(pixels.layout, pixels.ndim, COLOR_LAYOUTS)
         check_samples(pixels.dtype, _DTYPES)
-        requested = self.node.argument("dtype")
-        dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
+        dtype = output_dtype(self.node, _DTYPES) or pixels.dtype
         coefficients = _Coefficients.from_arguments(batch.arguments(self.node), batch.size)
         gains, offsets = coefficients.gains_and_offsets(pixels.dtype, dtype)
         return pixels.named(layout).normalize(gains[:, None], offsets[:, None], dtype)

@@ -16,7 +16,7 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.layouts import COLOR_LAYOUTS, choose_layout
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
-from pipeline._operator_api.output_dtype import check_dtype, check_samples
+from pipeline._operator_api.output_dtype import check_samples, output_dtype
 from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operator_api.pixel_operator import PixelOperator
 from pipeline.errors import ArgumentValueError
@@ -116,8 +116,7 @@ class ColorTwistCpu(SampleOperator[_State]):
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
-        requested = self.node.argument("dtype")
-        dtype = None if requested is None else check_dtype(requested, _DTYPES)
+        dtype = output_dtype(self.node, _DTYPES)
         state = _State(*_maps(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]
 
@@ -148,7 +147,6 @@ class ColorTwistGpu(PixelOperator):
         check_samples(pixels.dtype, _DTYPES)
         if pixels.channels != 3:
             return None
-        requested = self.node.argument("dtype")
-        dtype = pixels.dtype if requested is None else check_dtype(requested, _DTYPES)
+        dtype = output_dtype(self.node, _DTYPES) or pixels.dtype
         matrices, shifts = _maps(batch.arguments(self.node), batch.size)
         return pixels.named(layout).matrix(matrices, shifts[:, None] * _center(pixels.dtype), dtype)

@@ -104,6 +104,7 @@ class GaussianBlurGpu(PixelOperator):
         return convolve_axes(pixels, letters, [windows.of_axis(number) for number in range(axes.count)], dtypes)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Filter along one axis after the other, because large windows don't fit into shared memory."""
         output = self.contiguous(inputs[0], batch.stream)
         source = samples_of(output)
         axes = ImageAxes.from_layout(output.layout(), output.ndim)

@@ -172,6 +172,7 @@ class LaplacianGpu(PixelOperator):
         return total.cast(own_or_float(self.node, pixels.dtype))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Filter along one axis after the other, because large windows don't fit into shared memory."""
         data = self.contiguous(inputs[0], batch.stream)
         source, axes = samples_of(data), ImageAxes.from_layout(data.layout(), data.ndim)
         dtype = own_or_float(self.node, source.dtype)

@@ -295,6 +295,7 @@ class ResizeGpu(PixelOperator):
         return Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Resize along one axis after the other: large filters then read fewer pixels, and volumes need three."""
         (data,) = inputs
         layout = choose_layout(data.layout(), data.ndim, RESIZE_LAYOUTS)
         axes = _Axes.from_layout(layout)

@@ -297,6 +297,7 @@ class WarpPerspectiveGpu(PixelOperator):
         return self._warp(pixels.named(layout), sizes, [each[0] for each in matrices])
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Do the same for sequences with a matrix for each frame."""
         if len(inputs) < 2 or inputs[1].ndim < 3:
             return super().run(batch, inputs)
         data = inputs[0]  # with a matrix for each frame

@@ -213,6 +213,7 @@ class WarpGpu(PixelOperator):
         )
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Warp volumes, frames with a matrix each, and dtypes that float32 can't represent."""
         data = inputs[0]
         layout = choose_layout(data.layout(), data.ndim, WARP_LAYOUTS)
         warps = self.warps(batch, layout)

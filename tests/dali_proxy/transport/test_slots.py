@@ -273,17 +273,17 @@ def read_by_gpu(monkeypatch):
 
 
 def test_memory_is_not_reused_while_a_gpu_reads_it(read_by_gpu):
-    for _ in range(4):
+    for _ in range(slots._READ_SLOTS):
         read_by_gpu.get()
-    assert read_by_gpu.pool.stats().slots == 4
+    assert read_by_gpu.pool.stats().slots == slots._READ_SLOTS
     read_by_gpu.reads = False
     for _ in range(10):
         read_by_gpu.get()
-    assert read_by_gpu.pool.stats().slots == 4
+    assert read_by_gpu.pool.stats().slots == slots._READ_SLOTS
 
 
 def test_allocation_waits_for_a_gpu_that_is_behind(read_by_gpu):
-    for _ in range(4):
+    for _ in range(slots._READ_SLOTS):
         read_by_gpu.get()
     thread = threading.Thread(target=read_by_gpu.get)
     thread.start()
@@ -291,7 +291,7 @@ def test_allocation_waits_for_a_gpu_that_is_behind(read_by_gpu):
     assert thread.is_alive()
     read_by_gpu.reads = False
     thread.join()
-    assert read_by_gpu.pool.stats().slots == 4
+    assert read_by_gpu.pool.stats().slots == slots._READ_SLOTS
 
 
 def test_allocation_does_not_wait_forever(read_by_gpu, monkeypatch):
@@ -305,7 +305,7 @@ def test_allocation_does_not_wait_forever(read_by_gpu, monkeypatch):
 def test_memory_that_a_dead_consumer_read_is_freed(read_by_gpu):
     """Its events never complete; the allocation that waits for them must not wait forever."""
     pool = read_by_gpu.pool
-    for _ in range(4):
+    for _ in range(slots._READ_SLOTS):
         read_by_gpu.get()
     allocated = []
     thread = threading.Thread(target=lambda: allocated.append(pool.allocate(100)))

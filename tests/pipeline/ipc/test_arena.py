@@ -95,18 +95,13 @@ ARRAYS = [
 ]
 
 
-def array_of(pair, segment, offset, shape, dtype):
-    """Return an array over the shared memory of an arena, as the reader sees it."""
-    return pair.reader.batch(np.array([[segment, offset, *shape]]), dtype)[0].as_array()
-
-
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_samples_are_read_as_written(make_pair, array):
     pair = make_pair(512 * KIB)
     block = pair.arena.write(array)
     assert block.offset % 64 == 0
     native = array.dtype.newbyteorder("=")
-    view = array_of(pair, block.segment_id, block.offset, array.shape, native)
+    view = pair.reader.view(block.segment_id, block.offset, array.shape, native)
     (same,) = pair.reader.batch(np.array([[block.segment_id, block.offset, *array.shape]], np.int64), native).samples
     np.testing.assert_array_equal(view, array)
     np.testing.assert_array_equal(same, array)
@@ -118,7 +113,7 @@ def test_write_copies_a_sample_immediately(make_pair):
     buffer = np.zeros(10, np.uint8)
     block = pair.arena.write(buffer)
     buffer[:] = 9
-    assert not array_of(pair, 0, block.offset, (10,), np.uint8).any()
+    assert not pair.reader.view(0, block.offset, (10,), np.uint8).any()
 
 
 def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
@@ -142,9 +137,9 @@ def test_used_block_does_not_stop_the_arena(make_pair):
     for number in range(300):
         block = pair.arena.write(np.full(20 * KIB, number % 251, np.uint8))
         seq = pair.submit(block)
-        assert (array_of(pair, 0, block.offset, (20 * KIB,), np.uint8) == number % 251).all()
+        assert (pair.reader.view(0, block.offset, (20 * KIB,), np.uint8) == number % 251).all()
         pair.writer.complete(seq)
-    assert (array_of(pair, 0, kept.offset, (KIB,), np.uint8) == 77).all()
+    assert (pair.reader.view(0, kept.offset, (KIB,), np.uint8) == 77).all()
     assert pair.attached == [64 * KIB]
 
 
@@ -171,7 +166,7 @@ def test_batch_larger_than_the_arena_makes_it_grow(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     blocks = [pair.arena.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
     for number, block in enumerate(blocks):
-        assert (array_of(pair, block.segment_id, block.offset, (10 * KIB,), np.uint8) == number).all()
+        assert (pair.reader.view(block.segment_id, block.offset, (10 * KIB,), np.uint8) == number).all()
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
 
 
@@ -189,13 +184,13 @@ def test_interrupt_while_the_arena_grows(make_pair):
     with pytest.raises(KeyboardInterrupt):
         pair.arena.write(np.ones(KIB, np.uint8))
     block = pair.arena.write(np.ones(KIB, np.uint8))
-    assert array_of(pair, block.segment_id, block.offset, (KIB,), np.uint8).all()
+    assert pair.reader.view(block.segment_id, block.offset, (KIB,), np.uint8).all()
 
 
 def test_sample_larger_than_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     block = pair.arena.write(np.full(700 * KIB, 3, np.uint8))
-    assert array_of(pair, block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
+    assert pair.reader.view(block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
     with pytest.raises(ArenaFullError, match="raise arena_bytes_limit"):
         pair.arena.write(np.zeros(500 * KIB, np.uint8))
 
@@ -321,7 +316,7 @@ def test_forked_child_cannot_use_or_disturb_the_arena(make_pair):
 
     Child(use).join()
     assert pair.arena.bytes_used == 128
-    assert array_of(pair, 0, block.offset, (100,), np.uint8).all()
+    assert pair.reader.view(0, block.offset, (100,), np.uint8).all()
 
 
 def test_many_threads_write_at_once(make_pair):
@@ -336,7 +331,7 @@ def test_many_threads_write_at_once(make_pair):
             block = pair.arena.write(array)
             with lock:
                 seq = pair.submit(block)
-            if not np.array_equal(array_of(pair, block.segment_id, block.offset, array.shape, np.uint8), array):
+            if not np.array_equal(pair.reader.view(block.segment_id, block.offset, array.shape, np.uint8), array):
                 failures.append(seq)
             pair.writer.complete(seq)
 
@@ -398,15 +393,17 @@ def test_rows_never_reach_outside_of_their_segment(table, dtype):
             assert not inside or any(max(row[2], 1) * max(row[3], 1) >= 2**48 for row in table)
             return
         assert inside
-        segment = array_of(pair, 0, 0, (64 * KIB,), np.uint8)
+        segment = pair.reader.view(0, 0, (64 * KIB,), np.uint8)
         samples = batch.table()
         offsets = samples.pointers - segment.ctypes.data
         assert (offsets >= 0).all()
         assert (offsets + samples.sizes <= 64 * KIB).all()
-        for sample, offset, (_, given, *shape) in zip(batch.samples, offsets.tolist(), table, strict=True):
+        for sample, offset, (segment, given, *shape) in zip(batch.samples, offsets.tolist(), table, strict=True):
             assert sample.sum() == 0
             assert offset == given
-            assert sample.shape == tuple(shape)
+            view = pair.reader.view(segment, offset, shape, dtype)
+            assert sample.ctypes.data == view.ctypes.data
+            assert sample.shape == view.shape
     finally:
         pair.close()
 
@@ -435,6 +432,8 @@ def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair.arena.write(np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
         pair.reader.batch(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
+    with pytest.raises(ProtocolError):
+        pair.reader.view(0, 0, (0, 2**47, 2**47), "uint8")
 
 
 def test_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):

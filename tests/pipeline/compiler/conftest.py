@@ -1,21 +1,13 @@
-"""Fixtures of the compiler's tests."""
+"""What the tests of the compiler share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests import host_cupy
-from tests.pipeline.kernels import emulator
+from pipeline._executor.executor import Executor
 
 
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "gpu":
-        yield "gpu"
-        return
-    if emulator.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    with host_cupy.installed():
-        yield "host"
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each batch run alone, so that a test knows which batches run."""
+    monkeypatch.setattr(Executor, "batches_to_merge", 0)

@@ -64,8 +64,8 @@ def run(requests: list[BatchRequest], together: bool) -> tuple[list[BatchResult]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MergedBatch, "__init__", record)
-        if together:
-            executor.widen(8)
+        assert executor._merger is not None
+        executor._merger.most = 8 if together else 1
         begin, ended = threading.Event(), threading.Semaphore(0)
         assert executor._mixed_queue is not None
         for _ in executor._mixed_queue._threads:  # all batches wait for the same phase

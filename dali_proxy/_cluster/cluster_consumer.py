@@ -10,6 +10,7 @@ from dali_proxy._cluster.batch_pickle import FetchedTicket
 from dali_proxy._cluster.device_copies import DeviceCopies
 from dali_proxy._cluster.server_pool import ServerPool
 from dali_proxy._consumer.pending_requests import fresh
+from dali_proxy._transport.fetch_ahead import SentAhead
 from dali_proxy._transport.protocol import LoopReport
 from dali_proxy._worker.tickets import Ticket
 from dali_proxy.errors import ProxyError, ServerClosedError, StaleReferenceError
@@ -77,8 +78,12 @@ class ClusterConsumer:
                 ticket.outputs, ticket.arrived = self._delivered(ticket.arrived), None
             return ticket.outputs
 
-    def open_session(self, session: int) -> None:
-        """Do nothing: a server opens a session with its first batch."""
+    def open_session(self, session: int) -> SentAhead:
+        """Return what is known of a session: a server opens it with its first batch.
+
+        The loader requests all results itself, and measures their size.
+        """
+        return SentAhead(0)
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended. Finalizers may call this."""
@@ -89,18 +94,6 @@ class ClusterConsumer:
 
     def place(self, variant: int, measured: bool) -> None:
         """Do nothing: the servers have one form of the pipeline."""
-
-    def result_size(self, session: int) -> int:
-        """Return 0: the loader measures the size of results itself."""
-        return 0
-
-    def on_gpu(self, session: int) -> bool:
-        """Return False: results arrive in host memory."""
-        return False
-
-    def depth(self, session: int) -> int:
-        """Return the number of results that are sent before a thread requests them: all that the loader requests."""
-        return 0
 
     def statistics(self, subject: str = "stats") -> dict[str, Any]:
         """Request the counters of all servers and return their sums; `seconds` is the mean.

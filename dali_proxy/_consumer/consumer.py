@@ -24,6 +24,7 @@ from dali_proxy._transport.deferred import DeferredOutputs, copied_from_cpu, on_
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
+from dali_proxy._transport.fetch_ahead import SentAhead
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     Advance,
@@ -104,6 +105,7 @@ class ConsumerClient:
         except BaseException:
             self._stages.close()
             raise
+        self._launches, self._continues = self._stages.device_id is not None, bool(self._stages)
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, self._stages.device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
@@ -149,12 +151,12 @@ class ConsumerClient:
                 "the batch belongs to an earlier start of the server, or to the proxy of another server: make the "
                 "dataset with the proxy of the loader's server"
             )
-        if self._stages.device_id is not None:  # it may launch work when messages arrive
+        if self._launches:  # when messages arrive
             refuse_capture()
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            unasked = _UNASKED if self._ahead.has_sessions else 0.0
+            unasked = _UNASKED if self._ahead.sessions else 0.0
             answer: DeferredOutputs | Exception = self._ask(key, Fetch(ticket.client, ticket.seq), patience, unasked)
             if isinstance(answer, Exception) and isinstance(answer.__cause__, CudaError):
                 answer = self._reason_of_end() or answer
@@ -204,12 +206,12 @@ class ConsumerClient:
         """Raise if the connection has ended; see `SharedChannel.check`."""
         self._channel.check()
 
-    def open_session(self, session: int) -> None:
-        """Open the session of an iterator: batches submitted for it belong to this process."""
-        with deferred_signals, server_errors(), self._channel.guard():
+    def open_session(self, session: int) -> SentAhead:
+        """Open the session of an iterator, and return its results: batches submitted for it belong to this process."""
+        with deferred_signals, server_errors(), self._channel.guard:
             self._channel.send(OpenSession(session), self._endpoint.timeout)
             with self._lock:
-                self._ahead.open(session)
+                return self._ahead.open(session)
 
     def read_batch(
         self, session: int, request: bytes, reader: SharedBlock, arrive: Callable[[BatchRead, tuple[int, ...]], None]
@@ -227,7 +229,7 @@ class ConsumerClient:
             ProxyError: the request is too large.
         """
         number = next(self._tokens)
-        with deferred_signals, self._channel.guard():
+        with deferred_signals, self._channel.guard:
             self._reads[number] = arrive
             try:
                 self._channel.post(
@@ -258,7 +260,7 @@ class ConsumerClient:
             batch: number of the batch.
             in_order: whether no thread will request batches with smaller numbers.
         """
-        with self._channel.guard():
+        with self._channel.guard:
             with self._lock:
                 through = self._ahead.advance(session, batch)
                 if in_order and (unused := self._ahead.unused(session, batch)):
@@ -280,20 +282,13 @@ class ConsumerClient:
         self.computed, self._measured = None, variant if measured else None
         if variant in self.refused:
             return
-        with self._channel.guard(), suppress(IPCError):  # if the server is gone, the next request raises that
+        with self._channel.guard, suppress(IPCError):  # if the server is gone, the next request raises that
             self._channel.post(Place(variant, measured))
 
     def result_size(self, session: int) -> int:
         """Return the size of the last result of a session in the server's memory; 0 if there was none."""
-        return self._ahead.size(session)
-
-    def on_gpu(self, session: int) -> bool:
-        """Return whether the server's last result of a session is on a GPU."""
-        return self._ahead.on_gpu(session)
-
-    def depth(self, session: int) -> int:
-        """Return how many batches of a session the server may send before a thread requests them."""
-        return self._ahead.depth(session)
+        known = self._ahead.sessions.get(session)
+        return 0 if known is None else known.nbytes
 
     def close_session(self, session: int) -> None:
         """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""
@@ -317,7 +312,7 @@ class ConsumerClient:
         """Send the counters of this process's loops to the server, for monitors. Finalizers may call this."""
         if not self._channel.is_safe():
             return
-        with deferred_signals, self._channel.guard(), suppress(IPCError):  # the next request raises that
+        with deferred_signals, self._channel.guard, suppress(IPCError):  # the next request raises that
             self._channel.post(report)
 
     def trace(self, trace: Trace | None) -> None:
@@ -342,7 +337,7 @@ class ConsumerClient:
             patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
             unasked: seconds to wait before the request is sent, because the server may send the answer unasked.
         """
-        with self._channel.guard(), self._lock:  # a finalizer that closes a session must not come in between
+        with self._channel.guard, self._lock:  # a finalizer that closes a session must not come in between
             if self._channel.end is not None:
                 raise fresh(self._channel.end)
             request = self._requests.get(key)
@@ -350,13 +345,14 @@ class ConsumerClient:
                 request = self._requests[key] = PendingRequest()
             self._ahead.forget(key[1:])
             arrived = request.answer is not None
-        if arrived and not self._stages:  # the usual case: the server has sent it early
+        if arrived and not self._continues:  # the usual case: the server has sent it early
             if self._releases:
                 self._flush_if_safe()
             return request.answer
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         self._channel.receive_ready()
-        self._stages.release_finished()
+        if self._continues:
+            self._stages.release_finished()
         if unasked and not request.sent:
             self._channel.wait(request, deadline, time.monotonic() + unasked)
         with self._lock:
@@ -370,7 +366,8 @@ class ConsumerClient:
             raise
         if self._releases:  # added by a finalizer; if the batch arrived early, no message carried them
             self._flush_if_safe()
-        self._channel.wait(request, deadline)
+        if request.answer is None:
+            self._channel.wait(request, deadline)
         return request.answer
 
     def _file(self, received: Received) -> None:
@@ -388,7 +385,8 @@ class ConsumerClient:
             with self._lock:
                 self._requests.changed.notify_all()
             return
-        received.close_fds()
+        if received.fds:
+            received.close_fds()
         if isinstance(message, Failure):
             key = ("batch", message.client, message.seq)
             with self._lock:
@@ -408,10 +406,12 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with self._channel.guard(), self._lock:  # a finalizer that closes a session must not come in between
+        with self._channel.guard, self._lock:  # a finalizer that closes a session must not come in between
             request = self._requests.get(key)
-            outputs = result.outputs
-            nbytes, on_gpu = sum([each.nbytes for each in outputs]), any(each.device != "cpu" for each in outputs)
+            nbytes, on_gpu = 0, False
+            for output in result.outputs:
+                nbytes += output.nbytes
+                on_gpu |= output.device != "cpu"
             self._ahead.note_size(result.session, nbytes, on_gpu)
             if request is None and self._ahead.arrive(result.session, key[1:], result.batch):
                 request = self._requests[key] = PendingRequest()
@@ -450,7 +450,7 @@ class ConsumerClient:
 
     def _send(self, message: Any, deadline: Deadline) -> None:
         try:
-            with self._channel.guard():
+            with self._channel.guard:
                 self._flush()
                 self._channel.send(message, deadline.left)
         except ChannelTimeoutError as error:
@@ -467,7 +467,7 @@ class ConsumerClient:
         if not self._channel.is_safe():
             return
         try:
-            with deferred_signals, self._channel.guard():
+            with deferred_signals, self._channel.guard:
                 self._flush()
         except IPCError:
             return  # the server is gone, and the batches with it

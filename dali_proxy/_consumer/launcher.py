@@ -186,7 +186,7 @@ class _Shaped:
 
         from pipeline.tensors.torch_memory import arranged
 
-        dtype, table = unpacked(output)
+        dtype, table = unpacked(output.dtype, output.table, 1 + output.ndim)
         rows = check_rows(table, dtype.itemsize, output.nbytes, output.dense)
         self.memory = stream.empty((-(-output.nbytes // dtype.itemsize),), getattr(torch, output.dtype))
         self.tensors = arranged(self.memory, rows, output.dense)

@@ -141,19 +141,17 @@ def without_frames(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-class ChannelGuard:  # used like a function: a generator would cost several microseconds per batch
-    """Reentrancy guard: marks the current thread as being in the channel."""
+class ChannelGuard(threading.local):
+    """Reentrancy guard: a context that marks the current thread as being in the channel.
 
-    __slots__ = ("_in_channel", "_outermost")
+    Attributes:
+        depth: number of these contexts that the thread is in.
+    """
 
-    def __init__(self, in_channel: threading.local) -> None:
-        self._in_channel = in_channel
-        self._outermost = False
+    depth = 0
 
     def __enter__(self) -> None:
-        if not getattr(self._in_channel, "now", False):
-            self._outermost = self._in_channel.now = True
+        self.depth += 1
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._outermost:
-            self._in_channel.now = False
+        self.depth -= 1

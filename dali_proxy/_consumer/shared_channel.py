@@ -38,6 +38,7 @@ class SharedChannel:
 
     Attributes:
         end: reason why the connection has ended; None while it lasts.
+        peer_pid: ID of the server's process.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class SharedChannel:
         handle: Callable[[Received], None],
         explain: Callable[[ChannelClosedError], ProxyError],
     ) -> None:
-        self._channel = channel
+        self._channel, self.peer_pid = channel, channel.peer_pid
         self._handle_method, self._explain_method = WeakMethod(handle), WeakMethod(explain)
         self._lock, self._changed = requests.lock, requests.changed
-        self._in_channel = threading.local()  # .now: this thread is using the channel, so finalizers send nothing
+        #: A context in which finalizers of this thread don't use the channel.
+        self.guard = ChannelGuard()
         self._receiving = False
         self._thread: threading.Thread | None = None
         self.end: ProxyError | None = None
@@ -59,11 +61,6 @@ class SharedChannel:
     def ended(self) -> bool:
         """Whether the connection has ended, for any reason."""
         return self.end is not None or self._channel.closed
-
-    @property
-    def peer_pid(self) -> int:
-        """ID of the server's process."""
-        return self._channel.peer_pid
 
     def check(self) -> None:
         """Raise if the connection has ended.
@@ -76,10 +73,6 @@ class SharedChannel:
         if self._channel.closed:
             raise ServerDiedError("the connection to the server was closed; the next loop makes a new one")
 
-    def guard(self) -> ChannelGuard:
-        """Return a context in which finalizers of this thread don't use the channel."""
-        return ChannelGuard(self._in_channel)
-
     def is_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> bool:
         """Return whether a finalizer may use the channel now.
 
@@ -87,7 +80,7 @@ class SharedChannel:
         Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
         """
         # The function is an argument because finalizers also run after modules have lost their globals.
-        return not getattr(self._in_channel, "now", False) and not is_finalizing()
+        return not self.guard.depth and not is_finalizing()
 
     def post(self, message: Any, fds: Sequence[int] = ()) -> None:
         """Send a message without waiting for the server. Call it in a `guard`.
@@ -139,9 +132,10 @@ class SharedChannel:
                 return
             self._receiving = True
         try:
-            with self.guard():
+            with self.guard:
                 ready = self._channel.receive_ready(rest=rest)
-            self._handle_all(deque(ready))
+            if ready:
+                self._handle_all(deque(ready))
         except ChannelClosedError:
             return  # the server is gone: waiting threads get that error
         except IPCError as error:
@@ -157,11 +151,16 @@ class SharedChannel:
         Raises:
             ProxyError: the deadline has passed, or the connection has ended.
         """
+        waited = False
         while True:
-            left = end - time.monotonic() if deadline.left is None else min(deadline.left, end - time.monotonic())
+            limit, left = deadline.left, end - time.monotonic()
+            if limit is not None and limit < left:
+                left = limit
             with self._lock:
                 if request.answer is not None or (left <= 0 and end < math.inf):
                     return
+                if waited and limit == 0:
+                    raise deadline.error()
                 waits = request.coming or (self._receiving and self.end is None)
                 if waits:
                     self._changed.wait(min(left, _TURN))
@@ -173,7 +172,7 @@ class SharedChannel:
                 let_through(int)  # lets signal handlers run, without the lock
             else:
                 self._receive_in_turn(left)
-            deadline.check()
+            waited = True
 
     def note_end(self, error: ChannelClosedError) -> ProxyError:
         """Record that the connection has ended. Return the reason, from the server's last message if there is one."""
@@ -187,7 +186,7 @@ class SharedChannel:
         """Close the channel; the reason is the one for later calls, unless the connection has ended before."""
         with self._lock:
             self.end = self.end or reason
-        with self.guard():
+        with self.guard:
             self._channel.close()
         if self._thread is not None:
             self._thread.join()
@@ -223,7 +222,7 @@ class SharedChannel:
     def _receive_one(self, left: float = _GLANCE) -> None:
         """Receive and handle one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
-            with self.guard():
+            with self.guard:
                 if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
                     self._channel.flush()
                 received = self._channel.receive(timeout=max(0.0, min(left, _GLANCE)))

@@ -276,7 +276,8 @@ class Host:
             else:
                 handler(client, message)
         finally:
-            received.close_fds()
+            if received.fds:
+                received.close_fds()
 
     def _greet(self, channel: Channel, hello: object) -> None:
         if not isinstance(hello, Hello):

@@ -49,11 +49,17 @@ class InnerLoop:
 
     Attributes:
         make: function that repeats a batch in this process; None if that is impossible.
+        num_workers: number of processes that read the samples; 0 if this process does.
+        timeout: seconds that a worker may take for a batch; 0 for no limit.
+        in_order: whether the numbers of batches grow.
     """
 
     make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None
 
     def __init__(self, loader: InnerLoader, sampler: NumberedSampler | None, sampler_state: SamplerState) -> None:
+        self.num_workers, self.timeout = loader.readers, loader.timeout
+        self.in_order = sampler is not None and getattr(loader, "in_order", True)
+        self._reads_here = loader.reads_here
         self._result_size = 0
         self._ended_workers = EndedWorkers()
         self._loader = loader
@@ -78,16 +84,6 @@ class InnerLoop:
         return self._batches is not None
 
     @property
-    def num_workers(self) -> int:
-        """Number of processes that read the samples; 0 if this process does."""
-        return self._loader.readers
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that a worker may take for a batch; 0 for no limit."""
-        return self._loader.timeout
-
-    @property
     def workers(self) -> Sequence[BaseProcess]:
         """The worker processes."""
         workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
@@ -97,11 +93,6 @@ class InnerLoop:
     def has_ended_worker(self) -> bool:
         """Whether any worker process has ended."""
         return self._ended_workers.any_of(self.workers)
-
-    @property
-    def in_order(self) -> bool:
-        """Whether the numbers of batches grow."""
-        return self._sampler is not None and getattr(self._loader, "in_order", True)
 
     @property
     def chunk(self) -> int:
@@ -209,12 +200,9 @@ class InnerLoop:
 
     def _next(self) -> Any:
         assert self._batches is not None
-        if not self._loader.reads_here:
-            with without_context():
-                batch = next(self._batches)
-        else:
-            batch = self._next_in_this_process(self._batches)
-        return batch
+        if self._reads_here:
+            return self._next_in_this_process(self._batches)
+        return without_context(next, self._batches)
 
     def _next_in_this_process(self, batches: Iterator[Any]) -> Any:
         items = self._items
@@ -241,8 +229,7 @@ class InnerLoop:
 
     def _begin_batches(self) -> Iterator[Any]:
         try:
-            with without_context():
-                return iter(self._loader)
+            return without_context(iter, self._loader)
         except OSError as error:
             missing = _MISSING.get(error.errno or 0)
             if missing is None or error.filename:
@@ -305,8 +292,7 @@ def _chunks(loader: InnerLoader) -> bool:
 
 def _with_handlers(call: Callable[..., Any], *args: Any) -> Any:
     """Call the user's code without the context of an outer loop; let signal handlers run meanwhile."""
-    with without_context():
-        return let_through(call, *args)
+    return without_context(let_through, call, *args)
 
 
 def _skip(batches: Iterator[Any], count: int) -> None:

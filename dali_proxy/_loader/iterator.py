@@ -25,7 +25,7 @@ from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rescue import LOST, LeftOut, Rescue
 from dali_proxy._loader.resume import LoaderState, Progress, sampler_with_epochs
 from dali_proxy._loader.wrapping import inner_loader
-from dali_proxy._transport.fetch_ahead import AHEAD
+from dali_proxy._transport.fetch_ahead import AHEAD, SentAhead
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._graph.location import user_traceback
 from pipeline._ipc.signals import Interrupted, deferred_signals, finalizer, let_through
@@ -80,6 +80,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
         self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
         self._consumer: ConsumerClient | ClusterConsumer | None = None
+        self._results = SentAhead()  # of the session
         self._noted = (0, 0)  # numbers of batches in flight in the server's statistics
         self.restart(start, resumes)
 
@@ -215,7 +216,9 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
             consumer.advance(self._session, arrived.numbered.batch, self._loop.in_order)
-            self._note_in_flight(consumer)
+            noted = self._loop.chunk, self._results.depth
+            if self._noted != noted:
+                self._note_in_flight(noted)
             try:
                 batch = self._rescue.outcome(arrived, self._produced, self._revive)
             except LeftOut:
@@ -242,27 +245,28 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
                 times.begin(self._loop.num_workers, self._has_new_workers and len(self._loop.workers) > 0)
                 self._has_new_workers = False
             self._server.note_batch(consumer)
-            waited = result_wait if consumer.on_gpu(self._session) else 0.0  # the training needs the host's memory
-            self._loop.note_result(consumer.result_size(self._session), waited)
+            waited = result_wait if self._results.on_gpu else 0.0  # the training needs the host's memory
+            self._loop.note_result(self._results.nbytes, waited)
             self._is_first = False
             return batch, arrived.numbered, arrived.position
 
-    def _note_in_flight(self, consumer: ConsumerClient | ClusterConsumer) -> None:
-        noted = self._loop.chunk, consumer.depth(self._session)
-        if self._noted != noted:
-            self._noted = noted
-            ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")
-            self._server.loop_times.in_flight = {"loader": self._loop.in_flight, "results sent ahead": ahead}
+    def _note_in_flight(self, noted: tuple[int, int]) -> None:
+        self._noted = noted
+        ahead = InFlight(noted[1], f"at least {AHEAD}, more while they are small")
+        self._server.loop_times.in_flight = {"loader": self._loop.in_flight, "results sent ahead": ahead}
 
     def _next_arrived(self) -> CollatedBatch | FailedBatch:
         """Wait for the next batch of a worker."""
         assert self._consumer is not None
         try:
-            self._check_stopped()
-            if self._consumer.ended and self._restarts:
-                self._revive()
-            self._consumer.check()
-            self._check_workers()
+            if self._server.stops != self._stops:
+                self._check_stopped()
+            if self._consumer.ended:
+                if self._restarts:
+                    self._revive()
+                self._consumer.check()
+            if self._has_workers:
+                self._check_workers()
             return self._loop.next()
         except Interrupted as interrupted:  # possibly by torch's handler, which reports that a worker died
             if type(interrupted.args[0]) is RuntimeError and dead_worker(self._loop.workers) is not None:
@@ -317,11 +321,11 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
 
     def _check_stopped(self) -> None:
         """Raise an error if the server was stopped and started again since this epoch began."""
-        if self._server.stops == self._stops or not self._server.running:
+        if not self._server.running:
             return
         consumer = self._server.consumer
         if consumer is not self._consumer:  # batches that the workers still submit there belong to this iterator
-            consumer.open_session(self._session)
+            self._results = consumer.open_session(self._session)
             self._consumer = consumer
         raise ServerClosedError(
             "the server was stopped and started again since this epoch began, and its batches are lost: begin the "
@@ -340,7 +344,7 @@ class LoaderIterator(Uncopyable, Iterator[Any]):
             try:
                 consumer = self._server.consumer
                 if consumer is not self._consumer:
-                    consumer.open_session(self._session)
+                    self._results = consumer.open_session(self._session)
                     self._consumer = consumer
                 return
             except LOST:  # it died again, or is ending: the system may close its connections before its listener

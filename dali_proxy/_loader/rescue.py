@@ -122,7 +122,8 @@ class Rescue:
                     if isinstance(failed, BatchError):
                         failed.dataset_indices = _as_drawn(failed.dataset_indices, original.indices)
                 else:
-                    self._count(original, verdicts)
+                    if verdicts:
+                        self._count(original, verdicts)
                     return data
             problem: BaseException | None = None
             try:
@@ -201,10 +202,9 @@ class Rescue:
         return None
 
     def _count(self, numbered: NumberedIndices, verdicts: dict[str, str]) -> None:
-        if verdicts:
-            decided = [verdicts.get(str(index)) for index in _items(numbered.indices)]
-            self._losses.skipped += decided.count("skip")
-            self._losses.replaced += decided.count("replace")
+        decided = [verdicts.get(str(index)) for index in _items(numbered.indices)]
+        self._losses.skipped += decided.count("skip")
+        self._losses.replaced += decided.count("replace")
 
     def _verdict(self, error: BatchError) -> str:
         if not callable(self._on_error):

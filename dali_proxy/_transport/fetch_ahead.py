@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from dali_proxy._transport.origin import Key
 
-__all__ = ["AHEAD", "FetchAhead"]
+__all__ = ["AHEAD", "FetchAhead", "SentAhead"]
 
 AHEAD = 2  # least number of batches beyond the current one: one is in flight while the next one is ready
 _MOST = 32
 _NBYTES = 128 << 20  # results that have arrived, or may arrive, if they are more than `AHEAD`
 
 
-class _Session:
+class SentAhead:
+    """The results of a session.
+
+    Attributes:
+        depth: number of batches beyond the current one that the server may send before a thread asks for them.
+        through: the server sends batches up to this number.
+        nbytes: size of the last result in the server's memory; 0 if there was none.
+        on_gpu: whether a part of it is on a GPU.
+        keys: results that have arrived, and that no thread has asked for: their batches.
+    """
+
     __slots__ = ("depth", "keys", "nbytes", "on_gpu", "through")
 
-    def __init__(self) -> None:
-        self.depth = AHEAD  # batches beyond the current one that the server may send
-        self.through = -1  # the server sends batches up to this number
-        self.nbytes = 0  # size of the last result
-        self.on_gpu = False  # whether a part of it is on a GPU
-        self.keys: dict[Key, int] = {}  # results that have arrived, and that no thread has asked for: their batches
+    def __init__(self, depth: int = AHEAD) -> None:
+        self.depth = depth
+        self.through = -1
+        self.nbytes = 0
+        self.on_gpu = False
+        self.keys: dict[Key, int] = {}
 
 
 class FetchAhead:
@@ -27,47 +37,36 @@ class FetchAhead:
 
     Small batches have more in flight than large ones, within the same memory: a loop takes them faster, and none takes
     less time on its way.
+
+    Attributes:
+        sessions: the open sessions, by number.
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[int, _Session] = {}
+        self.sessions: dict[int, SentAhead] = {}
 
-    @property
-    def has_sessions(self) -> bool:
-        """Whether the server sends results of any session unasked."""
-        return bool(self._sessions)
-
-    def open(self, session: int) -> None:
+    def open(self, session: int) -> SentAhead:
         """Add a session."""
-        self._sessions[session] = _Session()
+        self.sessions[session] = opened = SentAhead()
+        return opened
 
     def close(self, session: int) -> set[Key]:
         """Remove a session. Return its results that no thread has asked for."""
-        closed = self._sessions.pop(session, None)
+        closed = self.sessions.pop(session, None)
         return set() if closed is None else set(closed.keys)
 
     def note_size(self, session: int, nbytes: int, on_gpu: bool = False) -> None:
         """Record the size of a result, and whether it is on a GPU."""
-        known = self._sessions.get(session)
+        known = self.sessions.get(session)
         if known is None:
             return
         if known.nbytes != nbytes:
             known.depth = max(AHEAD, min(_MOST, _NBYTES // nbytes)) if nbytes else AHEAD
         known.nbytes, known.on_gpu = nbytes, on_gpu
 
-    def on_gpu(self, session: int) -> bool:
-        """Return whether the last result is on a GPU."""
-        known = self._sessions.get(session)
-        return known is not None and known.on_gpu
-
-    def size(self, session: int) -> int:
-        """Return the size of the last result; 0 if there was none."""
-        known = self._sessions.get(session)
-        return 0 if known is None else known.nbytes
-
     def arrive(self, session: int, key: Key, batch: int) -> bool:
         """Record a result that no thread has asked for. Return whether one will: whether its session is open."""
-        known = self._sessions.get(session)
+        known = self.sessions.get(session)
         if known is None:
             return False
         known.keys[key] = batch
@@ -75,18 +74,13 @@ class FetchAhead:
 
     def forget(self, key: Key) -> None:
         """Remove a result that a thread asks for, or that was released."""
-        for session in self._sessions.values():
+        for session in self.sessions.values():
             session.keys.pop(key, None)
-
-    def depth(self, session: int) -> int:
-        """Return the number of batches beyond the current one that the server may send."""
-        known = self._sessions.get(session)
-        return AHEAD if known is None else known.depth
 
     def unused(self, session: int, batch: int) -> list[Key]:
         """Return the results of earlier batches: the user has dropped their placeholders."""
-        known = self._sessions.get(session)
-        if known is None:
+        known = self.sessions.get(session)
+        if known is None or not known.keys:
             return []
         return [key for key, number in known.keys.items() if number < batch]
 
@@ -96,7 +90,7 @@ class FetchAhead:
         Returns:
             The number of the last batch that the server may send now; None if it needn't be notified yet.
         """
-        known = self._sessions.get(session)
+        known = self.sessions.get(session)
         if known is None:
             return None
         through = batch + known.depth

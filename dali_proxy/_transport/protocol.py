@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dali_proxy._transport.labels import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
-from dali_proxy._transport.prepared import Prepared, PreparedOutput
+from dali_proxy._transport.prepared import Prepared
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
 
@@ -140,7 +140,7 @@ class InputBatch(Message, frozen=True):
         Raises:
             ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
         """
-        return _dtype(self.dtype), _table(self.table, 2 + self.ndim)
+        return unpacked(self.dtype, self.table, 2 + self.ndim)
 
 
 class Submit(Message, frozen=True, kw_only=True):
@@ -272,7 +272,7 @@ class OutputBatch(Message, frozen=True, kw_only=True):
         Raises:
             ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
         """
-        return unpacked(self)
+        return unpacked(self.dtype, self.table, 1 + self.ndim)
 
 
 class Result(Message, frozen=True, kw_only=True):
@@ -498,7 +498,8 @@ CODEC = Codec(
         20: ReadBatch,
         21: BatchRead,
         22: Computed,
-    }
+    },
+    trusted=(Advance, CloseSession, Fetch, OpenSession, Release, Result),
 )
 
 
@@ -519,23 +520,15 @@ def check_versions(*, server: int, client: int, name: str) -> None:
         )
 
 
-def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:
-    """Return the dtype and the table of an output.
+def unpacked(name: str, table: bytes, columns: int) -> tuple[np.dtype[np.generic], Int64Array]:
+    """Return the dtype and the table of an input or an output, for its fields and the number of columns.
 
     Raises:
         ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
     """
-    return _dtype(output.dtype), _table(output.table, 1 + output.ndim)
-
-
-def _dtype(name: str) -> np.dtype[np.generic]:
     dtype = DTYPES.get(name)
     if dtype is None:
         raise ProtocolError(f"unknown element type {name!r:.40}")
-    return dtype
-
-
-def _table(data: bytes, columns: int) -> Int64Array:
-    if not data or len(data) % (8 * columns) or columns > 2 + _MAX_NDIM:
-        raise ProtocolError(f"{len(data)} bytes aren't a table with rows of {columns} int64")
-    return np.frombuffer(data, np.int64).reshape(-1, columns)
+    if not table or len(table) % (8 * columns) or columns > 2 + _MAX_NDIM:
+        raise ProtocolError(f"{len(table)} bytes aren't a table with rows of {columns} int64")
+    return dtype, np.frombuffer(table, np.int64).reshape(-1, columns)

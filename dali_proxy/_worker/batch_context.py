@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["BatchContext", "current_context", "set_context", "without_context"]
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -72,12 +73,11 @@ def set_context(context: BatchContext | None) -> None:
     _thread.context = context
 
 
-@contextmanager
-def without_context() -> Iterator[None]:
-    """Clear the context for the block: a loop inside another loop sets its own contexts."""
+def without_context(call: Callable[..., T], *args: Any) -> T:
+    """Return ``call(*args)``, without a context: a loop inside another loop sets its own contexts."""
     outer = _thread.context
     _thread.context = None
     try:
-        yield
+        return call(*args)
     finally:
         _thread.context = outer

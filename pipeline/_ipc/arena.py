@@ -19,6 +19,7 @@ from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
 
+_CLOSED = "the arena of shared memory is closed (or was inherited by a forked process)"
 _LARGE = 64 << 20  # bytes of a request
 _IDLE_REQUESTS = 32  # the arena frees a segment that this many consecutive requests didn't need
 
@@ -149,7 +150,8 @@ class Arena:
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
             with deferred_signals, self._lock:
-                self._check_open()
+                if self._closed:
+                    raise ChannelClosedError(_CLOSED)
                 self._reclaim()
                 block = self._take(nbytes) or self._make_room(nbytes)
                 completed = self._completed
@@ -168,12 +170,17 @@ class Arena:
         Requests have the numbers 0, 1, 2, …; send them in that order.
         """
         with deferred_signals, self._lock:
-            self._check_open()
+            if self._closed:
+                raise ChannelClosedError(_CLOSED)
             self._in_flight.append(tuple(blocks))
             seq, self._begun = self._begun, self._begun + 1
-            self._largest = max(self._largest, sum([block.nbytes for block in blocks]))
+            nbytes = 0
+            for block in blocks:
+                nbytes += block.nbytes
+            self._largest = max(self._largest, nbytes)
             self._reclaim()
-            self._shrink(seq)
+            if len(self._segments) > 1:
+                self._shrink(seq)
             return seq
 
     def close(self) -> None:
@@ -192,10 +199,6 @@ class Arena:
         for segment in segments:
             segment.block.close()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ChannelClosedError("the arena of shared memory is closed (or was inherited by a forked process)")
-
     def _write(self, array: npt.NDArray[Any]) -> Block | None:
         for segment in self._segments:
             block = segment.allocator.write(array)
@@ -212,7 +215,7 @@ class Arena:
 
     def _reclaim(self) -> None:
         in_flight, count = self._in_flight, self._completions.count
-        while in_flight and self._completed < count:
+        while in_flight and self._begun - len(in_flight) < count:
             in_flight.popleft()
 
     @property
@@ -266,8 +269,6 @@ class Arena:
         return True
 
     def _shrink(self, seq: int) -> None:
-        if len(self._segments) < 2:
-            return
         last = self._segments[-1]
         if last.allocator.used:
             last.used_at = seq

@@ -9,7 +9,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from pipeline._concurrency.forking import drop_in_child
@@ -35,6 +34,8 @@ _READS_PER_TURN = 16  # so that a client that sends without a pause can't starve
 _ANCILLARY = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 # Plain integers: enums take as long as a system call.
 _CLOSE_ON_EXEC, _TRUNCATED = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CTRUNC)
+_NONE = array.array("i")
+_CLOSED = "this channel is closed (or was inherited by a forked process)"
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
@@ -45,27 +46,8 @@ class Received(NamedTuple):
     fds: tuple[int, ...] = ()
 
     def close_fds(self) -> None:
-        close_all(self.fds)
-
-
-class _Use:  # not a generator, which would cost several microseconds per batch
-    """Context manager that keeps the socket of a channel open while a thread uses it."""
-
-    __slots__ = ("_channel",)
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def __enter__(self) -> None:
-        channel = self._channel
-        with channel._lock:
-            channel._check_open()
-            channel._users += 1
-
-    def __exit__(self, *exc_info: object) -> None:
-        channel = self._channel
-        with channel._lock:
-            channel._end_use()
+        if self.fds:
+            close_all(self.fds)
 
 
 class Channel:
@@ -85,6 +67,7 @@ class Channel:
 
     Attributes:
         peer_pid: process at the other end.
+        closed: whether this end is closed.
         on_backlog: callback, on any thread, for when `post` has left data for `flush`.
         on_loss: callback, on the receiving thread, for when descriptors were lost, just before the channel is closed.
     """
@@ -105,7 +88,7 @@ class Channel:
         self.on_loss: Callable[[Exception], None] | None = None
         self._sock = sock
         self._codec = codec
-        # Guards _outgoing, _users, _closed. A finalizer or signal handler that closes the channel may interrupt the
+        # Guards _outgoing, _users, closed. A finalizer or signal handler that closes the channel may interrupt the
         # holder of the lock.
         self._lock = new_rlock(Level.CHANNEL, "channel")
         self._receive_lock = new_lock(Level.RECEIVE, "channel receiver")
@@ -113,7 +96,7 @@ class Channel:
         self._ready: deque[Received] = deque()
         self._outgoing = Outgoing(sock, peer_pid, max_outgoing)
         self._users = 0  # threads that use the socket: the last one closes it, so its number isn't reused under them
-        self._closed = False
+        self.closed = False
         self._handshake = handshake
         self._proof = bytearray()
         drop_in_child(self)
@@ -127,10 +110,6 @@ class Channel:
         return cls(ours, codec), theirs
 
     @property
-    def closed(self) -> bool:
-        return self._closed
-
-    @property
     def authenticated(self) -> bool:
         """Whether the peer has authenticated itself."""
         return self._handshake is None
@@ -138,19 +117,25 @@ class Channel:
     @property
     def backlog(self) -> int:
         """Number of frames that wait for the peer to read."""
-        return len(self._outgoing)
+        return self._outgoing.count
 
     def fileno(self) -> int:
         """The descriptor, or -1 when closed."""
-        return -1 if self._closed else self._sock.fileno()
+        return -1 if self.closed else self._sock.fileno()
 
     def alive(self) -> bool:
         """Return whether both ends are open. Data that the peer sent before it closed its end can still be received."""
-        try:
-            with deferred_signals, self.using():  # a handler that raised in between would keep the descriptor open
+        with deferred_signals:  # a handler that raised in between would keep the descriptor open
+            if self.closed:
+                return False
+            try:
+                self.begin_use()
+            except ChannelClosedError:  # by another thread
+                return False
+            try:
                 return not self._wait(0, 0)
-        except ChannelClosedError:
-            return False
+            finally:
+                self.end_use()
 
     def send(self, message: object, fds: Sequence[int] = (), timeout: float | None = None) -> None:
         """Send a message, and wait until the kernel has all of it. The caller still owns `fds`.
@@ -160,13 +145,23 @@ class Channel:
             ChannelTimeoutError: the peer doesn't read. The message is sent when it does.
             ProtocolError: the message doesn't fit its schema.
         """
-        with self.using():
-            self._wait_written(self._write(self._encode(message, fds), fds), timeout)
+        self.begin_use()
+        try:
+            number, body = self._codec.encode(message)
+            self._wait_written(self._write(encode_frame(number, body, len(fds)), fds), timeout)
+        finally:
+            self.end_use()
 
     def wait_written(self, timeout: float | None = None) -> None:
         """Wait until the kernel has all that was posted. Raises as `send`."""
-        with self.using():
-            self._wait_written(self._outgoing.written + len(self._outgoing), timeout)
+        outgoing = self._outgoing
+        if not outgoing.count and not self.closed:
+            return
+        self.begin_use()
+        try:
+            self._wait_written(outgoing.written + outgoing.count, timeout)
+        finally:
+            self.end_use()
 
     def post(self, message: object, fds: Sequence[int] = (), *, flush: bool = True) -> None:
         """Send a message without waiting: data that doesn't fit into the socket stays for `flush`.
@@ -181,21 +176,26 @@ class Channel:
             ChannelOverflowError: the peer doesn't read, and too much data waits for it.
             ProtocolError: the message doesn't fit its schema.
         """
-        data = self._encode(message, fds)
+        number, body = self._codec.encode(message)
+        data = encode_frame(number, body, len(fds))
         with self._lock:
-            self._check_open()
+            if self.closed:
+                raise ChannelClosedError(_CLOSED)
             self._users += 1  # a handler or finalizer of this thread may close the channel
             try:
                 self._outgoing.put(data, fds, flush)
             finally:
-                self._end_use()
-        if flush and self._outgoing and self.on_backlog is not None:
+                self._users -= 1
+                if self.closed:
+                    self._dispose_unused()
+        if flush and self._outgoing.count and self.on_backlog is not None:
             self.on_backlog()
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left."""
         with self._lock:
-            self._check_open()
+            if self.closed:
+                raise ChannelClosedError(_CLOSED)
             return self._outgoing.flush()
 
     def receive(self, timeout: float | None = None) -> Received:
@@ -210,11 +210,14 @@ class Channel:
         if not self._receive_lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
             raise ChannelTimeoutError(f"another thread is receiving from process {self.peer_pid}")
         try:
-            with self.using():
+            self.begin_use()
+            try:
                 while not self._ready:
                     self._wait_until(select.POLLIN, deadline, "to answer")
                     self._read()
                 return self._ready.popleft()
+            finally:
+                self.end_use()
         finally:
             self._receive_lock.release()
 
@@ -230,23 +233,27 @@ class Channel:
             ChannelClosedError: the channel is closed, or the peer is gone and all its messages were returned.
             ProtocolError: the data isn't a message; the channel is closed.
         """
-        with self._receive_lock, self.using():
-            if self._handshake is not None and not self._authenticate(self._handshake):
-                return []
+        with self._receive_lock:
+            self.begin_use()
             try:
-                for _ in range(_READS_PER_TURN):
-                    if not self._read() and not rest:
-                        break
-            except ChannelClosedError:
-                if not self._ready:
-                    raise
-            ready, self._ready = list(self._ready), deque()
-            return ready
+                if self._handshake is not None and not self._authenticate(self._handshake):
+                    return []
+                try:
+                    for _ in range(_READS_PER_TURN):
+                        if not self._read() and not rest:
+                            break
+                except ChannelClosedError:
+                    if not self._ready:
+                        raise
+                ready, self._ready = list(self._ready), deque()
+                return ready
+            finally:
+                self.end_use()
 
     def close(self) -> None:
         """Close the channel, and wake the threads that wait on it. The peer still gets the data that was written."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             try:
                 self._outgoing.flush()
@@ -255,13 +262,12 @@ class Channel:
                 if isinstance(error, OSError) and error.errno is None:
                     raise  # a signal handler raised it; else the peer is gone already
             finally:
-                self._closed = True
-                if self._users == 0:
-                    self._dispose()
+                self.closed = True
+                self._dispose_unused()
 
     def drop_inherited(self) -> None:
         """In a forked child: the connection is the parent's, and only the parent's end may keep it open."""
-        self._closed = True
+        self.closed = True
         self._dispose()
 
     def __enter__(self) -> Channel:
@@ -283,36 +289,39 @@ class Channel:
         self._outgoing.close()
         self._ready.clear()
 
-    def using(self) -> AbstractContextManager[None]:
-        """Keep the descriptor open while a thread polls it, even in `close`: else another file could get its number.
+    def begin_use(self) -> None:
+        """Keep the descriptor open until `end_use`, even in `close`: else another file could get its number.
+
+        Not a context manager, which would take several times as long.
 
         Raises:
             ChannelClosedError: the channel is closed.
         """
-        return _Use(self)
+        with self._lock:
+            if self.closed:
+                raise ChannelClosedError(_CLOSED)
+            self._users += 1
 
-    def _end_use(self) -> None:
-        """End the use of the socket by a thread, which holds the lock."""
-        self._users -= 1
-        if self._closed and self._users == 0:
+    def end_use(self) -> None:
+        """End what `begin_use` began. The last user closes the descriptor if `close` was called."""
+        with self._lock:
+            self._users -= 1
+            if self.closed:
+                self._dispose_unused()
+
+    def _dispose_unused(self) -> None:
+        if self._users == 0:
             self._dispose()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ChannelClosedError("this channel is closed (or was inherited by a forked process)")
-
     def _gone(self) -> ChannelClosedError:
-        if self._closed:
+        if self.closed:
             return ChannelClosedError("this channel was closed")
         return ChannelClosedError(f"process {self.peer_pid} closed the connection, or died")
 
-    def _encode(self, message: object, fds: Sequence[int]) -> bytes:
-        number, body = self._codec.encode(message)
-        return encode_frame(number, body, len(fds))
-
     def _write(self, data: bytes, fds: Sequence[int]) -> int:
         with self._lock:
-            self._check_open()
+            if self.closed:
+                raise ChannelClosedError(_CLOSED)
             return self._outgoing.put(data, fds)
 
     def _wait_written(self, ticket: int, timeout: float | None) -> None:
@@ -333,7 +342,7 @@ class Channel:
         happened = self._wait(events, None if left is None else max(left, 0.0))
         if not happened and left is not None and left <= 0:
             raise ChannelTimeoutError(f"process {self.peer_pid} took too long {doing}")
-        if self._closed or (happened & _GONE and not happened & events):
+        if self.closed or (happened & _GONE and not happened & events):
             raise self._gone()
 
     def _authenticate(self, handshake: ServerHandshake) -> bool:
@@ -368,7 +377,7 @@ class Channel:
             if error.errno is None:
                 raise  # a signal handler raised it
             raise self._gone() from None  # reset by the peer, or closed by another thread
-        fds = array.array("i")
+        fds = array.array("i") if ancillary else _NONE
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
@@ -385,18 +394,16 @@ class Channel:
         if not data:
             close_all(fds)
             raise self._gone()
+        frames: list[Frame] = []
+        taken = 0
         try:
-            self._take(self._parser.feed(data, fds))
+            frames = self._parser.feed(data, fds)
+            for number, body, own in frames:
+                self._ready.append(Received(self._codec.decode(number, body), own))
+                taken += 1
         except ProtocolError:
+            for refused in frames[taken:]:
+                close_all(refused.fds)
             self.close()
             raise
         return len(data) == size or bool(fds)  # the kernel ends a read behind descriptors
-
-    def _take(self, frames: list[Frame]) -> None:
-        for index, frame in enumerate(frames):
-            try:
-                self._ready.append(Received(self._codec.decode(frame.number, frame.body), frame.fds))
-            except ProtocolError:
-                for refused in frames[index:]:
-                    close_all(refused.fds)
-                raise

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import os
 import selectors
+import threading
 import time
 import traceback
 import weakref
@@ -76,6 +77,7 @@ class ChannelServer:
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = new_rlock(Level.LEAF, "doorbell")
         self._rung = False  # the bell rings: no other ring is needed until `run` makes the calls
+        self._turning = 0  # the thread that runs callbacks, and makes the calls before it waits
         # All, including those that aren't authenticated yet, with the callback for when they are.
         self._channels: dict[Channel, Callable[[Channel], None]] = {}
         self._opened: set[Channel] = set()  # those that on_open was called with
@@ -109,8 +111,11 @@ class ChannelServer:
         try:
             while not self._stopping:
                 self._flush()
+                self._turning = 0  # before the look at the calls: a signal handler may add one
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
-                for key, events in self._selector.select(wait):
+                ready = self._selector.select(0.0 if self._calls else wait)
+                self._turning = threading.get_ident()
+                for key, events in ready:
                     if key.fd in self._selector.get_map():  # an earlier callback may have ended it
                         _call(partial(key.data, events))
                 # Here, not where the bell is drained: a signal handler may raise there, and the bell would stay silent.
@@ -146,8 +151,9 @@ class ChannelServer:
     def call_soon(self, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread. Threads and signal handlers may call this; a closed server ignores it."""
         self._calls.append(call)
-        if not self._rung:
-            self._ring()  # also on the server's thread: after a signal handler, Python continues to wait
+        # On the server's thread, too, unless it runs callbacks: after a signal handler, Python continues to wait.
+        if not self._rung and self._turning != threading.get_ident():
+            self._ring()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Run `call` on the server's thread after `seconds`. Call this on that thread, or before `run`."""
@@ -267,7 +273,7 @@ class ChannelServer:
         try:
             received.extend(channel.receive_ready())
         finally:  # one read may contain a client's proof and an invalid message or its end
-            if channel.authenticated and channel not in self._opened:
+            if channel not in self._opened and channel.authenticated:
                 self._opened.add(channel)
                 self._channels[channel](channel)
         try:

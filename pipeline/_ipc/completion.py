@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +28,11 @@ class Peer(Protocol):
 
     def fileno(self) -> int: ...
 
-    def using(self) -> AbstractContextManager[None]:
-        """Keep the number of the descriptor from being used again until the block ends."""
+    def begin_use(self) -> None:
+        """Keep the number of the descriptor from being used again until `end_use`."""
+
+    def end_use(self) -> None:
+        """End what `begin_use` began."""
 
 
 class CompletionWriter:
@@ -145,7 +148,10 @@ class CompletionReader:
             ChannelTimeoutError: it takes longer than `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with deferred_signals, nullcontext() if self._peer is None else self._peer.using():
+        with deferred_signals, ExitStack() as stack:
+            if self._peer is not None:
+                self._peer.begin_use()
+                stack.callback(self._peer.end_use)
             self._begin_wait()
             try:
                 with self._order:  # taken anew: the word is written before the counter is read

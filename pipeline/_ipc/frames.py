@@ -52,19 +52,16 @@ class FrameParser:
 
     Args:
         max_fds: maximum number of descriptors that may come with a frame.
+
+    Attributes:
+        missing: number of bytes that the current frame still lacks, as far as its header has arrived.
     """
 
     def __init__(self, max_fds: int = MAX_FDS) -> None:
+        self.missing = _HEADER.size
         self._max_fds = max_fds
         self._buffer = bytearray()
         self._fds: deque[int] = deque()
-
-    @property
-    def missing(self) -> int:
-        """Number of bytes that the current frame still lacks, as far as its header has arrived."""
-        if len(self._buffer) < _HEADER.size:
-            return _HEADER.size - len(self._buffer)
-        return _HEADER.size + int(_HEADER.unpack_from(self._buffer)[0]) - len(self._buffer)
 
     def feed(self, data: bytes | memoryview, fds: Iterable[int] = ()) -> list[Frame]:
         """Accept data, and return the frames that are complete now. Owns `fds`.
@@ -91,13 +88,15 @@ class FrameParser:
                     frame_fds = tuple([self._fds.popleft() for _ in range(count)]) if count else ()
                     frames.append(Frame(number, bytes(view[start + _HEADER.size : end]), frame_fds))
                     start = end
-            if len(self._fds) > self._expected(start):
+            if self._fds and len(self._fds) > self._expected(start):
                 raise ProtocolError("descriptors arrived that weren't announced by a message")
         except ProtocolError:
             for frame in frames:
                 close_all(frame.fds)
             raise
         del buffer[:start]
+        announced = int(_HEADER.unpack_from(buffer)[0]) if len(buffer) >= _HEADER.size else 0
+        self.missing = _HEADER.size + announced - len(buffer)
         return frames
 
     def _expected(self, start: int) -> int:

@@ -6,7 +6,7 @@ and within the declared bounds. There is no pickle, and a peer can't name a clas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import msgpack
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from pipeline._ipc.errors import ProtocolError
+from pipeline._strict import is_strict
 
 __all__ = ["MANY", "U8", "U16", "U32", "U64", "Codec", "Message", "Meta"]
 
@@ -27,7 +28,7 @@ MANY = Meta(max_length=1 << 16)
 
 # Paths that aren't UTF-8 are text with surrogates in Python, and messages may contain such paths.
 _ERRORS = "surrogatepass"
-_ENCODER = msgspec.msgpack.Encoder()
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -44,6 +45,8 @@ class Codec:
 
     Args:
         registry: the number of each message type on the wire.
+        trusted: types whose values are all this project's own. They aren't checked before they are sent, unless
+            `is_strict`.
 
     Raises:
         TypeError: a class isn't a `Message`, is registered twice, or has fields that can't be sent.
@@ -58,11 +61,12 @@ class Codec:
         Point(x=3, label='a')
     """
 
-    def __init__(self, registry: Mapping[int, type[Message]]) -> None:
+    def __init__(self, registry: Mapping[int, type[Message]], trusted: Collection[type[Message]] = ()) -> None:
         self._numbers = {message_type: number for number, message_type in registry.items()}
         if len(self._numbers) < len(registry) or not all(issubclass(each, Message) for each in self._numbers):
             raise TypeError("a codec needs different subclasses of Message")
         self._decoders = {number: msgspec.msgpack.Decoder(each) for each, number in self._numbers.items()}
+        self._trusted = frozenset(() if is_strict() else trusted)
 
     def encode(self, message: object) -> tuple[int, bytes]:
         """Return the number of the message's type, and its bytes.
@@ -74,10 +78,14 @@ class Codec:
         if number is None:
             raise ProtocolError(f"{type(message).__name__} isn't a message of this protocol")
         try:
-            body = _pack(message)
+            body = _encode(message)
+        except UnicodeEncodeError:  # msgspec refuses surrogates
+            wire = msgspec.to_builtins(message, builtin_types=(bytes,))
+            body = msgpack.packb(wire, unicode_errors=_ERRORS)
         except (ValueError, TypeError, OverflowError) as error:
             raise ProtocolError(f"{type(message).__name__} can't be sent: {error}") from error
-        self.decode(number, body)  # msgspec checks values only when it decodes
+        if type(message) not in self._trusted:
+            self.decode(number, body)  # msgspec checks values only when it decodes
         return number, body
 
     def decode(self, number: int, body: bytes | bytearray | memoryview) -> Any:
@@ -90,22 +98,11 @@ class Codec:
         if decoder is None:
             raise ProtocolError(f"unknown message type {number}")
         try:
-            return _unpack(body, decoder)
+            try:
+                return decoder.decode(body)
+            except UnicodeDecodeError:  # as in `encode`
+                wire = msgpack.unpackb(body, unicode_errors=_ERRORS)
+                return msgspec.convert(wire, decoder.type, builtin_types=(bytes,))
         except (ValueError, TypeError, msgspec.MsgspecError, msgpack.exceptions.UnpackException) as error:
             name = decoder.type.__name__
             raise ProtocolError(f"{name} is malformed: {error or type(error).__name__}") from error
-
-
-def _pack(message: object) -> bytes:
-    try:
-        return _ENCODER.encode(message)
-    except UnicodeEncodeError:  # msgspec refuses surrogates
-        return bytes(msgpack.packb(msgspec.to_builtins(message, builtin_types=(bytes,)), unicode_errors=_ERRORS))
-
-
-def _unpack(body: bytes | bytearray | memoryview, decoder: msgspec.msgpack.Decoder[Message]) -> Message:
-    try:
-        return decoder.decode(body)
-    except UnicodeDecodeError:  # as above
-        wire = msgpack.unpackb(body, unicode_errors=_ERRORS)
-        return msgspec.convert(wire, decoder.type, builtin_types=(bytes,))

@@ -45,6 +45,7 @@ class Outgoing:
 
     Attributes:
         written: number of frames that the kernel has accepted so far.
+        count: number of frames that wait.
     """
 
     def __init__(self, sock: socket.socket, peer_pid: int, limit: int) -> None:
@@ -54,10 +55,7 @@ class Outgoing:
         self._limit = limit
         self._waiting: deque[_Frame] = deque()
         self._nbytes = 0  # those that wait
-        self._count = 0  # frames that wait
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def put(self, data: bytes, fds: Sequence[int], flush: bool = True) -> int:
         """Write as much of a frame as fits, and queue the rest. Return the value of `written` once it is written.
@@ -98,12 +96,12 @@ class Outgoing:
                 frame.close()
             raise
         self._append(frame)
-        return self.written + self._count
+        return self.written + self.count
 
     def _append(self, frame: _Frame) -> None:
         self._waiting.append(frame)
         self._nbytes += len(frame.data)
-        self._count += 1
+        self.count += 1
 
     def flush(self) -> bool:
         """Write as much as the socket accepts. Return whether nothing is left.
@@ -122,7 +120,7 @@ class Outgoing:
             finally:
                 self._nbytes -= left - len(frame.data)
             written = self._waiting.popleft().count
-            self._count -= written
+            self.count -= written
             self.written += written
         return True
 
@@ -147,7 +145,7 @@ class Outgoing:
         for frame in self._waiting:
             frame.close()
         self._waiting.clear()
-        self._nbytes = self._count = 0
+        self._nbytes = self.count = 0
 
     def _push(self, frame: _Frame) -> bool:
         """Write a frame until the socket is full. Return whether all of it is written."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 
-__all__ = ["STRICT", "FastPaths"]
+from pipeline._strict import is_strict
 
-STRICT = "PIPELINE_STRICT"
-"""Environment variable that turns a fast path's failure into an error, if it is 1. The tests set it."""
+__all__ = ["FastPaths"]
 
 _log = logging.getLogger("dali_proxy")
 
@@ -23,7 +21,7 @@ class FastPaths:
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
-        self._strict = os.environ.get(STRICT) == "1"
+        self._strict = is_strict()
 
     def confirm(self, rule: str, error: Exception) -> None:
         """Count a failure of a fast path whose operators succeeded one by one. Log the first of each rule.
@@ -33,7 +31,7 @@ class FastPaths:
             error: exception that it raised.
 
         Raises:
-            AssertionError: `STRICT` is set.
+            AssertionError: see `is_strict`.
         """
         self.failures[rule] += 1
         if self._strict:

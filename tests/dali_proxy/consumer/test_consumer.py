@@ -54,7 +54,7 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     class Interrupted(FetchAhead):
         def forget(self, key: Any) -> None:
             as_interruption(lambda: server.consumer.close_session(session))
-            assert session in self._sessions, "it ended while the holder of the lock iterates over the sessions"
+            assert session in self.sessions, "it ended while the holder of the lock iterates over the sessions"
             super().forget(key)
 
     monkeypatch.setattr(server.consumer._ahead, "__class__", Interrupted)
@@ -62,7 +62,7 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     assert check_affine(*next(other)) == [0, 1, 2, 3]
     monkeypatch.undo()
     assert check_affine(*next(other)) == [4, 5, 6, 7]
-    assert session not in server.consumer._ahead._sessions, "the server learns of it with the next request, or earlier"
+    assert session not in server.consumer._ahead.sessions, "the server learns of it with the next request, or earlier"
 
 
 def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) -> None:

@@ -215,5 +215,5 @@ def test_results_that_the_collate_function_drops_are_released(server: DALIServer
     iterator = iter(loader(server, TwoViews(server.proxy), collate_fn=drop_second))
     for _ in range(90):
         next(iterator)
-    wanted = server.consumer.depth(iterator._session) + 1
+    wanted = iterator._results.depth + 1
     assert len(server.consumer._requests) <= 2 * wanted, "only those that are sent ahead"

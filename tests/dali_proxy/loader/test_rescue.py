@@ -18,6 +18,7 @@ import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._transport.fetch_ahead import SentAhead
 from dali_proxy._transport.opener import ResultOpener
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
@@ -80,14 +81,14 @@ def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeyp
 def test_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch, restart: Any) -> None:
     open_session = ConsumerClient.open_session
 
-    def open_after_a_death(consumer: ConsumerClient, session: int) -> None:
+    def open_after_a_death(consumer: ConsumerClient, session: int) -> SentAhead:
         monkeypatch.undo()  # only the first call
         assert server.pid is not None
         pid = server.pid
         kill(server)
         with suppress(ChildProcessError):  # the server's thread may reap the process first
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        open_session(consumer, session)
+        return open_session(consumer, session)
 
     with DALIServer(affine(), restart=restart) as server:
         loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1)
@@ -262,11 +263,11 @@ def test_epoch_begins_though_a_server_that_ends_still_listens(monkeypatch: pytes
     ended: list[float] = []
     open_session = ConsumerClient.open_session
 
-    def closed_at_first(self: ConsumerClient, session: int) -> None:
+    def closed_at_first(self: ConsumerClient, session: int) -> SentAhead:
         ended.append(time.monotonic())
         if ended[-1] - ended[0] < 0.1:
             raise ServerDiedError("the server is gone")
-        open_session(self, session)
+        return open_session(self, session)
 
     monkeypatch.setattr(ConsumerClient, "open_session", closed_at_first)
     with DALIServer(affine(), mode="thread", restart="on-failure") as server:

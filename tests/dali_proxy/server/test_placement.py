@@ -556,18 +556,18 @@ def test_early_results_are_limited_by_their_memory(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("dali_proxy._transport.fetch_ahead._NBYTES", 1000)
     ahead = FetchAhead()
     assert ahead.advance(7, 0) is None, "no such session"
-    ahead.open(7)
+    results = ahead.open(7)
     assert ahead.advance(7, 0) == AHEAD
     assert ahead.arrive(7, (1, 0), 0)
     ahead.note_size(7, 100)
-    assert ahead.depth(7) == 10
+    assert results.depth == 10
     assert ahead.advance(7, 1) == 11
     assert ahead.advance(7, 2) is None, "the server may send enough for now"
     assert ahead.advance(7, 4) == 14
     assert ahead.arrive(7, (1, 1), 1)
     assert ahead.unused(7, 1) == [(1, 0)]
     ahead.note_size(7, 10_000)
-    assert ahead.depth(7) == AHEAD
+    assert results.depth == AHEAD
     ahead.forget((1, 0))
     assert ahead.close(7) == {(1, 1)}
     assert ahead.close(7) == set()

@@ -12,7 +12,6 @@ from pipeline import Pipeline, fn
 from pipeline._compiler.rules import equal_operators
 from pipeline._compiler.rules.equal_operators import EqualOperators
 from pipeline._compiler.rules.tabulated_operators import TabulatedOperators
-from pipeline._compiler.steps.fast_paths import STRICT
 from pipeline._compiler.steps.operator_step import OperatorStep, PixelStep
 from pipeline._cuda.context import KernelContext
 from pipeline._cuda.launch import Launch
@@ -22,6 +21,7 @@ from pipeline._graph.selecting import select
 from pipeline._operators.arrays import copy_to_device
 from pipeline._operators.arrays.constant_value import ConstantValueCpu, ConstantValueGpu
 from pipeline._operators.arrays.table_row import TableRow
+from pipeline._strict import STRICT
 from pipeline.auto_aug import augmentations, trivial_augment
 from pipeline.auto_aug.core.magnitudes import take
 from pipeline.errors import OperatorError, PipelineError

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import socket
@@ -32,7 +31,7 @@ class Peer:
 
     def __init__(self, sock: socket.socket) -> None:
         self.fileno = sock.fileno
-        self.using = contextlib.nullcontext
+        self.begin_use = self.end_use = lambda: None
 
 
 class Pair:

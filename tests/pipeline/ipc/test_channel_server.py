@@ -315,6 +315,23 @@ def test_bell_rings_again_after_an_exception_of_a_signal_handler(echo, monkeypat
         assert done.acquire(timeout=10)
 
 
+def test_calls_that_a_callback_adds_need_no_bell(echo, monkeypatch):
+    rings = []
+    ring = ChannelServer._ring
+    monkeypatch.setattr(ChannelServer, "_ring", lambda server: rings.append(ring(server)))
+    done = threading.Event()
+
+    def first():
+        echo.server.call_soon(second)
+
+    def second():
+        echo.server.call_later(0, lambda: echo.server.call_soon(done.set))  # after the calls of this turn
+
+    echo.server.call_soon(first)
+    assert done.wait(30)
+    assert len(rings) == 1
+
+
 def test_call_of_a_signal_handler_ends_the_wait(tmp_path):
     late = []
     server = ChannelServer(str(tmp_path / "s"), KEY, CODEC, on_open=print, on_message=print, on_close=print)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.messages import U8, U64, Codec, Message, Meta
+from pipeline._strict import STRICT
 
 
 class Inner(Message, frozen=True):
@@ -162,3 +163,17 @@ def test_codec_refuses_other_classes_than_messages():
 def test_objects_that_are_not_messages_cannot_be_sent():
     with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))
+
+
+def test_trusted_messages_are_checked_in_strict_mode_only(monkeypatch):
+    wrong = replace(GOOD, text="far too long")
+    strict = Codec({1: Everything}, trusted=(Everything,))
+    with pytest.raises(ProtocolError, match="malformed"):
+        strict.encode(wrong)
+    monkeypatch.delenv(STRICT)
+    lax = Codec({1: Everything, 2: Inner}, trusted=(Everything,))
+    number, body = lax.encode(wrong)
+    with pytest.raises(ProtocolError, match="malformed"):
+        strict.decode(number, body)
+    with pytest.raises(ProtocolError, match="malformed"):
+        lax.encode(Inner(256, True))

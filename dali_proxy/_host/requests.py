@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dali_proxy._transport.failures import describe
 from dali_proxy._transport.labels import clip, unpack_labels
 from dali_proxy._transport.origin import Origin
 from pipeline._operator_api.request import TensorList
@@ -114,6 +115,11 @@ class Request:
             worker_pid=worker.pid,
             global_batch=key.global_batch,
         )
+
+    def describe(self, error: Exception) -> Failure:
+        """Describe an error of the batch for the process that fetches it."""
+        worker = self.worker
+        return describe(error, worker.client, self.seq, self.indices, worker.name, worker.pid, self.files, self.names)
 
     @property
     def held_bytes(self) -> int:

@@ -136,7 +136,8 @@ class Runner:
             if isinstance(error, ProtocolError) or not isinstance(error, PipelineError):
                 raise
             return
-        request.bytes_in = sum([batch.nbytes for batch in request.inputs.values()])
+        for batch in request.inputs.values():
+            request.bytes_in += batch.nbytes
         self._totals.bytes_in += request.bytes_in
         self._scheduler.add(request)
         self._start_queued()
@@ -145,15 +146,16 @@ class Runner:
 
     def _start_queued(self) -> None:
         """Give queued requests to the executor until it is full."""
-        while (request := self._scheduler.take(self._is_held_now)) is not None:
+        scheduler = self._scheduler
+        while scheduler.turns and (request := scheduler.take(self._is_held_now)) is not None:
             request.variant, request.number = self.variant, self.variant.next_number()
             inputs, request.inputs = request.inputs, {}
             if self.trace is not None:
                 self.trace.ended(request, QUEUED)
-            batch = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
+            run = BatchRequest(request.size, inputs, request.key, partial(self._inputs_read, request))
             on_caller = self._bytes_out + request.bytes_in < _OWN_BYTES
             try:
-                request.variant.submit(batch, partial(self._done, request), on_caller)
+                request.variant.submit(run, partial(self._done, request), on_caller=on_caller)
             except Exception as error:  # noqa: BLE001  # any error here belongs to this batch
                 self._inputs_read(request)
                 self._done(request, BatchResult(error=as_batch_error(error, "a batch began")))
@@ -230,7 +232,10 @@ class Runner:
         if staged is not None and staged.on_gpu:
             request.copying = staged
         finish = partial(self._finish_run, request, staged, error)
-        request.variant.in_order(request.number, partial(self._call_soon, finish))
+        if request.variant.order is None:
+            self._call_soon(finish)
+        else:
+            request.variant.order.enter(request.number, partial(self._call_soon, finish))
 
     def _inputs_read(self, request: Request) -> None:
         # After `_done`, on a thread of the executor that waits for the GPU, or on this one if there is no GPU work.
@@ -253,7 +258,7 @@ class Runner:
 
     def _finish_copy(self, request: Request, staged: StagedResult, error: Exception | None) -> None:
         self._copying -= 1
-        self._finish_safely(request, staged, error)
+        self._finish(request, staged, error)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._bytes_out = 0 if staged is None else staged.nbytes
@@ -266,15 +271,7 @@ class Runner:
         if staged is not None and staged.on_gpu:
             self._copying += 1
             return  # `_finish_copy` finishes it
-        self._finish_safely(request, staged, error)
-
-    def _finish_safely(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
-        try:
-            self._finish(request, staged, error)
-        except Exception as failed:  # noqa: BLE001  # an error that can't be described, for example
-            if staged is not None:
-                staged.discard()
-            self._finish(request, None, failed)
+        self._finish(request, staged, error)
 
     def _finish(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         """Store a result or a failure until a consumer fetches it; deliver it if one waits."""
@@ -291,20 +288,15 @@ class Runner:
         request.state = State.DONE
         request.staged = staged
         if error is not None:
-            request.failure = describe(
-                error,
-                worker.client,
-                request.seq,
-                request.indices,
-                worker.name,
-                worker.pid,
-                request.files,
-                request.names,
-            )
+            try:
+                request.failure = request.describe(error)
+            except Exception as failed:  # noqa: BLE001  # an error that can't be described
+                request.failure = request.describe(failed)
         self._totals.count(request)
         if self._measured is not None:
             self._measured.finish(request.variant.number)
-        consumer = request.waiter or self._receiver(request)
+        # Failures are sent only to a consumer that asks.
+        consumer = request.waiter or (None if staged is None else self._subscriber(request))
         if consumer is not None:
             self._deliver(request, consumer)
         elif worker.gone and not request.session:
@@ -368,14 +360,10 @@ class Runner:
             return  # the session is closed
         consumer.sessions[session] = message.through
         for request in self._store.done_in(session, message.through):
-            if self._receiver(request) is consumer:
+            if request.staged is not None and self._subscriber(request) is consumer:
                 self._deliver(request, consumer)
         if self._measured is not None:
             self._start_queued()
-
-    def _receiver(self, request: Request) -> Consumer | None:
-        """Return the consumer that gets a result without asking. Failures are sent only to a consumer that asks."""
-        return None if request.staged is None else self._subscriber(request)
 
     def _subscriber(self, request: Request) -> Consumer | None:
         """Return the consumer that has allowed the result of a batch; see `advance`."""

@@ -24,7 +24,7 @@ class Scheduler:
     Iterators take turns, and the batches of one run in the order in which it returns them, whichever worker reads them:
     it waits for the first one. Workers without an iterator take turns, too.
 
-    Invariant: `running` requests are in the executor, at most `depth` when the last one was taken; `_turns` has the
+    Invariant: `running` requests are in the executor, at most `depth` when the last one was taken; `turns` has the
     sources with requests, and `_waiting` their requests, as heaps.
 
     Args:
@@ -35,6 +35,7 @@ class Scheduler:
         running: number of requests in the executor.
         busy_seconds: time during which there was at least one.
         occupancy_seconds: integral of `running` over time.
+        turns: the sources with requests that wait, in the order of their turns.
     """
 
     def __init__(self, depth: int) -> None:
@@ -42,13 +43,13 @@ class Scheduler:
         self.running = 0
         self.busy_seconds = 0.0
         self.occupancy_seconds = 0.0
-        self._turns: deque[_Source] = deque()
+        self.turns: deque[_Source] = deque()
         self._waiting: dict[_Source, list[tuple[_Order, Request]]] = {}
         self._since = time.monotonic()
 
     def waits(self, is_held: IsHeld | None = None) -> bool:
         """Return whether requests wait for the executor, other than those that are held."""
-        return self._next_source(is_held) is not None
+        return bool(self.turns) and (is_held is None or self._next_source(is_held) is not None)
 
     @property
     def queued(self) -> int:
@@ -61,7 +62,7 @@ class Scheduler:
         waiting = self._waiting.get(source)
         if waiting is None:
             waiting = self._waiting[source] = []
-            self._turns.append(source)
+            self.turns.append(source)
         heapq.heappush(waiting, (_order(request), request))
 
     def drop(self, request: Request) -> None:
@@ -72,7 +73,7 @@ class Scheduler:
         heapq.heapify(waiting)
         if not waiting:
             del self._waiting[source]
-            self._turns.remove(source)
+            self.turns.remove(source)
 
     def take(self, is_held: IsHeld | None = None) -> Request | None:
         """Return the request that the executor gets next; None if no request waits or the executor is full.
@@ -80,14 +81,16 @@ class Scheduler:
         Args:
             is_held: decides about the requests of each source; None if none are held.
         """
-        source = None if self.running >= self.depth else self._next_source(is_held)
+        if self.running >= self.depth or not self.turns:
+            return None
+        source = self.turns[0] if is_held is None else self._next_source(is_held)
         if source is None:
             return None
-        self._turns.remove(source)
+        self.turns.remove(source)
         waiting = self._waiting[source]
         _, request = heapq.heappop(waiting)
         if waiting:
-            self._turns.append(source)
+            self.turns.append(source)
         else:
             del self._waiting[source]
         self.measure()
@@ -95,10 +98,8 @@ class Scheduler:
         request.state = State.RUNNING
         return request
 
-    def _next_source(self, is_held: IsHeld | None) -> _Source | None:
-        for source in self._turns:
-            if is_held is None:
-                return source
+    def _next_source(self, is_held: IsHeld) -> _Source | None:
+        for source in self.turns:
             requests = [request for _, request in self._waiting[source]]  # a heap: the next one is the first one
             if not is_held(requests[0], requests):
                 return source

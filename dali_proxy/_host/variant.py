@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_proxy._host.planning import Planning
@@ -16,7 +16,7 @@ from pipeline._executor.statistics import StepTimes
 from pipeline._external_source.data import check_batch, declares_data
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._ipc.errors import ProtocolError
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -52,6 +52,10 @@ class Variant:
         number: see above.
         sends_origin: whether consumers continue its batches.
         executor: runs it.
+        submit: starts a batch; see `pipeline._definition.running.Runner`.
+        next_number: returns the number of the next batch, for `order`.
+        order: the order of the results, by these numbers; None if the device stage can't call the user's code, so that
+            it doesn't matter.
     """
 
     def __init__(
@@ -66,19 +70,18 @@ class Variant:
         self.number = number
         self.sends_origin = host_stage_only
         self._close = internals.close
-        self._runner = internals.runner
+        self.submit = internals.runner.submit
         self._max_batch_size = internals.arguments.batch_size
         self._inputs = tuple(internals.graph.fed_inputs.values())
         self._declared = {node.index for node in self._inputs if declares_data(node)}
         self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
         self._publisher = publisher
         self._planning = Planning(device_stage) if device_stage else None
-        self.executor = self._runner.executor
-        self.executor.output_allocator = self._allocate
+        self.executor = internals.runner.executor
+        self.executor.output_allocator = publisher.allocate if self._planning is None else self._allocate
         self.executor.device_memory = publisher.device_memory
-        #: The order of the results; None if the device stage can't call the user's code, so that it doesn't matter.
-        self._order = BatchOrder() if host_stage_only and self._planning is None else None
-        self._submitted = itertools.count()
+        self.order = BatchOrder() if host_stage_only and self._planning is None else None
+        self.next_number = itertools.count().__next__
 
     def read_inputs(self, message: Submit, request: Received) -> dict[str, TensorList]:
         """Return the inputs of a request, in the worker's shared memory.
@@ -100,21 +103,6 @@ class Variant:
             checked = node.index in self._declared
             inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
         return inputs
-
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None], on_caller: bool) -> None:
-        """Start a batch; see `pipeline._definition.running.Runner.submit`."""
-        self._runner.submit(request, on_done, on_caller=on_caller)
-
-    def next_number(self) -> int:
-        """Return the number of the next batch, for `in_order`."""
-        return next(self._submitted)
-
-    def in_order(self, number: int, finish: Callable[[], None]) -> None:
-        """Call a function once it was called for all batches with smaller numbers, if their order matters."""
-        if self._order is None:
-            finish()
-        else:
-            self._order.enter(number, finish)
 
     def stage(self, outputs: Sequence[TensorList], key: BatchKey) -> StagedResult:
         """Put the outputs of a batch into slots, with the plan of the device stage if this host makes it."""
@@ -164,7 +152,8 @@ class Variant:
         self._close()
 
     def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
-        if self._planning is not None and output not in self._planning.unchanged:
+        assert self._planning is not None  # else the executor calls the publisher
+        if output not in self._planning.unchanged:
             return None  # `stage_planned` puts all data for launches into one slot
         return self._publisher.allocate(output, nbytes)
 

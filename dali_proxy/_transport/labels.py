@@ -43,17 +43,13 @@ def pack_labels(indices: Sequence[Any]) -> str:
         >>> unpack_labels(pack_labels([7, None, "a"]), 3)
         ('7', '', 'a')
     """
-    if not _any_known(indices):
+    if _UNKNOWN.issuperset(map(type, indices)):
         return ""
     labels = ["" if index is None else str(index) for index in indices]
     text = _END.join(labels)
     if len(text) > _LONGEST or not text.isascii() or text.count(_END) != len(labels) - 1:
         text = _END.join([clip(label.replace(_END, "?")) for label in labels])
     return text if len(text) * 4 <= _LONGEST_TEXT or len(text.encode(errors="surrogatepass")) <= _LONGEST_TEXT else ""
-
-
-def _any_known(indices: Sequence[Any]) -> bool:
-    return not _UNKNOWN.issuperset(map(type, indices))
 
 
 def unpack_labels(text: str, count: int) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ __all__ = ["ResultOpener", "host_tensors"]
 
 T = TypeVar("T")
 
+_CLOSED = "the connection to the server was closed before its result was opened"
+
 
 class ResultOpener:
     """Opens published results as torch tensors.
@@ -121,15 +123,12 @@ class ResultOpener:
     def _using(self) -> Iterator[None]:
         try:
             with self._lock:
-                self._check_open()
+                if self._closed:
+                    raise ChannelClosedError(_CLOSED)
                 yield
         finally:
             if self._closed:  # another thread called `close` meanwhile
                 self.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ChannelClosedError("the connection to the server was closed before its result was opened")
 
     def _detach(self, slots: Sequence[int]) -> None:
         self._cpu.detach([slot for slot in slots if slot < CUDA_SLOTS])
@@ -145,7 +144,8 @@ class ResultOpener:
         failed: Exception | None = None
         try:
             with self._lock:
-                self._check_open()
+                if self._closed:
+                    raise ChannelClosedError(_CLOSED)
                 if result.detached:
                     self._detach(result.detached)
                 for output in result.outputs:
@@ -159,7 +159,8 @@ class ResultOpener:
             return results
         finally:
             failed = None
-            close_all(remaining)
+            if fds:
+                close_all(remaining)
             if self._closed:  # another thread called `close` meanwhile
                 self.close()
 

@@ -114,7 +114,9 @@ class StagedResult:
         self._copies = list(copies)
         self.prepared = prepared
         self.on_gpu = bool(copies)
-        self.nbytes = sum([output.nbytes for output, _, _ in outputs])
+        self.nbytes = 0
+        for output, _, _ in outputs:
+            self.nbytes += output.nbytes
 
     def wait(self) -> None:
         """Wait until the GPU has filled the slots.
@@ -186,12 +188,15 @@ class ResultPublisher:
         staged: list[_StagedOutput] = []
         copies: list[tuple[Any, TensorListGPU]] = []
         try:
+            is_dense = True
             for output in outputs:
                 if isinstance(output, TensorListCPU):
                     staged.append(self._stage_cpu(output))
                 else:
                     staged.append(self._stage_gpu(output, copies))
-            _check_tables([output for output, _, _ in staged])
+                is_dense &= staged[-1][0].dense
+            if not is_dense:
+                _check_tables([output for output, _, _ in staged])
         except BaseException:
             StagedResult(staged, copies=copies).discard()
             raise
@@ -232,8 +237,10 @@ class ResultPublisher:
         lent: list[tuple[Slot[Any], Borrower[Any], bool]] = []
         messages: list[OutputBatch] = []
         fds: list[int] = []
+        is_dense = True
         try:
             for output, slot, value in outputs:
+                is_dense &= output.dense
                 if slot is None:
                     assert self._local is not None  # see _stage_gpu
                     messages.append(replace(output, slot=self._local.put(value)))
@@ -253,7 +260,7 @@ class ResultPublisher:
                     self._local.take(message.slot)
             StagedResult(outputs[len(messages) :]).discard()
             raise
-        if all(message.dense for message in messages):
+        if is_dense:
             more = {**more, "indices": "", "names": ""}
         result = Result(
             client=client,

@@ -105,8 +105,10 @@ class SlotView:
         memory = self._lent(output, fds)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
-        arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
-        return arrays[0] if output.dense else arrays
+        if output.dense:
+            dense: npt.NDArray[Any] = np.ndarray(rows[0][1:], dtype, buffer=memory, offset=rows[0][0])
+            return dense
+        return [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
 
     def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
         """Return an output as a batch, without work for each sample; see `open`."""

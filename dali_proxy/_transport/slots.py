@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -115,7 +116,8 @@ class SlotPool(Generic[M]):
     Args:
         make: allocates memory of at least the given number of bytes.
         needs_consent: whether consumers must unmap memory before the pool may free it (as CUDA requires).
-        is_used: returns whether a GPU may still read or write idle memory. It isn't reused until then.
+        is_used: returns whether a GPU may still read or write idle memory, which then isn't reused; None for memory on
+            the CPU.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class SlotPool(Generic[M]):
         make: Callable[[int], M],
         *,
         needs_consent: bool = False,
-        is_used: Callable[[M], bool] = lambda memory: False,
+        is_used: Callable[[M], bool] | None = None,
     ) -> None:
         self._make = make
         self._needs_consent = needs_consent
@@ -271,7 +273,7 @@ class SlotPool(Generic[M]):
             for number in np.flatnonzero(borrower.generations).tolist():
                 self._give_up(self._slots[number])
             for slot in [each for each in self._idle if borrower.attached.get(each.number) is each]:
-                if self._is_used(slot.memory):  # if the consumer died, it would be so forever
+                if self._is_used is not None and self._is_used(slot.memory):  # forever, if the consumer died
                     self._idle.remove(slot)
                     self._give_up(slot)
             borrower.attached.clear()
@@ -291,7 +293,7 @@ class SlotPool(Generic[M]):
                     self._give_up(slot)
                 else:
                     self._make_idle(slot)
-        for slot, borrowers in list(self._leaving.items()):
+        for slot, borrowers in list(self._leaving.items()) if self._leaving else ():
             if all(each not in self._borrowers or each.page[slot.number] == RETIRED for each in borrowers):
                 del self._leaving[slot]
                 self._forget(slot)
@@ -302,7 +304,11 @@ class SlotPool(Generic[M]):
 
     def _is_lent(self, slot: Slot[M]) -> bool:
         number = slot.number
-        return number < CONTROL_NBYTES and any(bool(borrower.generations[number]) for borrower in self._borrowers)
+        if number < CONTROL_NBYTES:
+            for borrower in self._borrowers:
+                if borrower.generations[number]:
+                    return True
+        return False
 
     def _make_idle(self, slot: Slot[M]) -> None:
         slot.array = None
@@ -314,13 +320,13 @@ class SlotPool(Generic[M]):
 
         The second result is the size of all slots that would fit, but that a GPU may still read.
         """
-        limit, least = _limit(nbytes), _rounded(nbytes)
+        limit, least = _sizes(nbytes)
         best: Slot[M] | None = None
         read = 0
         for slot in reversed(self._idle):
             size = slot.memory.nbytes
             if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
-                if self._is_used(slot.memory):
+                if self._is_used is not None and self._is_used(slot.memory):
                     read += min(size, least)
                 else:
                     best = slot
@@ -338,7 +344,7 @@ class SlotPool(Generic[M]):
 
     def _make_slot(self, number: int, nbytes: int) -> Slot[M]:
         """Return a new slot. It is as large as the largest one that fits, so that all of them soon fit every batch."""
-        least, limit = _rounded(nbytes), _limit(nbytes)
+        limit, least = _sizes(nbytes)
         with self._lock:
             sizes = [slot.memory.nbytes for slot in self._slots.values() if slot.memory.nbytes <= limit]
         try:
@@ -427,15 +433,14 @@ def _returned(generations: npt.NDArray[np.uint8], page: npt.NDArray[np.uint8]) -
 
 def _most_read(nbytes: int) -> int:
     """Return the size of the slots that a GPU reads from which on an allocation waits."""
-    return max(_READ_BYTES, _READ_SLOTS * _rounded(nbytes))
+    return max(_READ_BYTES, _READ_SLOTS * _sizes(nbytes)[1])
 
 
-def _limit(nbytes: int) -> int:
-    """Return the size of the largest slot that isn't far too large for a request."""
-    return max(_FITS * nbytes, 16 * _PAGE)
+@lru_cache(maxsize=64)
+def _sizes(nbytes: int) -> tuple[int, int]:
+    """Return the sizes of the largest slot that isn't far too large for a request, and of a new one.
 
-
-def _rounded(nbytes: int) -> int:
-    """Round up in steps of an eighth, so that batches of nearly the same size share slots."""
+    A new one is rounded up in steps of an eighth, so that batches of nearly the same size share slots.
+    """
     step = 1 << max(nbytes.bit_length() - 4, _PAGE.bit_length() - 1)
-    return -(-nbytes // step) * step or _PAGE
+    return max(_FITS * nbytes, 16 * _PAGE), -(-nbytes // step) * step or _PAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from dali_proxy._worker.placeholders import BatchRef, SampleRef, StackedRefs
@@ -12,11 +13,13 @@ from pipeline._dynamic.structure import Output, is_record
 
 __all__ = ["register_with_torch"]
 
+_SAMPLE, _OUTPUT = attrgetter("sample"), attrgetter("output")
+
 
 def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
     """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
     _one_output(batch)
-    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
+    ticket = batch[0].sample.client.submit(list(map(_SAMPLE, batch)))
     return BatchRef(ticket, batch[0].output)
 
 
@@ -27,7 +30,7 @@ def collate_batch_refs(batch: Sequence[BatchRef], *, collate_fn_map: Any = None)
 
 
 def _one_output(batch: Sequence[SampleRef] | Sequence[BatchRef]) -> None:
-    outputs = {ref.output for ref in batch}
+    outputs = set(map(_OUTPUT, batch))
     if len(outputs) != 1:
         raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
 

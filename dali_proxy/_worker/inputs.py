@@ -45,7 +45,8 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
             unknown to pipelines; or it doesn't match the input's declaration.
     """
     name = spec.name
-    array: npt.NDArray[Any] = _converter(type(value))(value, name)  # type: ignore[arg-type]  # types are hashable
+    kind: Any = type(value)
+    array: npt.NDArray[Any] = value if kind is np.ndarray else _converter(kind)(value, name)
     if array.dtype not in _TAKEN:
         try:
             to_dali_type(array.dtype)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ _Batch = tuple[BatchContext | None, tuple[int, ...]]
 # Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
 # sample.
 _ALIVE_S = 0.005
+_NUMBER, _NAME, _INDEX, _NBYTES = map(attrgetter, ("number", "name", "index", "nbytes"))
 
 
 class WorkerClient:
@@ -165,7 +167,7 @@ class WorkerClient:
         """
         self._check(samples)
         context = current_context()
-        key = (context, tuple([sample.number for sample in samples]))
+        key = (context, tuple(map(_NUMBER, samples)))
         with deferred_signals, self._lock:
             ticket = self._recent.get(key)
             if ticket is None:
@@ -206,7 +208,7 @@ class WorkerClient:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     number = context.global_batch
                     context.requests += 1
-                    context.nbytes += sum([block.nbytes for block in blocks])
+                    context.nbytes += sum(map(_NBYTES, blocks))
                 if self._releases:
                     self._releases.flush(self._channel.post)
                 collects = _collecting.now
@@ -221,7 +223,7 @@ class WorkerClient:
                         indices=_indices(samples, context),
                         inputs=inputs,
                         waited_ns=self.arena.waited_ns,
-                        names=pack_labels([sample.name for sample in samples]),
+                        names=pack_labels(list(map(_NAME, samples))),
                         global_batch=number,
                         begun_ns=int(begun * 1e9),
                         sent_ns=time.perf_counter_ns(),
@@ -297,7 +299,7 @@ def _input(samples: Sequence[Sample], number: int) -> InputBatch:
 
 
 def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
-    packed = pack_labels([sample.index for sample in samples])
+    packed = pack_labels(list(map(_INDEX, samples)))
     if packed or context is None:
         return packed
     try:  # a dataset with __getitems__ returns its samples in the order of the indices
